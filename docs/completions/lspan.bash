@@ -61,6 +61,9 @@ _lspan() {
             lspan,mesh)
                 cmd="lspan__subcmd__mesh"
                 ;;
+            lspan,metrics)
+                cmd="lspan__subcmd__metrics"
+                ;;
             lspan,mount)
                 cmd="lspan__subcmd__mount"
                 ;;
@@ -180,6 +183,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help,mesh)
                 cmd="lspan__subcmd__help__subcmd__mesh"
+                ;;
+            lspan__subcmd__help,metrics)
+                cmd="lspan__subcmd__help__subcmd__metrics"
                 ;;
             lspan__subcmd__help,mount)
                 cmd="lspan__subcmd__help__subcmd__mount"
@@ -428,7 +434,7 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status mesh doctor wait perf selftest bugreport stats files ls send get rm mv du verify mount pipe forward pair key devmem link run env man completions help"
+            opts="-h -V --help --version status mesh doctor wait perf selftest bugreport stats metrics files ls send get rm mv du verify mount pipe forward pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -804,7 +810,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status mesh doctor wait perf selftest bugreport stats files ls send get rm mv du verify mount pipe forward pair key devmem link run env man completions help"
+            opts="status mesh doctor wait perf selftest bugreport stats metrics files ls send get rm mv du verify mount pipe forward pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1168,6 +1174,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__mesh)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__metrics)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1871,6 +1891,28 @@ _lspan() {
             fi
             case "${prev}" in
                 --wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__metrics)
+            opts="-h --listen --textfile --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --textfile)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -30,6 +30,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand bugreport 'Put what is known of this machine and linkspan into one archive for a report, without secrets'
             cand stats 'Show what running processes have moved over linkspan'
+            cand metrics 'Print the statistics as Prometheus reads them, or serve them over HTTP'
             cand files 'Serve directories and services of this host to peers'
             cand ls 'List a peer''s shares, or what is in one'
             cand send 'Send files and trees to a peer''s share; an interrupted transfer goes on where it was'
@@ -420,6 +421,12 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'lspan;metrics'= {
+            cand --listen 'Serve them over HTTP at /metrics; ADDR is a PORT of loopback or IP:PORT'
+            cand --textfile 'Write them to a file, as node_exporter''s textfile collector reads (NAME.prom), in place of what was there'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'lspan;files'= {
             cand -h 'Print help'
             cand --help 'Print help'
@@ -667,6 +674,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand bugreport 'Put what is known of this machine and linkspan into one archive for a report, without secrets'
             cand stats 'Show what running processes have moved over linkspan'
+            cand metrics 'Print the statistics as Prometheus reads them, or serve them over HTTP'
             cand files 'Serve directories and services of this host to peers'
             cand ls 'List a peer''s shares, or what is in one'
             cand send 'Send files and trees to a peer''s share; an interrupted transfer goes on where it was'
@@ -739,6 +747,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;bugreport'= {
         }
         &'lspan;help;stats'= {
+        }
+        &'lspan;help;metrics'= {
         }
         &'lspan;help;files'= {
             cand serve 'Serve directories and services until Ctrl-C, to paired peers or to those with the cluster key'

@@ -1,14 +1,12 @@
 //! The reader of statistics pages, over files of any content and length.
 #![no_main]
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use linkspan_fabric::stats::{BUCKETS, Counter, RECORD, VERSION, read};
-
-/// Bytes of the header.
-const HEADER: usize = 64;
+use linkspan_fabric::stats::{BUCKETS, Counter, HEADER, RECORD, VERSION, read};
 
 /// A folder of this process in memory. A fuzzer has no last moment to remove it in, so the next one does.
 fn folder() -> &'static PathBuf {
@@ -32,12 +30,12 @@ fn folder() -> &'static PathBuf {
 
 fuzz_target!(|bytes: &[u8]| {
     check(bytes);
-    if bytes.len() < HEADER {
+    if bytes.len() < HEADER * 8 {
         return;
     }
-    // Past the checks of the header: magic, version, a living process, words per record.
+    // Past the checks of the header: magic, version, process number, words per record.
     let mut ours = bytes.to_vec();
-    let words = [u64::from_le_bytes(*b"LSPNSTAT"), VERSION, u64::from(std::process::id())];
+    let words = [u64::from_le_bytes(*b"LSPNSTAT"), VERSION, 1];
     for (to, word) in ours.chunks_exact_mut(8).zip(words) {
         to.copy_from_slice(&word.to_ne_bytes());
     }
@@ -47,7 +45,10 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn check(bytes: &[u8]) {
     let path = folder().join("1.stats");
-    std::fs::write(&path, bytes).expect("the folder is ours");
+    let mut file = std::fs::File::create(&path).expect("the folder is ours");
+    file.write_all(bytes).expect("the folder is ours");
+    // Only pages of living processes are shown, and those hold the lock.
+    file.lock().expect("nobody else looks at the file");
     for process in read(folder()).expect("the folder can be read") {
         for record in process.records {
             assert_eq!((record.counters.len(), record.latency.len()), (Counter::ALL.len(), BUCKETS));

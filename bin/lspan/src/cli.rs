@@ -1,5 +1,6 @@
 //! Every command and option, once. Help, manual pages and completions are made from this.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -57,6 +58,12 @@ pub(crate) enum Command {
     Bugreport(BugreportArgs),
     /// Show what running processes have moved over linkspan
     Stats(StatsArgs),
+    /// Print the statistics as Prometheus reads them, or serve them over HTTP
+    #[command(
+        after_long_help = "At most 64 jobs and 256 processes have labels of their own, the oldest; the others are added up as workload \
+                           \"other\". No privilege is needed: it shows the processes whose pages this user may read."
+    )]
+    Metrics(MetricsArgs),
     /// Serve directories and services of this host to peers
     Files {
         #[command(subcommand)]
@@ -389,6 +396,22 @@ pub(crate) struct StatsArgs {
     /// Print JSON (schema linkspan.stats/1), with --watch one line each time
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct MetricsArgs {
+    /// Serve them over HTTP at /metrics; ADDR is a PORT of loopback or IP:PORT
+    #[arg(long, value_name = "ADDR", value_parser = listen, conflicts_with = "textfile")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Write them to a file, as node_exporter's textfile collector reads (NAME.prom), in place of what was there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) textfile: Option<PathBuf>,
+}
+
+/// A port is of loopback: who else may read is said by an address.
+fn listen(text: &str) -> Result<SocketAddr, &'static str> {
+    let port = text.parse().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+    port.or_else(|_| text.parse()).map_err(|_| "takes PORT (of 127.0.0.1), IPV4:PORT or [IPV6]:PORT")
 }
 
 #[derive(Args, Debug)]

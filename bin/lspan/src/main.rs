@@ -15,6 +15,7 @@ mod job;
 mod keys;
 mod link;
 mod mesh;
+mod metrics;
 mod older;
 mod onesided;
 mod out;
@@ -80,6 +81,7 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Perf { perf } => perf::run(perf),
         Command::Selftest(args) => selftest::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Metrics(args) => metrics::run(&args),
         Command::Files { files: Files::Serve(args) } => files::serve::run(&args),
         Command::Ls(args) => files::ls(&args),
         Command::Send(args) => files::transfer::send(&args),

@@ -68,7 +68,7 @@ fn process(process: &ProcessStats) -> Value {
             Value::Object(fields)
         })
         .collect();
-    json!({ "pid": process.pid, "uptime_s": process.uptime.as_secs_f64(), "downgrades": process.downgrades, "paths": records })
+    json!({ "pid": process.pid, "uid": process.uid, "comm": process.comm, "job": process.job, "uptime_s": process.uptime.as_secs_f64(), "downgrades": process.downgrades, "paths": records })
 }
 
 fn of(record: &Record, counter: Counter) -> u64 {
@@ -84,6 +84,8 @@ fn moved(record: &Record) -> (u64, u64) {
 fn text(found: &[ProcessStats], last: Option<(Duration, &[ProcessStats])>) -> String {
     let head = [
         "pid",
+        "user",
+        "program",
         "up s",
         "device",
         "path",
@@ -108,7 +110,7 @@ fn text(found: &[ProcessStats], last: Option<(Duration, &[ProcessStats])>) -> St
                 (&other.device, &other.transport, &other.peer) == (&record.device, &record.transport, &record.peer)
             };
             let older = last.and_then(|(time, list)| {
-                let process = list.iter().find(|older| older.pid == process.pid)?;
+                let process = list.iter().find(|older| (older.pid, older.start) == (process.pid, process.start))?;
                 Some((time, moved(process.records.iter().find(same)?)))
             });
             let rate = |now: u64, pick: fn((u64, u64)) -> u64| match older {
@@ -119,6 +121,8 @@ fn text(found: &[ProcessStats], last: Option<(Duration, &[ProcessStats])>) -> St
             };
             rows.push(vec![
                 process.pid.to_string(),
+                process.uid.to_string(),
+                process.comm.clone(),
                 process.uptime.as_secs().to_string(),
                 record.device.clone(),
                 record.transport.clone(),

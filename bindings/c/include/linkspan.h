@@ -437,9 +437,10 @@ int32_t linkspan_supported(struct linkspan_context *from,
                            struct linkspan_support *list,
                            size_t *count);
 
-// Statistics of all processes of this user, by the settings of the environment (LINKSPAN_STATS_DIR). `count` as for
+// Statistics of all processes whose pages this user may read, by the settings of the environment (LINKSPAN_STATS_DIR). `count` as for
 // linkspan_supported.
-int32_t linkspan_stats_read(struct linkspan_stats *list, size_t *count);
+int32_t linkspan_stats_read(struct linkspan_stats *list,
+                            size_t *count);
 
 // Name of a counter with its unit.
 int32_t linkspan_counter_name(uint32_t number, char *name, size_t capacity);

@@ -105,6 +105,8 @@ pub struct Config {
     pub encrypt: bool,
     /// Where statistics pages go; `None`: nowhere.
     pub stats_dir: Option<PathBuf>,
+    /// Job that this process belongs to: the number of the Slurm job, else the name of the pod, else empty.
+    pub job: String,
     /// Wishes that could not be met; each becomes one WARN line.
     pub warnings: Vec<String>,
 }
@@ -204,6 +206,7 @@ impl Config {
             keyring: None,
             encrypt,
             stats_dir: stats_dir(params::STATS_DIR.read(get)?, get),
+            job: job(get),
             warnings,
         })
     }
@@ -323,15 +326,25 @@ fn read_psk(path: &str) -> Result<linkspan_proto::login::Psk, Error> {
     parse_psk(&content).map_err(refused)
 }
 
+/// Folder of all users' statistics pages; tmpfiles.d makes it.
+const STATS_SHARED: &str = "/run/linkspan/stats";
+
 fn stats_dir(set: Option<String>, get: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     match set.as_deref() {
         Some("off") => None,
         Some(dir) => Some(PathBuf::from(dir)),
+        None if crate::stats::shared(STATS_SHARED.as_ref()) => Some(PathBuf::from(STATS_SHARED)),
         None => match get("XDG_RUNTIME_DIR").filter(|d| d.starts_with('/')) {
             Some(dir) => Some(PathBuf::from(dir).join("linkspan")),
             None if uid == 0 => Some(PathBuf::from("/run/linkspan")),
             None => Some(PathBuf::from(format!("/tmp/linkspan-{uid}"))),
         },
     }
+}
+
+/// A pod's name by the variable that manifests commonly set from the downward API, else by its host name, which Kubernetes makes the same.
+fn job(get: &dyn Fn(&str) -> Option<String>) -> String {
+    let pod = || get("POD_NAME").or_else(|| get("KUBERNETES_SERVICE_HOST").and_then(|_| get("HOSTNAME")));
+    get("SLURM_JOB_ID").or_else(pod).unwrap_or_default()
 }

@@ -177,7 +177,7 @@ impl Fabric {
                 log.warn(&format!("{}: there is no interface called {name} (or beginning so)", filter.shown()));
             }
         }
-        let stats = Arc::new(Stats::new(config.stats_dir.as_deref()).unwrap_or_else(|why| {
+        let stats = Arc::new(Stats::new(config.stats_dir.as_deref(), &config.job).unwrap_or_else(|why| {
             log.info(&why);
             Stats::default()
         }));

@@ -99,7 +99,7 @@ params! {
     LOG = "LINKSPAN_LOG", Takes::Word(&["off", "warn", "info"]), "warn",
         "What is logged to standard error outside NCCL (inside, NCCL_DEBUG decides).";
     STATS_DIR = "LINKSPAN_STATS_DIR", Takes::Text, "",
-        "Directory of the statistics pages that `lspan stats` reads; unset: `$XDG_RUNTIME_DIR/linkspan`, else `/run/linkspan` for root, else `/tmp/linkspan-UID`; `off` writes none.";
+        "Directory of the statistics pages that `lspan stats` and `lspan metrics` read, or a folder with the sticky bit that holds one per user; unset: `/run/linkspan/stats` where it is such a folder, else `$XDG_RUNTIME_DIR/linkspan`, else `/run/linkspan` for root, else `/tmp/linkspan-UID`; `off` writes none.";
 }
 
 /// Parameters that guard something. Each may come from a variable of a script that has no value, as in

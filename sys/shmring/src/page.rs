@@ -1,19 +1,22 @@
-//! A page of counters in a file: one process writes, any process of the user reads while it runs.
+//! A page of counters in a file: one process writes and holds the file's lock, others read it while it runs.
+//!
+//! The lock (flock(2)) says whether the writer lives: the kernel frees it with the last descriptor, whichever namespace the process is in.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use rustix::fs::FileType;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// A file of 64-bit words, mapped. The words are atomics in the machine's byte order; a page is read on the machine
-/// that writes it. May be used from any thread.
+/// A file of 64-bit words, mapped and locked. The words are atomics in the machine's byte order; a page is read on the machine
+/// that writes it. May be used from any thread. A child made by fork(2) without exec(2) shares the lock.
 #[derive(Debug)]
 pub struct Page {
+    /// Holds the lock.
+    _file: File,
     base: NonNull<AtomicU64>,
     words: usize,
 }
@@ -24,38 +27,42 @@ unsafe impl Send for Page {}
 unsafe impl Sync for Page {}
 
 impl Page {
-    /// Makes a new file of `words` zero words, mode 0600. An existing file is an error.
+    /// Makes a new file of `words` zero words, mode 0644, and takes its lock: the folder says who may read it. An existing file is an error.
     ///
     /// # Errors
-    /// The error of `open(2)`, `ftruncate(2)`, `fallocate(2)` or `mmap(2)`, as EEXIST, EACCES or ENOSPC.
+    /// The error of `open(2)`, `flock(2)`, `ftruncate(2)`, `fallocate(2)` or `mmap(2)`, as EEXIST, EACCES or ENOSPC. EEXIST also where
+    /// another process of this user looked at the file before it was locked: take another name.
     pub fn create(path: &Path, words: usize) -> io::Result<Page> {
+        // Nobody else can open it before it is locked, so nobody else can hold the lock.
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::AlreadyExists.into()),
+            other => other?,
+        }
+        if file.metadata()?.nlink() == 0 {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let made = Page::fill(file, words);
+        if made.is_err() {
+            let _ = std::fs::remove_file(path);
+        }
+        made
+    }
+
+    fn fill(file: File, words: usize) -> io::Result<Page> {
         // Allocated, not only sized: a full file system is an error now and not a SIGBUS later.
         rustix::fs::ftruncate(&file, words as u64 * 8)?;
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, words as u64 * 8)?;
-        Page::map(&file, words, ProtFlags::READ | ProtFlags::WRITE)
+        file.set_permissions(Permissions::from_mode(0o644))?;
+        Page::map(file, words)
     }
 
-    /// Opens a file for reading: the words are never to be stored to. At most `most` words are mapped.
-    ///
-    /// # Errors
-    /// The error of `open(2)` or `mmap(2)`, as ENOENT or EACCES; `InvalidData` where it is not a regular file of whole
-    /// words.
-    pub fn open(path: &Path, most: usize) -> io::Result<Page> {
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
-        let stat = rustix::fs::fstat(&file)?;
-        let words = (stat.st_size as usize / 8).min(most);
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || words == 0 {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        Page::map(&file, words, ProtFlags::READ)
-    }
-
-    fn map(file: &File, words: usize, prot: ProtFlags) -> io::Result<Page> {
+    fn map(file: File, words: usize) -> io::Result<Page> {
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice.
-        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), words * 8, prot, MapFlags::SHARED, file, 0)? };
+        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), words * 8, prot, MapFlags::SHARED, &file, 0)? };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok(Page { base, words })
+        Ok(Page { _file: file, base, words })
     }
 
     /// Number of words.
@@ -87,21 +94,76 @@ impl Drop for Page {
     }
 }
 
+/// What a page holds at one moment. Copied, not mapped: another user's file may be cut at any time.
+#[derive(Clone, Debug)]
+pub struct PageCopy {
+    /// The words, in the machine's byte order.
+    pub words: Vec<u64>,
+    /// Whether a process holds the lock, so lives.
+    pub held: bool,
+    /// User that owns the file.
+    pub owner: u32,
+}
+
+/// Copies at most `most` words of a file.
+///
+/// # Errors
+/// The error of `open(2)` or `pread(2)`, as ENOENT or EACCES; `InvalidData` where it is not a regular file of whole words.
+pub fn copy(path: &Path, most: usize) -> io::Result<PageCopy> {
+    let file = look(path)?;
+    let meta = file.metadata()?;
+    let mut bytes = vec![0; (meta.len() / 8).min(most as u64) as usize * 8];
+    if !meta.is_file() || bytes.is_empty() {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    file.read_exact_at(&mut bytes, 0)?;
+    let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    let held = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+    Ok(PageCopy { words, held, owner: meta.uid() })
+}
+
+/// Removes a file of this user whose lock nobody holds. Says whether it did.
+///
+/// # Errors
+/// The error of `open(2)`, `flock(2)` or `unlink(2)`.
+pub fn sweep(path: &Path) -> io::Result<bool> {
+    let file = look(path)?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => return Ok(false),
+        other => other?,
+    }
+    // With the lock held and a name left, the name is still this file's: whoever removes it takes the lock first.
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.nlink() == 0 {
+        return Ok(false);
+    }
+    std::fs::remove_file(path)?;
+    Ok(true)
+}
+
+fn look(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
-    fn a_reader_sees_what_is_written() {
+    fn a_reader_sees_what_is_written_and_whether_the_writer_lives() {
         let path = std::env::temp_dir().join(format!("linkspan-page-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let page = Page::create(&path, 100).unwrap();
         assert!(Page::create(&path, 100).is_err(), "an existing file is not taken over");
         page.word(99).store(7, Relaxed);
-        let reader = Page::open(&path, 1000).unwrap();
-        assert_eq!((reader.len(), reader.word(99).load(Relaxed)), (100, 7));
-        std::fs::remove_file(&path).unwrap();
-        assert!(Page::open(Path::new("/dev/zero"), 8).is_err(), "devices are refused");
+        let seen = copy(&path, 1000).unwrap();
+        assert_eq!((seen.words.len(), seen.words[99], seen.held), (100, 7, true));
+        assert!(!sweep(&path).unwrap(), "the lock is held");
+        drop(page);
+        assert!(!copy(&path, 1000).unwrap().held);
+        assert!(sweep(&path).unwrap());
+        assert_eq!(copy(&path, 1000).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(copy(Path::new("/dev/zero"), 8).is_err(), "devices are refused");
     }
 }

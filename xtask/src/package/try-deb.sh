@@ -32,6 +32,8 @@ apt install $(files .) >"$root/said" 2>&1 || fail "installing"
 configured
 in_root sh /debs/tests/main-job >"$root/said" 2>&1 || fail "the main job"
 grep '^ok ' "$root/said" | sed "s/^ok  /ok   $release:/"
+in_root grep -q '^d /run/linkspan/stats 3777 root linkspan$' /usr/lib/tmpfiles.d/linkspan.conf || fail "no folder for statistics"
+[ -n "$(in_root getent group linkspan)" ] || fail "no group linkspan"
 in_root man -w lspan >/dev/null 2>&1 || [ -e "$root/usr/share/man/man1/lspan.1.gz" ] || fail "no man page"
 [ -z "$(in_root apt-get -s autoremove | grep '^Remv.*linkspan' || :)" ] || fail "apt would take something of ours away"
 

@@ -97,7 +97,6 @@ impl Used {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn page(downgrades: u64, records: &[(&str, &str, u64, u64)]) -> ProcessStats {
         let record = |(transport, peer, connections, lost): &(&str, &str, u64, u64)| {
@@ -113,7 +112,7 @@ mod tests {
                 latency: Vec::new(),
             }
         };
-        ProcessStats { pid: 1, uptime: Duration::ZERO, downgrades, records: records.iter().map(record).collect() }
+        ProcessStats { pid: 1, downgrades, records: records.iter().map(record).collect(), ..ProcessStats::default() }
     }
 
     #[test]

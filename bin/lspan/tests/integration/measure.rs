@@ -1,7 +1,8 @@
 //! Real measurements between two processes of this machine, over loopback TCP.
 
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -277,7 +278,7 @@ fn a_server_serves_one_after_another_and_several_at_once() {
     let output = command("--client").args([&server.1, "--test", "latency"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     // An unauthenticated client on the port is ignored.
-    drop(std::net::TcpStream::connect(&server.1).unwrap());
+    drop(TcpStream::connect(&server.1).unwrap());
     json(&format!("perf lat -s 8 -n 3 {} --json", server.1));
 }
 
@@ -306,12 +307,47 @@ fn statistics_of_a_running_process() {
         std::thread::sleep(Duration::from_millis(50));
     };
     let table = stats("stats");
+    let printed = stats("metrics");
+    let file = dir.with_extension("prom");
+    std::fs::write(&file, "what was there").unwrap();
+    let written = stats(&format!("metrics --textfile {}", file.display()));
+    let in_file = std::fs::read_to_string(&file).unwrap();
+    let _ = std::fs::remove_file(&file);
+    let scraped = scrape(&dir);
     job.kill().unwrap();
     job.wait().unwrap();
     let _ = std::fs::remove_dir_all(&dir);
     assert!(sent > 1 << 20 && received > 1 << 20, "sent {sent}, received {received}");
     let table = String::from_utf8_lossy(&table.stdout);
     assert!(table.contains("sent GB") && table.contains("rails back"), "{table}");
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    assert!(written.status.success() && written.stdout.is_empty());
+    for text in [printed, in_file, scraped] {
+        let sums = ["linkspan_sent_bytes_total", "linkspan_received_bytes_total"].map(|name| -> u64 {
+            let ours = |line: &&str| line.starts_with(name) && line.contains(",comm=\"lspan\",workload=\"\",");
+            text.lines().filter(ours).map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+        });
+        assert!(sums[0] >= sent && sums[1] >= received, "{sums:?} after {sent} and {received}\n{text}");
+    }
+}
+
+/// What `lspan metrics --listen` gives to a client on loopback.
+fn scrape(dir: &Path) -> String {
+    let mut serving =
+        command("metrics --listen 0").env("LINKSPAN_STATS_DIR", dir).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(serving.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("lspan: http://").unwrap().strip_suffix("/metrics").unwrap();
+    assert!(address.starts_with("127.0.0.1:"), "{line}");
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut text = String::new();
+    client.read_to_string(&mut text).unwrap();
+    serving.kill().unwrap();
+    serving.wait().unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{head}");
+    body.to_owned()
 }
 
 #[test]

@@ -115,7 +115,7 @@ pub unsafe extern "C" fn linkspan_supported(
     })
 }
 
-/// Statistics of all processes of this user, by the settings of the environment (LINKSPAN_STATS_DIR). `count` as for
+/// Statistics of all processes whose pages this user may read, by the settings of the environment (LINKSPAN_STATS_DIR). `count` as for
 /// linkspan_supported.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_stats_read(list: *mut linkspan_stats, count: *mut usize) -> i32 {

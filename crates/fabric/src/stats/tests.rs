@@ -1,3 +1,7 @@
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use super::reading::pages;
 use super::*;
 
 fn scratch(name: &str) -> PathBuf {
@@ -9,7 +13,7 @@ fn scratch(name: &str) -> PathBuf {
 #[test]
 fn what_is_told_is_read() {
     let dir = scratch("told");
-    let stats = Stats::new(Some(&dir)).unwrap();
+    let stats = Stats::new(Some(&dir), "").unwrap();
     let slot = stats.slot("eth0+eth1", "tcp", "").unwrap();
     let mut tally = Tally::default();
     tally.add(Counter::TxBytes, 5);
@@ -33,14 +37,21 @@ fn what_is_told_is_read() {
 #[test]
 fn foreign_and_damaged_files_are_passed_over() {
     let dir = scratch("foreign");
-    let stats = Stats::new(Some(&dir)).unwrap();
+    let stats = Stats::new(Some(&dir), "").unwrap();
     stats.slot("eth0", "tcp", "").unwrap();
     let whole = std::fs::read(dir.join(format!("{}.stats", std::process::id()))).unwrap();
-    for cut in [0, 8, 40, 64, 600, whole.len() - 8] {
-        std::fs::write(dir.join("cut.stats"), &whole[..cut]).unwrap();
-        assert!(read(&dir).unwrap().len() <= 2);
+    // Held: a page whose lock is free is passed over before it is looked at.
+    let held = |bytes: &[u8]| {
+        std::fs::write(dir.join("cut.stats"), bytes).unwrap();
+        let file = File::open(dir.join("cut.stats")).unwrap();
+        file.lock().unwrap();
+        file
+    };
+    for (cut, seen) in [(0, 1), (8, 1), (40, 1), (64, 1), (600, 2), (whole.len() - 8, 2)] {
+        let _held = held(&whole[..cut]);
+        assert_eq!(read(&dir).unwrap().len(), seen, "{cut}");
     }
-    std::fs::write(dir.join("cut.stats"), [0xff; 4096]).unwrap();
+    let _held = held(&[0xff; 4096]);
     assert_eq!(read(&dir).unwrap().len(), 1);
     std::fs::remove_dir_all(&dir).unwrap();
 }
@@ -51,14 +62,14 @@ fn a_directory_that_others_can_write_to_is_refused() {
     let dir = scratch("open");
     std::fs::create_dir(&dir).unwrap();
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(Stats::new(Some(&dir)).unwrap_err().contains("no other user can write"));
+    assert!(Stats::new(Some(&dir), "").unwrap_err().contains("no other user can write"));
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
 #[test]
 fn the_table_of_records_is_bounded() {
     let dir = scratch("bound");
-    let stats = Stats::new(Some(&dir)).unwrap();
+    let stats = Stats::new(Some(&dir), "").unwrap();
     for n in 0..RECORDS {
         assert!(stats.slot(&format!("dev{n}"), "tcp", "").is_some());
     }
@@ -70,7 +81,7 @@ fn the_table_of_records_is_bounded() {
 #[test]
 fn named_peers_have_records_of_their_own_up_to_a_bound() {
     let dir = scratch("named");
-    let stats = Stats::new(Some(&dir)).unwrap();
+    let stats = Stats::new(Some(&dir), "").unwrap();
     let mut tally = Tally::default();
     for n in 0..NAMED + 5 {
         tally.add(Counter::TxBytes, 1);
@@ -94,7 +105,7 @@ fn named_peers_have_records_of_their_own_up_to_a_bound() {
 fn pages_of_a_run_stay_until_its_folder_goes() {
     let dir = scratch("run");
     let folder = RunFolder::make(&dir).unwrap();
-    let stats = Stats::new(Some(folder.path())).unwrap();
+    let stats = Stats::new(Some(folder.path()), "").unwrap();
     stats.slot("eth0", "tcp", "").unwrap();
     stats.downgraded();
     stats.downgraded();
@@ -108,9 +119,17 @@ fn pages_of_a_run_stay_until_its_folder_goes() {
     drop(folder);
     assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1);
     std::fs::remove_file(path.join("notes")).unwrap();
-    // The next run of this number, and the next run at all, finds what a killed one left.
-    std::fs::create_dir_all(dir.join("run-4194305")).unwrap();
-    std::fs::write(dir.join("run-4194305/keep"), []).unwrap();
+    // The next run finds what a killed one left; a run that lives is not touched, whatever its number.
+    for name in ["run-4194305", "run-1", "run-4194306"] {
+        std::fs::create_dir_all(dir.join(name)).unwrap();
+        std::fs::write(dir.join(name).join("keep"), []).unwrap();
+    }
+    let lives = File::open(dir.join("run-4194306/keep")).unwrap();
+    lives.lock().unwrap();
+    drop(RunFolder::make(&dir).unwrap());
+    let left: Vec<_> = std::fs::read_dir(&dir).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert_eq!(left, ["run-4194306"]);
+    drop(lives);
     drop(RunFolder::make(&dir).unwrap());
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
     std::fs::remove_dir_all(&dir).unwrap();
@@ -119,12 +138,156 @@ fn pages_of_a_run_stay_until_its_folder_goes() {
 #[test]
 fn every_downgrade_that_is_logged_is_counted() {
     let dir = scratch("counted");
-    let stats = std::sync::Arc::new(Stats::new(Some(&dir)).unwrap());
+    let stats = std::sync::Arc::new(Stats::new(Some(&dir), "").unwrap());
     let log = crate::Log::off().counting(stats.clone());
     log.warn("downgrade: TCP in place of RDMA");
     log.warn("rail lost: eth0");
     log.info("downgrade: no warning");
     assert_eq!(read(&dir).unwrap()[0].downgrades, 1);
     drop((log, stats));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// A folder for all users, as tmpfiles.d makes it. The folders above can be entered by everybody.
+fn for_all(name: &str) -> PathBuf {
+    let dir = scratch(name);
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o1777)).unwrap();
+    dir
+}
+
+/// Ends a process that runs until its standard input is closed. Its output stays open until then.
+struct Child {
+    process: std::process::Child,
+    #[allow(dead_code, reason = "held open")]
+    output: std::process::ChildStdout,
+    said: String,
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
+    }
+}
+
+/// Environment variable that makes [`a_process_with_a_page`] more than an empty test.
+const PLAY: &str = "LINKSPAN_TEST_PAGE_IN";
+
+/// The other process of the tests below: makes a page, sends 7 bytes, says so, and ends with its input.
+#[test]
+fn a_process_with_a_page() {
+    let Some(dir) = std::env::var_os(PLAY) else { return };
+    let stats = Stats::new(Some(Path::new(&dir)), "42").unwrap();
+    let mut tally = Tally::default();
+    tally.add(Counter::TxBytes, 7);
+    stats.report(stats.slot("eth0", "tcp", "").unwrap(), &mut tally);
+    let uids: Vec<_> = read(dir.as_ref()).unwrap().iter().map(|p| p.uid).collect();
+    println!("page made, reads those of {uids:?}");
+    std::io::stdin().lines().for_each(drop);
+}
+
+/// Starts it by way of a command, as `unshare` or `setpriv`, and waits for its page. `None`: the command cannot do that here.
+fn other_process(through: &[&str], dir: &Path) -> Option<Child> {
+    use std::io::{BufRead, Read};
+    use std::process::{Command, Stdio};
+    let (program, args) = through.split_first().unwrap();
+    let mut command = Command::new(program);
+    command.args(args).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "stats::tests::a_process_with_a_page", "--nocapture"]).env(PLAY, dir);
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+    let mut out = std::io::BufReader::new(process.stdout.take().unwrap());
+    let said = out.by_ref().lines().map_while(Result::ok).find(|line| line.contains("page made"));
+    // The rest of its output is small enough for the pipe.
+    let child = Child { process, output: out.into_inner(), said: said.clone().unwrap_or_default() };
+    said.map(|_| child)
+}
+
+#[test]
+fn a_process_of_another_pid_namespace_is_seen_and_not_swept() {
+    let dir = scratch("pidns");
+    // In a namespace of its own each has the same number; here that is another process.
+    let unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let unshare =
+        if rustix::process::geteuid().is_root() { [&unshare[..1], &unshare[3..]].concat() } else { unshare.to_vec() };
+    let here = Stats::new(Some(&dir), "").unwrap();
+    // Each sweeps the directory; ours is no process number there.
+    let Some(one) = other_process(&unshare, &dir) else {
+        return eprintln!("skip: unshare makes no pid namespace here");
+    };
+    let two = other_process(&unshare, &dir).unwrap();
+    assert!(two.said.ends_with("[0, 0, 0]") || !rustix::process::geteuid().is_root(), "{}", two.said);
+    sweep(&dir);
+    let found = read(&dir).unwrap();
+    assert_eq!(found.len(), 3, "{found:?}");
+    let same: Vec<u32> = found.iter().map(|p| p.pid).filter(|pid| *pid != std::process::id()).collect();
+    assert_eq!(same[0], same[1], "two names for one number");
+    assert!(found.iter().any(|p| p.job == "42" && p.records[0].counters[Counter::TxBytes as usize] == 7));
+    drop((one, two));
+    // What is killed leaves its page; its number may be that of a living process.
+    let killed = other_process(&["setsid", "--wait"], &dir).map(|mut child| {
+        let found = read(&dir).unwrap().into_iter().find(|p| p.job == "42").unwrap();
+        rustix::process::kill_process(
+            rustix::process::Pid::from_raw(found.pid as i32).unwrap(),
+            rustix::process::Signal::KILL,
+        )
+        .unwrap();
+        child.process.wait().unwrap();
+        dir.join(format!("{}.stats", found.pid))
+    });
+    let left = killed.unwrap();
+    let own = dir.join("1.stats");
+    std::fs::rename(&left, &own).unwrap();
+    assert_eq!(read(&dir).unwrap().len(), 1, "process 1 lives, the page does not");
+    drop(here);
+    drop(Stats::new(Some(&dir), "").unwrap());
+    assert!(!own.exists(), "dead pages are swept");
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn pages_of_another_user_in_a_shared_folder_are_read() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skip: only root can start a process of another user");
+    }
+    let dir = for_all("users");
+    std::os::unix::fs::chown(&dir, None, Some(4300)).unwrap();
+    std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o3777)).unwrap();
+    // Somebody else has taken the name of user 4242.
+    std::fs::create_dir(dir.join("4242")).unwrap();
+    let setpriv = ["setpriv", "--reuid", "4242", "--regid", "4243", "--clear-groups"];
+    let Some(_theirs) = other_process(&setpriv, &dir) else {
+        return eprintln!("skip: setpriv cannot start the test as another user");
+    };
+    let _ours = Stats::new(Some(&dir), "").unwrap();
+    let mode = |path: &str| std::fs::metadata(dir.join(path)).unwrap().mode() & 0o7777;
+    assert_eq!((mode("4242.1") & 0o777, mode("0") & 0o777), (0o750, 0o750));
+    // Members of the group read all, others their own.
+    let group = ["setpriv", "--reuid", "4343", "--regid", "4343", "--groups", "4300"];
+    let member = other_process(&group, &dir).unwrap();
+    assert!(member.said.ends_with("[0, 4242, 4343]"), "{}", member.said);
+    let stranger = other_process(&[&setpriv[..2], &["4444"], &setpriv[3..]].concat(), &dir).unwrap();
+    assert!(stranger.said.ends_with("[4444]"), "{}", stranger.said);
+    drop((member, stranger));
+    let users = |found: Vec<ProcessStats>| found.iter().map(|p| p.uid).collect::<Vec<_>>();
+    assert_eq!(users(read(&dir).unwrap()), [0, 4242]);
+    // A page in a directory that is not its owner's does not count.
+    let page = pages(&dir.join("4242.1")).unwrap().remove(0);
+    std::fs::hard_link(page, dir.join("0/1.stats")).unwrap();
+    assert_eq!(users(read(&dir).unwrap()), [0, 4242]);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn text_of_another_user_has_no_control_characters() {
+    let dir = scratch("control");
+    let stats = Stats::new(Some(&dir), "\x1b]0;job\x07").unwrap();
+    stats.slot("eth\x1b[2J\n", "tcp", "").unwrap();
+    let found = read(&dir).unwrap().remove(0);
+    assert_eq!(
+        (found.job.as_str(), found.records[0].device.as_str()),
+        ("\u{fffd}]0;job\u{fffd}", "eth\u{fffd}[2J\u{fffd}")
+    );
+    drop(stats);
     std::fs::remove_dir_all(&dir).unwrap();
 }

@@ -65,7 +65,7 @@ fn way(name: &str, relays: u8) -> RelayedPair {
         rdma.candidate_at(&config, "127.0.0.1:1".parse().unwrap()).unwrap().relayed("a test".into())
     };
     let first = port(0, 1);
-    let stats = Arc::new(Stats::new(Some(&dir)).unwrap());
+    let stats = Arc::new(Stats::new(Some(&dir), "").unwrap());
     let (shared, mut threads) = (Shared::alone(1), Vec::new());
     let marks: Vec<RelayMark> = (0..relays).map(|_| RelayMark::random().unwrap()).collect();
     let (a, mut from) = streams();

@@ -1,0 +1,152 @@
+//! Where pages lie: a directory of one user, a shared folder with one per user, a folder of one run.
+
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use linkspan_shmring::page;
+
+use super::ProcessStats;
+use super::reading::{pages, read_page};
+
+/// Most names that are tried where names may be taken; as many containers with the same pid may share a directory.
+pub(super) const SAME: usize = 256;
+
+/// What a folder of one run is called, before the number of the process that made it.
+const RUN: &str = "run-";
+
+/// File in such a folder by which it keeps its pages.
+const KEEP: &str = "keep";
+
+pub(super) fn keeps(dir: &Path) -> bool {
+    dir.join(KEEP).exists()
+}
+
+/// A folder for the pages of one run, below the usual one: they stay until this is dropped, those of ended processes too. The lock of
+/// its [`KEEP`] says that the run lives.
+#[derive(Debug)]
+pub struct RunFolder(PathBuf, #[allow(dead_code, reason = "holds the lock")] File);
+
+impl RunFolder {
+    /// Makes the folder, and removes those that runs which were killed have left.
+    ///
+    /// # Errors
+    /// The error of making it; also where the usual folder is not this user's alone.
+    pub fn make(dir: &Path) -> std::io::Result<RunFolder> {
+        let dir = own(dir)?;
+        for path in std::fs::read_dir(&dir)?.flatten().map(|entry| entry.path()).filter(|path| is_run(path)) {
+            match File::open(path.join(KEEP)) {
+                // Held while it is removed, so that nobody takes it for their own meanwhile.
+                Ok(keep) if keep.try_lock().is_ok() => remove_run(&path),
+                // Of one that was killed between making the two; a full one stays.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => drop(std::fs::remove_dir(&path)),
+                _ => {}
+            }
+        }
+        for n in 0..SAME {
+            let pid = std::process::id();
+            let path = dir.join(if n == 0 { format!("{RUN}{pid}") } else { format!("{RUN}{pid}.{n}") });
+            match std::fs::create_dir(&path) {
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => continue,
+                other => other?,
+            }
+            // Whoever may enter the directory around it may read.
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755))?;
+            // A run that starts at the same moment may remove the empty folder, or look at the file: then the next name is tried.
+            let Ok(keep) = File::create_new(path.join(KEEP)) else { continue };
+            if keep.try_lock().is_ok() && keep.metadata()?.nlink() > 0 {
+                return Ok(RunFolder(path, keep));
+            }
+        }
+        Err(std::io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The pages of all processes that wrote one, ended ones too.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn read(&self) -> std::io::Result<Vec<ProcessStats>> {
+        Ok(pages(&self.0)?.iter().filter_map(|path| read_page(path, false)).collect())
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        remove_run(&self.0);
+    }
+}
+
+pub(super) fn is_run(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(RUN))
+}
+
+/// Removes the pages of a run and their folder, and nothing else that somebody put there.
+fn remove_run(path: &Path) {
+    for file in pages(path).unwrap_or_default() {
+        let _ = std::fs::remove_file(file);
+    }
+    let _ = std::fs::remove_file(path.join(KEEP));
+    let _ = std::fs::remove_dir(path);
+}
+
+/// Whether a folder is one in which each user has a directory: everybody may write to it, and the sticky bit keeps each from what is another's.
+pub fn shared(dir: &Path) -> bool {
+    std::fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.mode() & 0o1002 == 0o1002)
+}
+
+/// The directory of this user's pages, made if need be: a part of a shared folder, else the folder itself.
+pub(super) fn own(dir: &Path) -> std::io::Result<PathBuf> {
+    if !shared(dir) {
+        private_dir(dir)?;
+        return Ok(dir.to_owned());
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    let mut refused = std::io::ErrorKind::AlreadyExists.into();
+    // A name may be another's: anybody can make it, and users of another user namespace have the same numbers.
+    for n in 0..SAME {
+        let part = dir.join(if n == 0 { uid.to_string() } else { format!("{uid}.{n}") });
+        let fresh = !part.exists();
+        match private_dir(&part) {
+            Ok(()) => {
+                if fresh {
+                    // For the group: that of the user, or that of the shared folder where it has the set-group-ID bit.
+                    std::fs::set_permissions(&part, PermissionsExt::from_mode(0o750))?;
+                }
+                return Ok(part);
+            }
+            Err(e) => refused = e,
+        }
+    }
+    Err(refused)
+}
+
+/// Makes the directory, for this user alone, and refuses one that another user could write to.
+fn private_dir(dir: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    match std::fs::DirBuilder::new().mode(0o700).recursive(true).create(dir) {
+        Ok(()) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(e),
+    }
+    let meta = std::fs::symlink_metadata(dir)?;
+    let ours = meta.uid() == rustix::process::geteuid().as_raw();
+    if meta.is_dir() && ours && meta.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(std::io::Error::other("it must be a directory of this user that no other user can write to"))
+}
+
+/// Removes what dead processes have left.
+pub(super) fn sweep(dir: &Path) {
+    for path in pages(dir).unwrap_or_default() {
+        let number = path.file_name().and_then(|name| name.to_str()?.split('.').next()?.parse::<u32>().ok());
+        if number.is_some() {
+            let _ = page::sweep(&path);
+        }
+    }
+}
