@@ -549,7 +549,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;mount' {
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Longest time until a read is answered, with EIO if need be [s]; names and attributes have 5 s, or this where it is less')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Longest time until a read is answered, with EIO if need be, seconds; names and attributes have 5 s, or this where it is less')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')

@@ -498,7 +498,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --help 'Print help'
         }
         &'lspan;mount'= {
-            cand --timeout 'Longest time until a read is answered, with EIO if need be [s]; names and attributes have 5 s, or this where it is less'
+            cand --timeout 'Longest time until a read is answered, with EIO if need be, seconds; names and attributes have 5 s, or this where it is less'
             cand --port 'Port of the peer''s `lspan files serve`'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'

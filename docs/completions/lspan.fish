@@ -422,7 +422,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand du" -l json -d 'Print JSON (
 complete -c lspan -n "__fish_lspan_using_subcommand du" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand verify" -l port -d 'Port of the peer\'s `lspan files serve`' -r
 complete -c lspan -n "__fish_lspan_using_subcommand verify" -s h -l help -d 'Print help'
-complete -c lspan -n "__fish_lspan_using_subcommand mount" -l timeout -d 'Longest time until a read is answered, with EIO if need be [s]; names and attributes have 5 s, or this where it is less' -r
+complete -c lspan -n "__fish_lspan_using_subcommand mount" -l timeout -d 'Longest time until a read is answered, with EIO if need be, seconds; names and attributes have 5 s, or this where it is less' -r
 complete -c lspan -n "__fish_lspan_using_subcommand mount" -l port -d 'Port of the peer\'s `lspan files serve`' -r
 complete -c lspan -n "__fish_lspan_using_subcommand mount" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_using_subcommand pipe" -l port -d 'Port of the peer\'s `lspan files serve`' -r

@@ -203,7 +203,7 @@ pub(crate) struct MountArgs {
     /// An empty directory of this host
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
-    /// Longest time until a read is answered, with EIO if need be [s]; names and attributes have 5 s, or this where it is less
+    /// Longest time until a read is answered, with EIO if need be, seconds; names and attributes have 5 s, or this where it is less
     #[arg(long, value_name = "S", default_value = "60", value_parser = seconds)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
