@@ -15,7 +15,7 @@ use linkspan_gpu::offload::Queue;
 use linkspan_gpu::{Gpu, GpuError};
 use linkspan_net::WaitSet;
 use linkspan_proto::handle::Handle;
-use linkspan_proto::head::{EAGER_MAX, HEAD_LEN};
+use linkspan_proto::head::EAGER_MAX;
 use linkspan_proto::login::PublicKey;
 use linkspan_tcp::{Ended, Keepalive};
 use linkspan_transport::{
@@ -41,10 +41,6 @@ const TICK_CALLS: u32 = 64;
 /// Bursts of small messages that leave before arrivals are looked at again. To look costs a system call, and a sender needs what
 /// its peer says once in some hundred messages.
 const UNHEARD: u32 = 8;
-
-/// Small messages wait for a test without a post before it, up to so many bytes of them: they share a system call, and 32
-/// requests of NCCL's proxy with 8 bytes each fit.
-const TOGETHER: usize = 8 << 10;
 
 /// Least time between two periodic checks: keepalive connection, stalled rails, rails to reconnect.
 const TICK: Duration = Duration::from_millis(100);
@@ -75,10 +71,6 @@ pub struct Channel {
     unheard: u32,
     /// What was sent last went as one control message.
     small: bool,
-    /// A send was posted since one was tested.
-    posted: bool,
-    /// Bytes of sends since they were last handed to the medium.
-    unsent: usize,
     /// Something has moved since the last periodic check.
     moved: bool,
     /// The first operation of those under way was posted since then. Sends that wait for a receive are not under way.
@@ -168,8 +160,6 @@ impl Channel {
             calls: 0,
             unheard: 0,
             small: false,
-            posted: false,
-            unsent: 0,
             moved: false,
             fresh: false,
             last_tick: now,
@@ -287,8 +277,6 @@ impl Channel {
         let waiting = self.conn.waiting();
         let answer = self.conn.post_send(tag, src);
         self.small = src.len() <= EAGER_MAX;
-        self.posted = true;
-        self.unsent += HEAD_LEN + src.len();
         // One that waits is counted when it leaves.
         self.meter.posted(answer, (self.conn.waiting() == waiting).then_some(src))
     }
@@ -310,7 +298,7 @@ impl Channel {
     pub fn flush_first(&mut self) {
         let alone = self.conn.moving() == 1;
         if alone && std::mem::replace(&mut self.lonely, true) {
-            self.flush();
+            self.conn.flush();
         } else {
             self.lonely = alone;
         }
@@ -403,7 +391,6 @@ impl Channel {
 
     /// See [`Conn::flush`].
     pub fn flush(&mut self) {
-        self.unsent = 0;
         self.conn.flush();
     }
 
@@ -466,8 +453,7 @@ impl Channel {
         done
     }
 
-    /// [`Conn::test`] of a send, after moving what can be moved if it was not done. Small messages of a caller that posts one between
-    /// two tests, as NCCL's proxy does, leave together. A small message is done when the medium
+    /// [`Conn::test`] of a send, after moving what can be moved if it was not done. A small message is done when the medium
     /// has taken it: that is tried first, and what the peer has to say is looked at when it was not enough, now and then, and while
     /// sends wait for it.
     ///
@@ -478,13 +464,9 @@ impl Channel {
         if let Some(bytes) = self.test(ticket)? {
             return Ok(Some(bytes));
         }
-        let joins_others = self.small && self.conn.moving() > 1 && self.unsent < TOGETHER;
-        if std::mem::take(&mut self.posted) && joins_others && self.conn.waiting() == 0 {
-            return Ok(None);
-        }
         if self.small && self.unheard < UNHEARD && self.conn.waiting() == 0 {
             self.unheard += 1;
-            self.flush();
+            self.conn.flush();
             if let Some(bytes) = self.test(ticket)? {
                 return Ok(Some(bytes));
             }
@@ -515,7 +497,7 @@ impl Channel {
     /// As [`Conn::progress`]: [`ConnError::Lost`], [`ConnError::Closed`].
     pub fn progress(&mut self) -> Result<Poll, ConnError> {
         self.calls = self.calls.wrapping_add(1);
-        (self.unheard, self.unsent) = (0, 0);
+        self.unheard = 0;
         let result = self.conn.progress();
         self.moved |= matches!(result, Ok(Poll::Active));
         if self.calls.is_multiple_of(TICK_CALLS) {
