@@ -45,7 +45,7 @@ pub struct RailInfo {
     pub caps: Caps,
     /// Name of the network interface that it goes through.
     pub interface: String,
-    /// It stands by behind better ones: a connection gives it no chunk until [`crate::Conn::activate`].
+    /// It stands by behind better ones: a connection gives it no chunk until [`crate::Conn::switch_standby`].
     pub standby: bool,
 }
 

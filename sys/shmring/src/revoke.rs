@@ -9,14 +9,14 @@
 //!    (`mprotect`), a copy that enters the kernel moves nothing. Our kernel enforces that over our address space.
 //! 2. *The flag.* Before a copy a thread of the peer writes its number to its side's word in the map, fences, and looks whether the
 //!    transfer is stopped ([`enter`]); afterwards it clears the word ([`leave`]). We stop every transfer, fence, and read the word
-//!    ([`inside`]): Dekker's handshake. Zero: no thread is inside, and none will enter.
+//!    (`inside`): Dekker's handshake. Zero: no thread is inside, and none will enter.
 //! 3. *The border.* The word names a thread, the gate is closed, and then the kernel says that this thread is not in a copy. Since a
-//!    thread can copy only by entering the kernel, where it finds the gate closed, it never will. The kernel says so ([`Thread`]) of a thread
-//!    that does not exist any more, is stopped or traced (`/proc/PID/task/TID/stat`: both begin and end where a
+//!    thread can copy only by entering the kernel, where it finds the gate closed, it never will. The kernel says so (`thread::Thread`)
+//!    of a thread that does not exist any more, is stopped or traced (`/proc/PID/task/TID/stat`: both begin and end where a
 //!    thread returns to user space or is about to begin a call, never within one), or sleeps in another system call or in none
 //!    (`.../syscall`). Also enough is the death of the process (pidfd): it ends all its threads, and with them their calls.
 //!
-//! [`revoke`] goes through them, the cheapest first, and returns with the one that held. It has no other way out: in particular
+//! `revoke` goes through them, the cheapest first, and returns with the one that held. It has no other way out: in particular
 //! no time, neither the clock's nor the thread's, ends it, for a thread may stay in a copy as long as a page of its memory is missing
 //! (userfaultfd, a file system that hangs). What remains is a thread that runs. A correct one is then at most a call away from the end of
 //! its copy, so it is waited for; one that is frozen at the end of that call (cgroups) until it thaws or is killed. A process in which the kernel

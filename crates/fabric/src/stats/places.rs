@@ -23,7 +23,7 @@ pub(super) fn keeps(dir: &Path) -> bool {
 }
 
 /// A folder for the pages of one run, below the usual one: they stay until this is dropped, those of ended processes too. The lock of
-/// its [`KEEP`] says that the run lives.
+/// its file `keep` says that the run lives.
 #[derive(Debug)]
 pub struct RunFolder(PathBuf, #[allow(dead_code, reason = "holds the lock")] File);
 
@@ -69,7 +69,7 @@ impl RunFolder {
     /// The pages of all processes that wrote one, ended ones too.
     ///
     /// # Errors
-    /// As [`read`].
+    /// As [`crate::stats::read`].
     pub fn read(&self) -> std::io::Result<Vec<ProcessStats>> {
         Ok(pages(&self.0)?.iter().filter_map(|path| read_page(path, false)).collect())
     }
