@@ -25,13 +25,16 @@ pub struct Service {
     pub command: &'static str,
     /// Its port where no other is named.
     pub port: u16,
+    /// Whom it lets in.
+    pub admits: &'static str,
 }
 
 /// `lspan perf serve`. No registered service that we know of uses the port.
-pub const PERF: Service = Service { command: "lspan perf serve", port: 24_680 };
+pub const PERF: Service =
+    Service { command: "lspan perf serve", port: 24_680, admits: "paired peers, and with --open every host" };
 
 /// `lspan files serve`. No registered service that we know of uses the port.
-pub const FILES: Service = Service { command: "lspan files serve", port: 24_681 };
+pub const FILES: Service = Service { command: "lspan files serve", port: 24_681, admits: "paired peers" };
 
 /// What the serving side says first: a name and a version.
 const HELLO: [u8; 8] = *b"LSPANRV1";
@@ -55,9 +58,7 @@ pub enum RendezvousError {
         source: io::Error,
     },
     /// Nobody answers, or something else.
-    #[error(
-        "LS0732 no answer from {peer}: {why}; type `{command}` on {host}: it lets paired peers in, and with --open every host"
-    )]
+    #[error("LS0732 no answer from {peer}: {why}; type `{command}` on {host}: it lets in {admits}")]
     NoPeer {
         /// As asked.
         peer: String,
@@ -67,6 +68,8 @@ pub enum RendezvousError {
         why: String,
         /// What should run there.
         command: &'static str,
+        /// Whom that lets in.
+        admits: &'static str,
     },
     /// A port that cannot be waited on.
     #[error("LS0733 cannot wait on {addr}: {source}{hint}")]
@@ -278,7 +281,13 @@ pub fn ask(peer: &str, service: Service) -> Result<Peer, RendezvousError> {
             Err(error) => last = format!("{addr}: {error}"),
         }
     }
-    Err(RendezvousError::NoPeer { peer: peer.to_owned(), host, why: last, command: service.command })
+    Err(RendezvousError::NoPeer {
+        peer: peer.to_owned(),
+        host,
+        why: last,
+        command: service.command,
+        admits: service.admits,
+    })
 }
 
 /// Where a peer may be, best first, without asking it: as [`ask`] takes its name. A cable's other end is asked who it is.

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &FilesServeArgs) -> Result<Exit, Failure> {
     let rights = |writable| if writable { "read and write" } else { "read-only" };
     let mut names: Vec<String> =
         shares.iter().map(|share| format!("{} ({})", share.name, rights(share.writable))).collect();
-    names.extend(services.iter().map(|service| format!("service {}", service.name())));
+    names.extend(args.allow.iter().map(|text| format!("service {text}")));
     let memory = Host::read(&Roots::default()).memory_bytes;
     let say = |line: &str| peer_lines::say(&format!("lspan: {line}"));
     let server = Server::new(shares, services, super::state_dir(), memory, say);
