@@ -33,6 +33,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
             [CompletionResult]::new('bugreport', 'bugreport', [CompletionResultType]::ParameterValue, 'Put what is known of this machine and linkspan into one archive for a report, without secrets')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
+            [CompletionResult]::new('top', 'top', [CompletionResultType]::ParameterValue, 'Watch what running processes move over linkspan, on this host or on several')
             [CompletionResult]::new('metrics', 'metrics', [CompletionResultType]::ParameterValue, 'Print the statistics as Prometheus reads them, or serve them over HTTP')
             [CompletionResult]::new('files', 'files', [CompletionResultType]::ParameterValue, 'Serve directories and services of this host to peers')
             [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List a peer''s shares, or what is in one')
@@ -459,6 +460,15 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
+        'lspan;top' {
+            [CompletionResult]::new('--every', '--every', [CompletionResultType]::ParameterName, 'Time from one look to the next, as in 500ms or 2s')
+            [CompletionResult]::new('--ssh', '--ssh', [CompletionResultType]::ParameterName, 'Look at these hosts in place of this one, over ssh')
+            [CompletionResult]::new('--rsh', '--rsh', [CompletionResultType]::ParameterName, 'What runs a command on another host')
+            [CompletionResult]::new('--lspan', '--lspan', [CompletionResultType]::ParameterName, 'The program on the other hosts')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'lspan;metrics' {
             [CompletionResult]::new('--listen', '--listen', [CompletionResultType]::ParameterName, 'Serve them over HTTP at /metrics; ADDR is a PORT of loopback or IP:PORT')
             [CompletionResult]::new('--textfile', '--textfile', [CompletionResultType]::ParameterName, 'Write them to a file, as node_exporter''s textfile collector reads (NAME.prom), in place of what was there')
@@ -762,6 +772,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
             [CompletionResult]::new('bugreport', 'bugreport', [CompletionResultType]::ParameterValue, 'Put what is known of this machine and linkspan into one archive for a report, without secrets')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
+            [CompletionResult]::new('top', 'top', [CompletionResultType]::ParameterValue, 'Watch what running processes move over linkspan, on this host or on several')
             [CompletionResult]::new('metrics', 'metrics', [CompletionResultType]::ParameterValue, 'Print the statistics as Prometheus reads them, or serve them over HTTP')
             [CompletionResult]::new('files', 'files', [CompletionResultType]::ParameterValue, 'Serve directories and services of this host to peers')
             [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List a peer''s shares, or what is in one')
@@ -855,6 +866,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;stats' {
+            break
+        }
+        'lspan;help;top' {
             break
         }
         'lspan;help;metrics' {

@@ -97,6 +97,9 @@ _lspan() {
             lspan,status)
                 cmd="lspan__subcmd__status"
                 ;;
+            lspan,top)
+                cmd="lspan__subcmd__top"
+                ;;
             lspan,verify)
                 cmd="lspan__subcmd__verify"
                 ;;
@@ -219,6 +222,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help,status)
                 cmd="lspan__subcmd__help__subcmd__status"
+                ;;
+            lspan__subcmd__help,top)
+                cmd="lspan__subcmd__help__subcmd__top"
                 ;;
             lspan__subcmd__help,verify)
                 cmd="lspan__subcmd__help__subcmd__verify"
@@ -434,7 +440,7 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status mesh doctor wait perf selftest bugreport stats metrics files ls send get rm mv du verify mount pipe forward pair key devmem link run env man completions help"
+            opts="-h -V --help --version status mesh doctor wait perf selftest bugreport stats top metrics files ls send get rm mv du verify mount pipe forward pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -810,7 +816,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status mesh doctor wait perf selftest bugreport stats metrics files ls send get rm mv du verify mount pipe forward pair key devmem link run env man completions help"
+            opts="status mesh doctor wait perf selftest bugreport stats top metrics files ls send get rm mv du verify mount pipe forward pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1510,6 +1516,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__top)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -3142,6 +3162,36 @@ _lspan() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__top)
+            opts="-h --every --ssh --rsh --lspan --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --every)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ssh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rsh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lspan)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

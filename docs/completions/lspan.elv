@@ -30,6 +30,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand bugreport 'Put what is known of this machine and linkspan into one archive for a report, without secrets'
             cand stats 'Show what running processes have moved over linkspan'
+            cand top 'Watch what running processes move over linkspan, on this host or on several'
             cand metrics 'Print the statistics as Prometheus reads them, or serve them over HTTP'
             cand files 'Serve directories and services of this host to peers'
             cand ls 'List a peer''s shares, or what is in one'
@@ -421,6 +422,14 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'lspan;top'= {
+            cand --every 'Time from one look to the next, as in 500ms or 2s'
+            cand --ssh 'Look at these hosts in place of this one, over ssh'
+            cand --rsh 'What runs a command on another host'
+            cand --lspan 'The program on the other hosts'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'lspan;metrics'= {
             cand --listen 'Serve them over HTTP at /metrics; ADDR is a PORT of loopback or IP:PORT'
             cand --textfile 'Write them to a file, as node_exporter''s textfile collector reads (NAME.prom), in place of what was there'
@@ -674,6 +683,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand selftest 'Test every part that can be tested here: one line each of pass, fail or skip'
             cand bugreport 'Put what is known of this machine and linkspan into one archive for a report, without secrets'
             cand stats 'Show what running processes have moved over linkspan'
+            cand top 'Watch what running processes move over linkspan, on this host or on several'
             cand metrics 'Print the statistics as Prometheus reads them, or serve them over HTTP'
             cand files 'Serve directories and services of this host to peers'
             cand ls 'List a peer''s shares, or what is in one'
@@ -747,6 +757,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;bugreport'= {
         }
         &'lspan;help;stats'= {
+        }
+        &'lspan;help;top'= {
         }
         &'lspan;help;metrics'= {
         }

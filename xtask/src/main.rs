@@ -53,6 +53,7 @@ usage: cargo xtask COMMAND
   fuzz [--seconds N] [TARGET]
                          every fuzz target (or one) for N seconds each, default 20
   lab WORDS              virtual machines with soft-RoCE and the virtual Thunderbolt cable: setup, list, run, shell, ...
+  prometheus             a real Prometheus and node_exporter read `lspan metrics`; every query of dashboard and alerts is put to it
   unpack                 the GPU unpack kernel: on the host under sanitizers, and through every GPU compiler there is
   unpack --fetch         with NVIDIA's compiler fetched by pip for it
   unpack --ptx           makes its PTX anew (NVRTC 11.8, so that drivers since 520 take it)
@@ -94,6 +95,7 @@ fn main() -> ExitCode {
         ["netns", rest @ ..] => stages::netns(&root, rest),
         ["fuzz", rest @ ..] => stages::fuzz(&root, rest),
         ["lab", rest @ ..] => stages::lab(&root, rest),
+        ["prometheus"] => stages::prometheus(&root),
         ["unpack"] => stages::unpack::run(&root, false),
         ["unpack", "--fetch"] => stages::unpack::run(&root, true),
         ["unpack", "--ptx"] => stages::unpack::ptx(&root),

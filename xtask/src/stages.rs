@@ -4,6 +4,7 @@ pub(crate) mod fuzzing;
 mod gpu;
 mod lab;
 mod memory;
+mod prometheus;
 pub(crate) mod python;
 pub(crate) mod toolchain;
 pub(crate) mod unpack;
@@ -18,6 +19,7 @@ pub(crate) use fuzzing::run as fuzz;
 pub(crate) use gpu::run as gpu;
 pub(crate) use lab::lab;
 pub(crate) use memory::{asan, miri};
+pub(crate) use prometheus::run as prometheus;
 pub(crate) use python::run as python;
 
 /// Crates whose unit, layout and wire tests run for aarch64.

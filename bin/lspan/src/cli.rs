@@ -58,6 +58,11 @@ pub(crate) enum Command {
     Bugreport(BugreportArgs),
     /// Show what running processes have moved over linkspan
     Stats(StatsArgs),
+    /// Watch what running processes move over linkspan, on this host or on several
+    #[command(
+        after_long_help = "Press h for the keys. Colours are left out where NO_COLOR is set. Other hosts run `lspan stats --json --watch`."
+    )]
+    Top(TopArgs),
     /// Print the statistics as Prometheus reads them, or serve them over HTTP
     #[command(
         after_long_help = "At most 64 jobs and 256 processes have labels of their own, the oldest; the others are added up as workload \
@@ -396,6 +401,22 @@ pub(crate) struct StatsArgs {
     /// Print JSON (schema linkspan.stats/1), with --watch one line each time
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TopArgs {
+    /// Time from one look to the next, as in 500ms or 2s
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    pub(crate) every: Duration,
+    /// Look at these hosts in place of this one, over ssh
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
+    pub(crate) ssh: Vec<String>,
+    /// What runs a command on another host
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "ssh")]
+    pub(crate) rsh: String,
+    /// The program on the other hosts
+    #[arg(long, value_name = "PATH", default_value = "lspan", requires = "ssh")]
+    pub(crate) lspan: String,
 }
 
 #[derive(Args, Debug)]

@@ -32,6 +32,7 @@ mod serve;
 mod signals;
 mod stats;
 mod status;
+mod top;
 mod wait;
 
 use std::ffi::OsString;
@@ -81,6 +82,7 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Perf { perf } => perf::run(perf),
         Command::Selftest(args) => selftest::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Metrics(args) => metrics::run(&args),
         Command::Files { files: Files::Serve(args) } => files::serve::run(&args),
         Command::Ls(args) => files::ls(&args),

@@ -14,7 +14,7 @@ use crate::out::Out;
 use crate::pools;
 
 /// Schema of `--json`: `docs/schema/stats-1.json`.
-const SCHEMA: &str = "linkspan.stats/1";
+pub(crate) const SCHEMA: &str = "linkspan.stats/1";
 
 pub(crate) fn run(args: &StatsArgs) -> Result<Exit, Failure> {
     let config = Config::from_env()?;

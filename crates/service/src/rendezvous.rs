@@ -160,7 +160,7 @@ impl RendezvousServer {
                 }
                 Err(source) => {
                     let hint = match source.kind() {
-                        io::ErrorKind::AddrInUse => "; served already? choose another --port",
+                        io::ErrorKind::AddrInUse => "; served already? choose another --port (clients then write HOST:PORT)",
                         io::ErrorKind::AddrNotAvailable => "; no interface has this address, see `lspan status`",
                         _ => "",
                     };

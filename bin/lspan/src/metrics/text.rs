@@ -146,13 +146,15 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_alerts_ask_for_what_there_is_and_come_when_they_should() {
+    fn the_shipped_alerts_and_panels_ask_for_what_there_is_and_alerts_come_when_they_should() {
         let rules = include_str!("../../prometheus/linkspan.rules.yml");
+        let dashboard = include_str!("../../prometheus/linkspan.dashboard.json");
         let text = render(&[process(7, "42", &[("eth0", "", 5)])]);
         let words = |line: &'static str| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let asked = || rules.lines().filter(|line| line.trim_start().starts_with("expr:"));
-        let metrics = asked().flat_map(words).filter(|word| word.starts_with("linkspan_"));
-        assert!(metrics.clone().count() >= 4);
+        let panels = || dashboard.lines().filter(|line| line.trim_start().starts_with("\"expr\":"));
+        let metrics = asked().chain(panels()).flat_map(words).filter(|word| word.starts_with("linkspan_"));
+        assert!(asked().count() >= 4 && panels().count() >= 16);
         for metric in metrics {
             assert!(text.contains(&format!("# TYPE {metric} ")), "{metric}");
         }
