@@ -91,7 +91,7 @@ fn question(snapshot: &Snapshot, peer: &str) -> Result<Asked, Failure> {
     };
     let mut last = None;
     for addr in addrs {
-        Progress::new().say(&format!("asking {addr} ..."));
+        Progress::new().say(&format!("asking {} ...", rendezvous::shown(&addr)));
         let asked = ask(addr, mtu);
         if asked.open() {
             return Ok(asked);

@@ -63,7 +63,7 @@ impl From<PairError> for Failure {
             PairError::Keys(error) => return error.into(),
             PairError::Line(_) => Exit::Usage,
             PairError::Expired => Exit::Timeout,
-            PairError::Unanswered { .. } => Exit::NoPeer,
+            PairError::Unanswered { .. } | PairError::NoInterface { .. } => Exit::NoPeer,
             PairError::Cancelled => Exit::Interrupted,
             _ => Exit::Failed,
         };

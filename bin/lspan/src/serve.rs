@@ -10,7 +10,7 @@ use linkspan_fabric::keys::Keyring;
 use linkspan_fabric::{Channel, Config, Gpu, chain};
 use linkspan_net::WaitSet;
 use linkspan_perf::{Interrupt, Limits, LinkError, PerfError, Quota, serve_with};
-use linkspan_service::rendezvous::RendezvousServer;
+use linkspan_service::rendezvous::{RendezvousServer, shown};
 use linkspan_topology::{Host, Roots};
 
 use crate::child;
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         let key = fabric.config().has_key();
         let open = (args.open || key || paired.is_some()) && args.bind.is_empty();
         let rendezvous_server = RendezvousServer::open(&fabric, &args.bind, open, args.port)?;
-        let addrs: Vec<String> = rendezvous_server.addrs().iter().map(ToString::to_string).collect();
+        let addrs: Vec<String> = rendezvous_server.addrs().iter().map(shown).collect();
         let local = rendezvous_server.addrs().iter().all(|addr| addr.ip().is_loopback());
         let measure = "measure with `lspan perf bw HOST` from another host";
         let whom = match (key, &paired, local) {

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use linkspan_service::rendezvous::{self, PERF, RendezvousError};
+use linkspan_service::rendezvous::{self, PERF, RendezvousError, shown};
 
 use crate::cli::WaitArgs;
 use crate::exit::{Exit, Failure};
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &WaitArgs) -> Result<Exit, Failure> {
         let why = match look(&args.peer, args.serving) {
             Ok(addr) => {
                 progress.clear();
-                Out::default().text(&format!("{addr}\n"))?;
+                Out::default().text(&format!("{}\n", shown(&addr)))?;
                 return Ok(Exit::Ok);
             }
             Err(Miss::Never(error)) => return Err(error),
@@ -65,7 +65,7 @@ fn look(peer: &str, serving: bool) -> Result<SocketAddr, Miss> {
             Ok(_) => return Ok(addr),
             // Somebody is there and says no.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !serving => return Ok(addr),
-            Err(error) => why = format!("{addr}: {error}"),
+            Err(error) => why = format!("{}: {error}", shown(&addr)),
         }
     }
     Err(Miss::Yet(if serving { format!("{why}; type `{}` there", PERF.command) } else { why }))

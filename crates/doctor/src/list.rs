@@ -54,7 +54,7 @@ findings! {
     TB_NO_ADDRESS = "LS2110 tb-no-address", Broken,
         "the interface of a cable has no address, not even a link-local one",
         "no TCP over the cable",
-        "give both ends addresses of one subnet", [TB_NET_DOWN];
+        "give it a link-local address, or both ends addresses of one subnet", [TB_NET_DOWN];
     TB_NO_CARRIER = "LS2111 tb-no-carrier", Broken,
         "the interface of a cable has no carrier: the other host has not set its end up",
         "no TCP over the cable",
@@ -72,7 +72,7 @@ findings! {
         "cables are used by the kernel's slower ways",
         "install the headers of the running kernel and build again; the log says what failed", [];
     TB_MODULE_UNSIGNED = "LS2115 tb-module-unsigned", Slower,
-        "the module linkspan is not signed, and this kernel loads signed modules only (Secure Boot or module.sig_enforce)",
+        "the module linkspan is not signed with a key that the kernel knows, and it loads signed modules only (Secure Boot or module.sig_enforce)",
         "cables are used by the kernel's slower ways",
         "sign it with a key that the firmware knows (DKMS makes one, mokutil enrols it)", [];
     TB_MODULE_OFF = "LS2116 tb-module-off", Slower,

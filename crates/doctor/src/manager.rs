@@ -49,6 +49,25 @@ impl Manages {
         vec![Step::Run(run)]
     }
 
+    /// Gives an interface an address that holds on its link alone, for good: between the two ends of a cable that is enough.
+    pub(crate) fn link_local(self, name: &str) -> Vec<Step> {
+        let run = match self {
+            Manages::NetworkManager => format!(
+                "sudo nmcli connection add type ethernet ifname {name} con-name linkspan-{name} connection.autoconnect-priority 10 \
+                 ipv4.method disabled ipv6.method link-local && sudo nmcli connection up linkspan-{name}"
+            ),
+            Manages::Networkd => format!(
+                "printf '[Match]\\nName={name}\\n\\n[Network]\\nLinkLocalAddressing=ipv6\\n' | sudo tee \
+                 /etc/systemd/network/10-linkspan-{name}.network && sudo networkctl reload"
+            ),
+            Manages::None => format!(
+                "sudo sysctl -w net.ipv6.conf.{name}.disable_ipv6=0 net.ipv6.conf.{name}.addr_gen_mode=0 && sudo ip link set {name} down && \
+                 sudo ip link set {name} up"
+            ),
+        };
+        vec![Step::Run(run)]
+    }
+
     /// Switches an interface on.
     pub(crate) fn up(self, name: &str) -> Vec<Step> {
         vec![Step::Run(match self {

@@ -15,8 +15,8 @@ use crate::loader::{Loader, Plugin};
 use crate::manager::Manages;
 use crate::probe::Heard;
 
-/// Longest output of `nft` that is read, bytes; a cluster node with many services has some hundred KiB.
-const RULES_MAX: u64 = 4 << 20;
+/// Longest output of a program that is read, bytes; the firewall of a cluster node with many services has some hundred KiB.
+const OUTPUT_MAX: u64 = 4 << 20;
 
 /// Most lines of the kernel's log that are looked at.
 const LOG_LINES_MAX: usize = 100_000;
@@ -36,6 +36,9 @@ pub struct Sources {
     pub rules: Option<String>,
     /// Lines of the kernel's log about USB4.
     pub log: Vec<String>,
+    /// The key that our kernel module is signed with, as `modinfo -F sig_key` names it; empty where it is not signed, `None` where it
+    /// is not installed.
+    pub signer: Option<String>,
     /// Device files of GPUs that this process may not open.
     pub closed: Vec<String>,
     /// Who answered on the interfaces.
@@ -60,8 +63,9 @@ impl Sources {
             addrs: addrs.collect(),
             env: env.map(|(k, v)| (k.to_string_lossy().into_owned(), v.to_string_lossy().into_owned())).collect(),
             settings,
-            rules: rules(),
+            rules: said("nft", &["-j", "list", "ruleset"]),
             log: log(),
+            signer: said("modinfo", &["-F", "sig_key", "linkspan"]).map(|key| key.trim().to_owned()),
             closed: closed(&roots),
             roots,
             heard: Vec::new(),
@@ -69,17 +73,21 @@ impl Sources {
     }
 }
 
-/// `nft` is asked, for its rules reach user space through libnftables only in a form that is worth reading. Only root may.
-fn rules() -> Option<String> {
-    let mut child = Command::new("nft")
-        .args(["-j", "list", "ruleset"])
+/// What a program of the system prints, where it ends well. `nft`: rules reach user space through libnftables only in a form that is
+/// worth reading, and only root may; `modinfo`: modules are compressed in several ways.
+fn said(program: &str, args: &[&str]) -> Option<String> {
+    // Users' shells often lack the folders of administration.
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut child = Command::new(program)
+        .args(args)
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
     let mut text = String::new();
-    child.stdout.take()?.take(RULES_MAX).read_to_string(&mut text).ok()?;
+    child.stdout.take()?.take(OUTPUT_MAX).read_to_string(&mut text).ok()?;
     child.wait().ok()?.success().then_some(text)
 }
 

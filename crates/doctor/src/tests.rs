@@ -94,6 +94,7 @@ pub(crate) fn build(lines: &[String]) -> Built {
                 sources.env.insert(name.to_owned(), value.to_owned());
             }
             Some(("log", text)) => sources.log = vec![text.to_owned()],
+            Some(("signer", key)) => sources.signer = Some(key.trim_matches('-').to_owned()),
             Some(("closed", file)) => sources.closed.push(file.to_owned()),
             Some(("rules", rules)) => sources.rules = Some(rules.to_owned()),
             Some(("settings", why)) => sources.settings = Some(why.to_owned()),

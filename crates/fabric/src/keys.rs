@@ -17,6 +17,15 @@ use store::Stamp;
 /// Most peers that a file may hold.
 pub const PEERS_MAX: usize = 1024;
 
+/// What makes a file of ours fit for use.
+fn fit(owner: u32, user: u32, private: bool) -> String {
+    let mode = if private { "600" } else { "644" };
+    match owner == user {
+        true => format!("chmod {mode} it"),
+        false => format!("as root chown {user} it, then chmod {mode} it"),
+    }
+}
+
 /// Why keys cannot be used or stored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -37,8 +46,8 @@ pub enum KeyError {
     },
     /// Others may read the private key, or write what is trusted.
     #[error(
-        "LS0522 {} has mode {:04o} and belongs to user {owner}: it must be this user's own (number {user}) and closed to others; chmod {} it",
-        path.display(), mode & 0o7777, if *private { "600" } else { "644" }
+        "LS0522 {} has mode {:04o} and belongs to user {owner}: it must be this user's own (number {user}) and closed to others; {}",
+        path.display(), mode & 0o7777, fit(*owner, *user, *private)
     )]
     Open {
         /// The file.

@@ -14,9 +14,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use linkspan_fabric::keys::{KeyError, Keyring, Peer};
-use linkspan_fabric::{Channel, Config, Error, Fabric, Listener, Log, PathChoice, chain};
+use linkspan_fabric::{Channel, Config, Device, Error, Fabric, Listener, Log, PathChoice, chain};
 use linkspan_net::WaitSet;
 use linkspan_proto::login::pair_fingerprint;
+use linkspan_topology::{Interface, Kind, Verdict};
 
 /// How long a join line is good.
 pub const LIFETIME: Duration = Duration::from_secs(600);
@@ -58,6 +59,14 @@ pub enum PairError {
     /// The caller wants to stop.
     #[error("LS0548 the pairing was cancelled")]
     Cancelled,
+    /// A join line from here would have loopback's address alone.
+    #[error(
+        "LS0549 no other host could join: no network interface of this one is usable ({reasons}); set LINKSPAN_IFNAME to the one that leads to the other host"
+    )]
+    NoInterface {
+        /// Each interface with its reason.
+        reasons: String,
+    },
 }
 
 /// Whom this side says that it is, and what it calls the other.
@@ -103,9 +112,10 @@ impl Offer {
     /// Listens on every usable interface, for [`LIFETIME`].
     ///
     /// # Errors
-    /// [`PairError::Fabric`]: there is no interface, or no socket.
+    /// [`PairError::NoInterface`]: only this host would be reached. [`PairError::Fabric`]: there is no socket.
     pub fn open(config: Config, ring: Arc<Keyring>, log: Log) -> Result<Offer, PairError> {
         let fabric = Fabric::new(settings(config, &ring), log, false)?;
+        reaches_others(&fabric)?;
         let listener = fabric.listen(0)?;
         let line = JoinLine::new(&listener.handle(), SystemTime::now() + LIFETIME)?;
         Ok(Offer { ring, fabric, listener, line, until: Instant::now() + LIFETIME })
@@ -189,6 +199,24 @@ pub fn join(
         let _ = waits.wait(Some(Duration::from_millis(5)));
     };
     exchange::run(channel, &fabric, ring, names, stop)
+}
+
+/// Whoever asks for loopback by name pairs two users of one host.
+fn reaches_others(fabric: &Fabric) -> Result<(), PairError> {
+    let asked = fabric.config().interfaces.as_ref();
+    let loops = |device: &Device| {
+        device.loopback && !device.ports.iter().any(|port| asked.is_some_and(|list| list.asks_for(&port.name)))
+    };
+    if !fabric.devices().iter().all(loops) {
+        return Ok(());
+    }
+    let why = |(interface, verdict): &(Interface, Verdict)| match verdict {
+        Verdict::LeftOut(reason) if interface.kind != Kind::Loopback => Some(format!("{} {reason}", interface.name)),
+        _ => None,
+    };
+    let reasons: Vec<String> = fabric.survey().iter().filter_map(why).collect();
+    let reasons = if reasons.is_empty() { "there is loopback alone".to_owned() } else { reasons.join("; ") };
+    Err(PairError::NoInterface { reasons })
 }
 
 /// What both sides show.

@@ -45,6 +45,16 @@ const LATER: Duration = Duration::from_secs(1);
 /// How long a peer may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// An address as [`ask`] takes it back: a link-local one with the name of its interface.
+pub fn shown(addr: &SocketAddr) -> String {
+    let SocketAddr::V6(v6) = addr else { return addr.to_string() };
+    let list = linkspan_net::interfaces().unwrap_or_default();
+    match list.into_iter().find(|one| v6.scope_id() != 0 && one.index == v6.scope_id()) {
+        Some(one) => format!("[{}%{}]:{}", v6.ip(), one.name, v6.port()),
+        None => addr.to_string(),
+    }
+}
+
 /// Why there is no way to a peer, or no port to wait on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -72,7 +82,7 @@ pub enum RendezvousError {
         admits: &'static str,
     },
     /// A port that cannot be waited on.
-    #[error("LS0733 cannot wait on {addr}: {source}{hint}")]
+    #[error("LS0733 cannot wait on {}: {source}{hint}", shown(addr))]
     Wait {
         /// The address.
         addr: SocketAddr,
@@ -278,7 +288,7 @@ pub fn ask(peer: &str, service: Service) -> Result<Peer, RendezvousError> {
     for addr in addrs {
         match TcpStream::connect_timeout(&addr, PATIENCE).and_then(|stream| fetch(stream, service)) {
             Ok(handle) => return Ok(Peer { name: peer.to_owned(), handle, key, ring }),
-            Err(error) => last = format!("{addr}: {error}"),
+            Err(error) => last = format!("{}: {error}", shown(&addr)),
         }
     }
     Err(RendezvousError::NoPeer {

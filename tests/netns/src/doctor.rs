@@ -659,11 +659,11 @@ fn cable_name() -> Outcome<String> {
     says(&world, "wait cable --timeout 1s", 124, "LS0742")?;
     world.ip("b", "link set cab0 up")?;
     settle(&world, &["cab0"])?;
-    let said = says(&world, "wait cable --timeout 20s", 0, "[fe80::")?;
+    let said = says(&world, "wait cable --timeout 20s", 0, "%cab0]:")?;
     says(&world, "perf bw cable -n 20", 4, "type `lspan perf serve` on the host at the other end of cable1")?;
     says(&world, "wait cable --serving --timeout 1s", 124, "type `lspan perf serve` there")?;
     let _server = serve(&world, "b")?;
-    says(&world, "wait cable --serving --timeout 20s", 0, "[fe80::")?;
+    says(&world, "wait cable --serving --timeout 20s", 0, "%cab0]:")?;
     for name in ["cable", "cable1"] {
         says(&world, &format!("perf bw {name} --size 64K -n 20"), 0, "cab0")?;
     }

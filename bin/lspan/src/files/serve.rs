@@ -12,7 +12,7 @@ use linkspan_fabric::{Config, MemoryName};
 use linkspan_files::pipe;
 use linkspan_files::serve::{Identity, Server, Share};
 use linkspan_net::{Notifier, WaitSet};
-use linkspan_service::rendezvous::RendezvousServer;
+use linkspan_service::rendezvous::{RendezvousServer, shown};
 use linkspan_topology::{Host, Roots};
 use linkspan_transport::WaitFd;
 
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &FilesServeArgs) -> Result<Exit, Failure> {
     let context = fabric::one_sided(PathArg::Auto, false)?;
     let listener = context.listen_on(args.device)?;
     let mut rendezvous = RendezvousServer::open(&survey, &args.bind, args.bind.is_empty(), args.port)?;
-    let addrs: Vec<String> = rendezvous.addrs().iter().map(ToString::to_string).collect();
+    let addrs: Vec<String> = rendezvous.addrs().iter().map(shown).collect();
     let rights = |writable| if writable { "read and write" } else { "read-only" };
     let mut names: Vec<String> =
         shares.iter().map(|share| format!("{} ({})", share.name, rights(share.writable))).collect();

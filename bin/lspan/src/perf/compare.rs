@@ -17,6 +17,9 @@ use crate::signals;
 /// Schema of `--json`: `docs/schema/compare-1.json`.
 const SCHEMA: &str = "linkspan.compare/1";
 
+/// What linkspan takes by itself.
+const CHOSEN: &str = "as chosen";
+
 /// A way, and what chooses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
@@ -24,20 +27,55 @@ pub(crate) struct Way {
     pub(crate) path: &'static str,
     /// The interface that it is over; empty where the fabric chooses.
     pub(crate) over: String,
+    /// What the text of each of its rails begins with, or has in parentheses.
+    mark: String,
     env: Vec<(&'static str, String)>,
 }
 
+impl Way {
+    /// Whether a connection went this way and no other beside it.
+    fn carried(&self, once: &Once) -> bool {
+        let rails = once.path.strip_prefix(self.path).and_then(|rest| rest.strip_prefix(' '));
+        let mark = &*self.mark;
+        let own = |rail: &str| rail.starts_with(mark) || (mark.starts_with('(') && rail.contains(mark));
+        rails.is_some_and(|rails| mark.is_empty() || apart(rails).all(|rail| own(rail.trim_start())))
+    }
+}
+
+/// The rails of a path, which commas part; those in parentheses part nothing.
+fn apart(path: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_u32;
+    path.split(move |c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
+}
+
 pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
+    // A peer that serves nobody is told of once, not for each way.
+    rendezvous::ask(&args.peer, rendezvous::PERF)?;
     let local = is_local(&args.peer)?;
     let fabric = Fabric::new(Config::from_env()?, Log::off(), false)?;
     let ways = ways(&Machine::read(&Roots::default()), fabric.survey(), local);
     drop(fabric);
     let interrupt = signals::interrupt()?;
     let mut progress = Progress::new();
-    let mut found = Vec::new();
+    let mut found: Vec<(Way, Result<Once, String>)> = Vec::new();
     for way in ways {
         if interrupt.raised() {
             break;
+        }
+        // What linkspan chooses is often one of the ways: it is measured once, and has both names.
+        if let Some((chosen, Ok(once))) = found.first_mut()
+            && chosen.name == CHOSEN
+            && way.carried(once)
+        {
+            *chosen = Way { name: format!("{} ({CHOSEN})", way.name), ..way };
+            continue;
         }
         progress.say(&format!("measuring {} ...", way.name));
         let result = measure(args, &way);
@@ -51,11 +89,15 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
     } else {
         out.text(&text(&found, best))?;
     }
-    Ok(match (interrupt.raised(), best > 0.0) {
-        (true, _) => Exit::Interrupted,
-        (false, true) => Exit::Ok,
-        (false, false) => Exit::NoPeer,
-    })
+    match (interrupt.raised(), best > 0.0) {
+        (true, _) => Ok(Exit::Interrupted),
+        (false, true) => Ok(Exit::Ok),
+        (false, false) => {
+            let peer = &args.peer;
+            let why = format!("LS0743 no way to {peer} carries anything: `lspan doctor {peer}` says what is missing");
+            Err(Failure::new(Exit::NoPeer, why))
+        }
+    }
 }
 
 /// Whether the peer is on this host.
@@ -66,16 +108,17 @@ pub(crate) fn is_local(peer: &str) -> Result<bool, Failure> {
 
 /// What linkspan chooses, then each way by itself.
 pub(crate) fn ways(machine: &Machine, survey: &[(Interface, Verdict)], local: bool) -> Vec<Way> {
-    let way = |name: String, path, env: &[(&'static str, &str)]| Way {
+    let way = |name: String, path, mark: &str, env: &[(&'static str, &str)]| Way {
         name,
         path,
         over: String::new(),
+        mark: mark.to_owned(),
         env: env.iter().map(|(key, value)| (*key, (*value).to_owned())).collect(),
     };
-    let mut list = vec![way("as chosen".into(), "auto", &[])];
+    let mut list = vec![way(CHOSEN.into(), "auto", "", &[])];
     if local {
-        list.push(way("shared memory".into(), "shm", &[]));
-        list.push(way("tcp over loopback".into(), "tcp", &[("LINKSPAN_IFNAME", "=lo")]));
+        list.push(way("shared memory".into(), "shm", "", &[]));
+        list.push(way("tcp over loopback".into(), "tcp", "lo ", &[("LINKSPAN_IFNAME", "=lo")]));
     }
     for port in machine.rdma.iter().flat_map(|device| device.ports.iter().map(move |port| (&device.name, port))) {
         let (device, port) = port;
@@ -88,13 +131,14 @@ pub(crate) fn ways(machine: &Machine, survey: &[(Interface, Verdict)], local: bo
         }
         let same = |other: &Way| other.name == name;
         if !list.iter().any(same) {
-            list.push(Way { name, path: "verbs", over: port.interface.clone().unwrap_or_default(), env });
+            let (over, mark) = (port.interface.clone().unwrap_or_default(), format!("{device}/"));
+            list.push(Way { name, path: "verbs", over, mark, env });
         }
     }
     let cabled = machine.thunderbolt.iter().any(|domain| !domain.xdomains.is_empty());
     if cabled && !local {
         for (tier, name) in [("ring", "cable by linkspan.ko"), ("stream", "cable by USB4STREAM")] {
-            list.push(way(name.into(), "thunderbolt", &[("LINKSPAN_THUNDERBOLT_TIER", tier)]));
+            list.push(way(name.into(), "thunderbolt", &format!("({tier})"), &[("LINKSPAN_THUNDERBOLT_TIER", tier)]));
         }
     }
     let other = |(iface, verdict): &&(Interface, Verdict)| {
@@ -106,8 +150,10 @@ pub(crate) fn ways(machine: &Machine, survey: &[(Interface, Verdict)], local: bo
         chosen && iface.kind != Kind::Loopback && !local
     };
     for (iface, _) in survey.iter().filter(other) {
-        let one = way(format!("tcp over {}", iface.name), "tcp", &[("LINKSPAN_IFNAME", &format!("={}", iface.name))]);
-        list.push(Way { over: iface.name.clone(), ..one });
+        let name = &iface.name;
+        let env = [("LINKSPAN_IFNAME", &*format!("={name}"))];
+        let one = way(format!("tcp over {name}"), "tcp", &format!("{name} "), &env);
+        list.push(Way { over: name.clone(), ..one });
     }
     list
 }
@@ -131,7 +177,9 @@ fn text(found: &[(Way, Result<Once, String>)], best: f64) -> String {
     let mut order: Vec<_> = found.iter().collect();
     let rate = |result: &Result<Once, String>| result.as_ref().map_or(-1.0, |once| once.gbit_s);
     // What is chosen stands first.
-    order[1..].sort_by(|a, b| rate(&b.1).total_cmp(&rate(&a.1)));
+    if let Some((_, others)) = order.split_first_mut() {
+        others.sort_by(|a, b| rate(&b.1).total_cmp(&rate(&a.1)));
+    }
     let mut not = String::new();
     for (way, result) in order {
         match result {
@@ -145,6 +193,9 @@ fn text(found: &[(Way, Result<Once, String>)], best: f64) -> String {
             ]),
             Err(why) => not.push_str(&format!("# not {}: {why}\n", way.name)),
         }
+    }
+    if rows.len() == 1 {
+        return not;
     }
     format!(
         "{}{not}# 1 MiB messages, 8 in flight, to the peer; latency is the median of half round trips of 8 bytes\n",

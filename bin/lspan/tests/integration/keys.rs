@@ -122,6 +122,14 @@ fn two_users_pair_by_the_printed_line_and_scripts_read_json() {
     assert!(out(&ada.run("key list")).contains("bobby") && out(&bob.run("key list")).contains("ada"));
 }
 
+#[test]
+fn a_join_line_that_leads_to_this_host_alone_is_not_given() {
+    let ada = User::new("pair-alone");
+    let alone = ada.lspan("pair").env("LINKSPAN_IFNAME", "=nowhere9").output().unwrap();
+    assert_eq!((alone.status.code(), out(&alone).as_str()), (Some(4), ""), "{}", err(&alone));
+    assert!(err(&alone).contains("LS0549") && err(&alone).contains("set LINKSPAN_IFNAME"), "{}", err(&alone));
+}
+
 /// Whoever is paired measures by name; this user from elsewhere does too; others are told what to do.
 #[test]
 fn a_served_peer_lets_in_whom_it_is_paired_with() {

@@ -383,6 +383,21 @@ fn a_run_that_was_downgraded_lists_why_and_exits_with_3() {
 }
 
 #[test]
+fn compare_measures_no_way_twice_and_says_who_has_to_serve() {
+    let server = Server::start("");
+    let table = json(&format!("perf compare {} --duration 50ms --json", server.1));
+    fits("compare-1.json", &table);
+    let ways: Vec<&str> = table["ways"].as_array().unwrap().iter().filter_map(|way| way["way"].as_str()).collect();
+    assert_eq!(ways, ["shared memory (as chosen)", "tcp over loopback"]);
+    let peer = server.1.clone();
+    drop(server);
+    let output = run(&format!("perf compare {peer}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(4) && output.stdout.is_empty(), "{said}");
+    assert!(said.contains("LS0732") && said.contains("type `lspan perf serve`"), "{said}");
+}
+
+#[test]
 fn one_sided_tests_go_to_a_server_too() {
     let server = Server::start("");
     for (way, rows) in [("read", 2), ("write", 2)] {

@@ -2,7 +2,7 @@
 
 use linkspan_topology::{Domain, Interface, XDomain};
 
-use super::{Case, by_hand, give_address, run};
+use super::{Case, by_hand, run};
 use crate::finding::Step;
 use crate::list::*;
 use crate::module;
@@ -50,10 +50,7 @@ fn off(case: &mut Case<'_>) {
     let word = line.split_whitespace().find(|word| word.starts_with("thunderbolt.xdomain="));
     let mut steps = Vec::new();
     match word {
-        Some(word) => steps.push(Step::Do(format!(
-            "take {word} out of the kernel command line (GRUB_CMDLINE_LINUX in /etc/default/grub, then `sudo update-grub` or `sudo grub2-mkconfig -o \
-             /boot/grub2/grub.cfg`; with systemd-boot in /etc/kernel/cmdline)"
-        ))),
+        Some(word) => steps.push(off_the_line(word)),
         None => {
             let sets = |file: &String| {
                 let text = snap.text(&format!("/etc/modprobe.d/{file}")).unwrap_or_default();
@@ -71,6 +68,14 @@ fn off(case: &mut Case<'_>) {
         None => "the module thunderbolt runs with xdomain=0: no host at the end of a cable is seen".to_owned(),
     };
     case.add(&TB_XDOMAIN_OFF, "", what, steps);
+}
+
+/// How a word leaves the kernel's command line.
+fn off_the_line(word: &str) -> Step {
+    Step::Do(format!(
+        "take {word} out of the kernel command line (GRUB_CMDLINE_LINUX in /etc/default/grub, then `sudo update-grub` or `sudo grub2-mkconfig -o \
+         /boot/grub2/grub.cfg`; with systemd-boot in /etc/kernel/cmdline)"
+    ))
 }
 
 fn other_end(xdomain: &XDomain) -> &str {
@@ -159,7 +164,7 @@ fn interface(case: &mut Case<'_>, iface: &Interface, peer: &str) {
         case.add(&TB_NO_CARRIER, name, what, by_hand(steps));
     } else if iface.addrs.is_empty() {
         let what = format!("{name}, the interface of the cable to {peer}, has no address");
-        case.add(&TB_NO_ADDRESS, name, what, give_address(snap, name));
+        case.add(&TB_NO_ADDRESS, name, what, snap.manager(name).link_local(name));
     }
     if let Some(mtu) = iface.mtu.filter(|&mtu| mtu < 9000) {
         case.fact(format!("{name} has an MTU of {mtu}; thunderbolt_net takes up to 65522, on both ends alike"));
@@ -232,19 +237,35 @@ fn driver(case: &mut Case<'_>) {
         }
         return;
     };
-    if module::signatures_wanted(roots) && module::signed(roots, &file) == Some(false) {
-        let what = format!("{file} is not signed, and this kernel loads signed modules only");
-        let key = "/var/lib/dkms/mok.pub";
-        let steps = vec![
-            Step::Run(format!("sudo mokutil --import {key}")),
+    if let Some(signer) = snap.sources.signer.as_ref().filter(|_| module::signatures_wanted(roots))
+        && !module::trusted(roots, signer)
+    {
+        let how = if signer.is_empty() { "not signed" } else { "signed with a key that this kernel does not know" };
+        let what = format!("{file} is {how}, and this kernel loads signed modules only");
+        case.add(&TB_MODULE_UNSIGNED, "linkspan.ko", what, trust(snap));
+    }
+    case.add(&TB_MODULE_OFF, "linkspan.ko", format!("{file} is not loaded"), run("sudo modprobe linkspan"));
+}
+
+/// How the kernel comes to know DKMS's key. Without UEFI there is no place to enrol one.
+fn trust(snap: &crate::snapshot::Snapshot) -> Vec<Step> {
+    if snap.sources.roots.has("/sys/firmware/efi") {
+        return vec![
+            Step::Run("sudo mokutil --import /var/lib/dkms/mok.pub".into()),
             Step::Do("reboot and enrol the key at the blue screen, then:".into()),
             Step::Run(
                 "sudo dkms remove linkspan/1 --all && sudo dkms install linkspan/1 && sudo modprobe linkspan".into(),
             ),
         ];
-        case.add(&TB_MODULE_UNSIGNED, "linkspan.ko", what, steps);
     }
-    case.add(&TB_MODULE_OFF, "linkspan.ko", format!("{file} is not loaded"), run("sudo modprobe linkspan"));
+    let line = snap.text("/proc/cmdline").unwrap_or_default();
+    let asks = |word: &&str| word.starts_with("module.sig_enforce") || word.starts_with("lockdown=");
+    let mut words = line.split_whitespace().filter(asks).map(off_the_line).collect::<Vec<_>>();
+    if words.is_empty() {
+        words.push(Step::Do("boot a kernel that is not built to take signed modules only".into()));
+    }
+    words.push(Step::Run("sudo reboot".into()));
+    words
 }
 
 /// The log of a build for this kernel that failed: DKMS keeps it in the build folder, which it removes after one that did not

@@ -38,8 +38,10 @@ fn a_private_key_that_others_may_read_is_refused_and_so_is_one_that_is_damaged()
     for open in [0o640, 0o604, 0o666] {
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(open)).unwrap();
         let error = Keyring::open_in(&dir).unwrap_err();
-        assert!(error.to_string().contains("chmod 600"), "{error}");
+        assert!(error.to_string().ends_with("; chmod 600 it"), "{error}");
     }
+    let foreign = KeyError::Open { path: key.clone(), mode: 0o100_600, owner: 0, user: 1000, private: true };
+    assert!(foreign.to_string().ends_with("as root chown 1000 it, then chmod 600 it"), "{foreign}");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     let good = std::fs::read(&key).unwrap();
     for bad in [&good[..63], b"", &[b'g'; 64], &[&good[..64], b"00"].concat()] {

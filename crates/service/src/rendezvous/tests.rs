@@ -15,6 +15,10 @@ fn spellings_of_a_peer() {
     // The loopback interface is number 1 in every network namespace of Linux.
     assert_eq!(one("fe80::9%lo").to_string(), format!("[fe80::9%1]:{}", PERF.port));
     assert_eq!(one("[fe80::9%lo]:77").to_string(), "[fe80::9%1]:77");
+    // What is printed is what is taken.
+    assert_eq!(shown(&one("[fe80::9%lo]:77")), "[fe80::9%lo]:77");
+    assert_eq!(shown(&"[fe80::9%4000000]:77".parse().unwrap()), "[fe80::9%4000000]:77");
+    assert_eq!(shown(&one("10.0.0.1:77")), "10.0.0.1:77");
     for peer in ["", "a b", "-x", "127.0.0.1:x", "127.0.0.1:0", "127.0.0.1:99999"] {
         let error = resolve(peer, PERF, None).unwrap_err();
         assert!(matches!(error, RendezvousError::Spelling { .. }), "{peer}");
