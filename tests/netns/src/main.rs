@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod doctor;
+mod guides;
 mod mesh;
 mod node;
 mod tests;

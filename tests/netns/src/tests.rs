@@ -103,6 +103,12 @@ pub(crate) const ALL: &[Test] = &[
         run: files,
     },
     Test {
+        name: "guides",
+        what: "the pages of docs/start, typed in as printed",
+        waits: false,
+        run: crate::guides::run,
+    },
+    Test {
         name: "devmem-refused",
         what: "device-memory TCP on a card that cannot: the kernel's own words, and nothing is changed",
         waits: false,
@@ -132,7 +138,7 @@ pub(crate) const ALL: &[Test] = &[
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// Chooses virtual cables, which are left out by default.
-const CABLES: (&str, &str) = ("LINKSPAN_IFNAME", "cab");
+pub(crate) const CABLES: (&str, &str) = ("LINKSPAN_IFNAME", "cab");
 
 fn up(world: &World, env: &[(&str, &str)], count: usize, size: usize) -> Outcome<(Node, Node)> {
     let (count, size) = (count.to_string(), size.to_string());

@@ -9,7 +9,7 @@ use crate::run;
 
 /// Licences that what we ship may stand under, the ones that ask for least first. Each has its text in `debian/copyright`, so a
 /// crate with any other is noticed before it is shipped.
-const ORDER: [&str; 6] = ["MIT-0", "MIT", "BSD-3-Clause", "Unicode-3.0", "Apache-2.0", "MPL-2.0"];
+const ORDER: [&str; 7] = ["MIT-0", "MIT", "Zlib", "BSD-3-Clause", "Unicode-3.0", "Apache-2.0", "MPL-2.0"];
 
 /// What is built, for whom its crates are asked.
 #[derive(Clone, Copy, Debug)]

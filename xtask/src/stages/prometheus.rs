@@ -90,6 +90,7 @@ fn test(root: &Path) -> Result<usize, String> {
     let url = format!("http://127.0.0.1:{server}");
     let until = Instant::now() + LIMIT;
     let seconds = LIMIT.as_secs().to_string() + "s";
+    run::must(&mut lspan(&["wait", &peer, "--serving", "--timeout", &seconds]))?;
     let mut moves = start(&mut lspan(&["perf", "bw", &peer, "--duration", &seconds, "--size", "1M"]))?;
     queries.push("linkspan_processes{job=\"node\"} > 0".to_owned());
     let count = queries.len();

@@ -1,0 +1,160 @@
+//! The pages of `docs/start`, typed in as they are printed.
+//!
+//! A page says in comments, which readers do not see, what the blocks of commands are for:
+//!
+//! - `<!-- hosts: A ADDRESS, B ADDRESS; ... -->`: the cables, each with its two ends.
+//! - `<!-- on A, B -->` before a block: it is typed on these hosts, and every command must succeed.
+//! - `<!-- on A until TEXT -->`: it runs on until the page ends; the rest waits for a line that begins with TEXT.
+//!
+//! Blocks without a comment need what a namespace lacks. What hosts `export` stays for their later blocks. `LINE` is what followed `lspan pair` in
+//! a line that was waited for. Two things differ from what is printed: `scp` is a script that copies into the other host's home, and `lspan files
+//! serve` has `--as-root`, for the tests run as root.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::tests::CABLES;
+use crate::world::{Node, Outcome, World};
+
+/// How long a block may take: a baseline on a loaded machine is the longest.
+const SOON: Duration = Duration::from_secs(120);
+
+#[derive(Debug)]
+struct Block<'a> {
+    hosts: Vec<&'a str>,
+    until: Option<&'a str>,
+    text: String,
+}
+
+struct Page<'a> {
+    /// Two ends each: a host and its address.
+    cables: Vec<[(&'a str, &'a str); 2]>,
+    blocks: Vec<Block<'a>>,
+}
+
+/// Types in every page that has hosts.
+pub(crate) fn run() -> Outcome<String> {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/start"));
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    let mut said = Vec::new();
+    for file in &files {
+        let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let page = parse(&text).map_err(|why| format!("{name}: {why}"))?;
+        if !page.cables.is_empty() {
+            follow(&page).map_err(|why| format!("{name}: {why}"))?;
+            said.push(format!("{name}: {} blocks", page.blocks.len()));
+        }
+    }
+    if said.len() < 3 { Err(format!("only {said:?}")) } else { Ok(said.join(", ")) }
+}
+
+fn parse(text: &str) -> Outcome<Page<'_>> {
+    let mut page = Page { cables: Vec::new(), blocks: Vec::new() };
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(comment) = line.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->")) else { continue };
+        if let Some(hosts) = comment.strip_prefix("hosts: ") {
+            for cable in hosts.split("; ") {
+                let ends: Vec<_> = cable.split(", ").filter_map(|end| end.split_once(' ')).collect();
+                page.cables.push(ends.try_into().map_err(|_| format!("a cable with two ends: {cable}"))?);
+            }
+        } else if let Some(on) = comment.strip_prefix("on ") {
+            let (hosts, until) = on.split_once(" until ").map_or((on, None), |(hosts, text)| (hosts, Some(text)));
+            if lines.next() != Some("```sh") {
+                return Err(format!("no block of commands below {comment:?}"));
+            }
+            let text = lines.by_ref().take_while(|line| *line != "```").map(|line| format!("{line}\n")).collect();
+            page.blocks.push(Block { hosts: hosts.split(", ").collect(), until, text });
+        }
+    }
+    Ok(page)
+}
+
+/// The hosts of a page: each has a home of its own.
+struct Typist<'a> {
+    world: &'a World,
+    homes: PathBuf,
+    exported: BTreeMap<String, String>,
+    path: String,
+}
+
+impl Typist<'_> {
+    fn start(&self, host: &str, text: &str) -> Outcome<Node> {
+        let home = self.homes.join(host);
+        let inside = |part: &str| home.join(part).to_string_lossy().into_owned();
+        let (config, state, stats) = (inside(".config"), inside(".local/state"), inside("stats"));
+        let at = home.to_string_lossy().into_owned();
+        let env = [
+            CABLES,
+            ("HOME", &*at),
+            ("XDG_CONFIG_HOME", &config),
+            ("XDG_STATE_HOME", &state),
+            ("LINKSPAN_STATS_DIR", &stats),
+            ("PATH", &self.path),
+        ];
+        let exported = self.exported.get(host).map_or("", String::as_str);
+        let script = format!("cd\nexec 2>&1\n{exported}{text}");
+        self.world.program(host, &env, &["bash", "-euc", &script])
+    }
+}
+
+fn follow(page: &Page<'_>) -> Outcome<String> {
+    let mut hosts: Vec<&str> = page.cables.iter().flatten().map(|(host, _)| *host).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let world = World::new(&hosts)?;
+    for (n, [a, b]) in page.cables.iter().enumerate() {
+        world.cable(&format!("cab{n}"), *a, *b)?;
+    }
+    let homes = std::env::temp_dir().join(format!("linkspan-guides-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&homes);
+    let typed = type_in(page, &world, &homes, &hosts);
+    let _ = fs::remove_dir_all(&homes);
+    typed
+}
+
+fn type_in(page: &Page<'_>, world: &World, homes: &Path, hosts: &[&str]) -> Outcome<String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", homes.display());
+    for host in hosts {
+        fs::create_dir_all(homes.join(host).join("stats")).map_err(failed)?;
+    }
+    let scp = homes.join("bin/scp");
+    fs::create_dir_all(homes.join("bin")).map_err(failed)?;
+    fs::write(&scp, format!("#!/bin/sh\nexec cp -p \"$1\" \"{}/${{2%:}}/\"\n", homes.display())).map_err(failed)?;
+    fs::set_permissions(&scp, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    let lspan = PathBuf::from(world.lspan_path()?);
+    let beside = lspan.parent().unwrap_or(Path::new("/")).display().to_string();
+    let path = format!("{}/bin:{beside}:{}", homes.display(), std::env::var("PATH").unwrap_or_default());
+    let mut typist = Typist { world, homes: homes.to_owned(), exported: BTreeMap::new(), path };
+    let (mut line, mut running) = (String::new(), Vec::new());
+    for block in &page.blocks {
+        let text = block.text.replace("LINE", &line).replace("files serve", "files serve --as-root");
+        for host in &block.hosts {
+            let mut node = typist.start(host, &text)?;
+            match block.until {
+                Some(begin) => {
+                    let rest = node.expect(begin, SOON).map_err(|why| format!("{text}{why}"))?;
+                    if begin == "lspan pair" {
+                        line = rest;
+                    }
+                    running.push(node);
+                }
+                None => {
+                    let (code, said) = node.end(SOON)?;
+                    if code != Some(0) {
+                        return Err(format!("on {host}: {text}exit code {code:?}: {said}"));
+                    }
+                }
+            }
+            let exports = text.lines().filter(|line| line.starts_with("export ")).map(|line| format!("{line}\n"));
+            typist.exported.entry((*host).to_owned()).or_default().extend(exports);
+        }
+    }
+    Ok(format!("{} blocks", page.blocks.len()))
+}
