@@ -15,8 +15,9 @@ use linkspan_fabric::thunderbolt::find::Root;
 use linkspan_fabric::thunderbolt::{
     Cable, CableMemory, CableRail, Config, Ports, Role, Setup, Tier, join, up::FIRST_HOP,
 };
+use linkspan_stream::{Dial, Listen, Options, Stream};
 use linkspan_tbring::udmabuf::Udmabuf;
-use linkspan_tcp::{Dial, Listen, Options, RailConfig, Stream, TcpRail};
+use linkspan_tcp::{RailConfig, TcpRail};
 use linkspan_transport::conformance::{Buffer, Level, Side, Testbed, Want, behaviours, take_memory_from};
 use linkspan_transport::{
     Buf, Busy, DeviceMemory, Down, MemSlice, MemoryDomain, Poll, Rail, RailInfo, Sink, StaticBuf, WaitFd,
@@ -338,7 +339,7 @@ const LONG: Duration = Duration::from_secs(60);
 impl Net {
     fn rails(&self) -> (TcpRail, TcpRail) {
         let options = Options::default();
-        let said = |e: linkspan_tcp::Error| -> ! { panic!("{e}") };
+        let said = |e: linkspan_stream::Error| -> ! { panic!("{e}") };
         let mut listen = Listen::bind(self.ends[1], &options).unwrap_or_else(|e| said(e));
         let mut dial = Dial::start(Some(self.ends[0]), listen.local_addr(), &options, LONG).unwrap_or_else(|e| said(e));
         let (mut a, mut b) = (None, None);
@@ -349,7 +350,7 @@ impl Net {
             b = b.or_else(|| listen.accept().unwrap_or_else(|e| said(e)).map(|(stream, _)| stream));
             std::thread::yield_now();
         }
-        let rail = |stream: Option<Stream>| match stream.map(|s| s.into_rail(RailConfig::default(), &[])) {
+        let rail = |stream: Option<Stream>| match stream.map(|s| TcpRail::new(s, RailConfig::default(), &[])) {
             Some(Ok(rail)) => rail,
             Some(Err(error)) => said(error),
             None => missing("no stream"),

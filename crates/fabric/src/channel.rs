@@ -17,7 +17,7 @@ use linkspan_net::WaitSet;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::head::EAGER_MAX;
 use linkspan_proto::login::PublicKey;
-use linkspan_tcp::{Ended, Keepalive};
+use linkspan_stream::{Ended, Keepalive};
 use linkspan_transport::{
     Access, Buf, Cancel, Conn, Down, Error as ConnError, MemSlice, Poll, RemoteSlice, Ticket, WaitFd,
 };
@@ -561,7 +561,7 @@ impl Channel {
         let now = Instant::now();
         self.meter.traffic(self.conn.traffic());
         self.meter.report();
-        linkspan_tcp::closing::sweep();
+        linkspan_stream::closing::sweep();
         let moved = std::mem::take(&mut self.moved);
         if std::mem::take(&mut self.fresh) || moved || self.conn.moving() == 0 {
             self.last_active = now;

@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use linkspan_devmem::{DevmemRail, RailConfig, Socket};
-use linkspan_tcp::Stream;
+use linkspan_stream::Stream;
 use linkspan_transport::{BoxRail, MemSlice, Refusal, Registrar, Registration};
 
 use crate::config::PathChoice;

@@ -58,7 +58,7 @@ pub enum Error {
     Handle(#[from] HandleError),
     /// The TCP transport refused.
     #[error(transparent)]
-    Tcp(#[from] linkspan_tcp::Error),
+    Tcp(#[from] linkspan_stream::Error),
     /// Randomness failed.
     #[error(transparent)]
     Login(#[from] LoginError),

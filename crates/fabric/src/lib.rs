@@ -61,7 +61,8 @@ use cable::Cables;
 use helpers::Helpers;
 use linkspan_gpu::{StageMemory, StagedRail};
 use linkspan_proto::handle::host_hash;
-use linkspan_tcp::{Options, RailConfig};
+use linkspan_stream::Options;
+use linkspan_tcp::RailConfig;
 use linkspan_transport::{BoxRail, Rail};
 use mesh::{Mesh, Prober, Setup};
 use nic::AnyNic;
@@ -107,7 +108,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        linkspan_tcp::closing::settle(LAST_WORDS);
+        linkspan_stream::closing::settle(LAST_WORDS);
     }
 }
 

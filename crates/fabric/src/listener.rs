@@ -11,7 +11,7 @@ use linkspan_proto::login::{
     Guard, LOGIN_DEADLINE, Login, LoginTable, PublicKey, Secret, Seed, ServerParams, Session, Token, USED_BOUND,
 };
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
-use linkspan_tcp::{Listen, Options, Stream};
+use linkspan_stream::{Listen, Options, Stream};
 use linkspan_thunderbolt::Role;
 use linkspan_transport::{BoxRail, Conn, WaitFd};
 
@@ -132,7 +132,7 @@ impl Listener {
     /// process without free descriptors is no such failure but a pause, with a WARN line each minute.
     /// [`Error::Forced`]: `LINKSPAN_PATH` names a path that cannot be taken.
     pub fn accept(&self) -> Result<Option<Channel>, Error> {
-        linkspan_tcp::closing::sweep();
+        linkspan_stream::closing::sweep();
         let mut acceptor = self.acceptor.lock().unwrap_or_else(|e| e.into_inner());
         acceptor.pump()?;
         acceptor.finish_one(&self.acceptor)
@@ -308,7 +308,7 @@ impl Acceptor {
                     empty = 0;
                 }
                 Ok(None) => empty += 1,
-                Err(shortage @ linkspan_tcp::Error::Shortage { .. }) => {
+                Err(shortage @ linkspan_stream::Error::Shortage { .. }) => {
                     self.fabric.log().warn(&chain(&shortage));
                     return Ok(());
                 }

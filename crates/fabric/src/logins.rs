@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use linkspan_proto::login::{Login, LoginError, Progress, Session, Standing};
-use linkspan_tcp::Stream;
+use linkspan_stream::Stream;
 use rustix::process::{Resource, getrlimit};
 
 use crate::clock;

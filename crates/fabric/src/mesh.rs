@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::login::Psk;
 use linkspan_proto::mesh::{Keys, Node};
-use linkspan_tcp::Options;
+use linkspan_stream::Options;
 use linkspan_topology::IfFilter;
 use linkspan_topology::mesh::{Database, Graph, MeshRoute, Target};
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use linkspan_tcp::Stream;
+use linkspan_stream::Stream;
 use linkspan_topology::{IfFilter, LinkLayer as Layer, Machine, Roots};
 use linkspan_verbs::{Config as RailConfig, Domain, RELAY_CHUNK, Setup};
 use linkspan_verbs_sys::hw::{HwNic, devices};

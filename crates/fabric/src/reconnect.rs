@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Login, PublicKey, Seed};
-use linkspan_tcp::Stream;
+use linkspan_stream::Stream;
 use linkspan_thunderbolt::Role;
 use linkspan_transport::MAX_RAILS;
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use linkspan_tcp::{Dial, Options, Stream};
+use linkspan_stream::{Dial, Options, Stream};
 use linkspan_topology::is_link_local;
 use linkspan_topology::mesh::{MeshLink, Route};
 use linkspan_transport::WaitFd;

@@ -4,7 +4,8 @@
 use std::io;
 
 use linkspan_proto::login::{Opener, RECORD_HEAD, RECORD_TAG, RecordError, Sealer};
-use linkspan_tcp::{Keepalive, RailConfig, SealedRail, Stream, TcpRail};
+use linkspan_stream::{Keepalive, Stream};
+use linkspan_tcp::{RailConfig, SealedRail, TcpRail};
 use linkspan_transport::BoxRail;
 
 use crate::Error;
@@ -82,9 +83,13 @@ impl Secured {
     /// Makes it a rail. With `encrypt` nothing but an encrypted one.
     pub(crate) fn into_rail(self, config: RailConfig, encrypt: bool) -> Result<StreamRail, Error> {
         match self.ciphers {
-            Some(ciphers) => Ok(StreamRail::Sealed(Box::new(self.stream.into_sealed_rail(config, ciphers)))),
+            Some(ciphers) => Ok(StreamRail::Sealed(Box::new(SealedRail::new(self.stream, config, ciphers)))),
             None if encrypt => Err(Error::Clear { peer: self.stream.peer_addr() }),
-            None => Ok(StreamRail::Plain(Box::new(self.stream.into_rail(config, &[])?))),
+            None => {
+                let peer = self.stream.peer_addr();
+                let made = TcpRail::new(self.stream, config, &[]).map_err(|_| Error::Vanished { peer })?;
+                Ok(StreamRail::Plain(Box::new(made)))
+            }
         }
     }
 

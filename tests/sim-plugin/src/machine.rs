@@ -8,7 +8,7 @@ use linkspan_devmem::sim::{SimConfig, SimSocket};
 use linkspan_devmem::{Owner, Socket};
 use linkspan_fabric::devmem::Ports;
 use linkspan_fabric::{Config, Error, Fabric, Log};
-use linkspan_tcp::Stream;
+use linkspan_stream::Stream;
 
 pub(crate) fn machine(config: Config, log: Log) -> Result<Fabric, Error> {
     Fabric::with_ports(config, log, false, Arc::new(Cards))

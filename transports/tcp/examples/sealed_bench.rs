@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use ciphers::ciphers;
 use linkspan_proto::Kind;
-use linkspan_tcp::{Dial, Listen, Options, RailConfig, SealedRail, Stream, TcpRail};
+use linkspan_stream::{Dial, Listen, Options, Stream};
+use linkspan_tcp::{RailConfig, SealedRail, TcpRail};
 use linkspan_transport::{Buf, Head, MemSlice, Rail, Sink, StaticBuf, Violation};
 
 fn streams() -> (Stream, Stream) {
@@ -196,8 +197,8 @@ fn main() {
     let ((pa, pb), (sa, sb), (ca, cb)) = (streams(), streams(), ciphers());
     println!("rails over {}; congestion {}", pa.path(), pa.congestion().name);
     let end = |plain: Stream, sealed: Stream, ciphers, at: usize| End {
-        plain: plain.into_rail(RailConfig::default(), &[]).expect("rail"),
-        sealed: sealed.into_sealed_rail(RailConfig::default(), ciphers),
+        plain: TcpRail::new(plain, RailConfig::default(), &[]).expect("rail"),
+        sealed: SealedRail::new(sealed, RailConfig::default(), ciphers),
         src: bufs[at].slice(),
         dst: bufs[at + 1].slice(),
     };

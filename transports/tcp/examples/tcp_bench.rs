@@ -13,7 +13,8 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use linkspan_proto::Kind;
-use linkspan_tcp::{CHUNK, Dial, Listen, Options, RailConfig, Stream, TcpRail};
+use linkspan_stream::{Dial, Listen, Options, Stream};
+use linkspan_tcp::{CHUNK, RailConfig, TcpRail};
 use linkspan_transport::{Buf, Head, MemSlice, Rail, Sink, StaticBuf, Violation};
 
 fn streams() -> (Stream, Stream) {
@@ -356,7 +357,7 @@ fn main() {
     println!("rail over {}; congestion {} {}", ra.path(), ra.congestion().name, ra.congestion().reason);
     let end = |bare: Stream, rail: Stream, at: usize| End {
         bare,
-        rail: rail.into_rail(RailConfig::default(), &[]).expect("rail"),
+        rail: TcpRail::new(rail, RailConfig::default(), &[]).expect("rail"),
         src: bufs[at].slice(),
         dst: bufs[at + 1].slice(),
         sink: Count { place: bufs[at + 1].slice(), ctrl: 0, acked: 0, bytes: 0 },

@@ -13,7 +13,9 @@ use crate::health::{health, is_stalled};
 use crate::rx::{Fault, Rx, SCRATCH};
 use crate::tx::Tx;
 use crate::zerocopy::{ZeroCopy, ZeroCopyPolicy};
-use crate::{Error, Stream, closing};
+use linkspan_stream::{Stream, closing};
+
+use crate::Error;
 
 /// Chunk size a TCP rail likes best, bytes.
 ///
@@ -274,7 +276,7 @@ impl Drop for TcpRail {
         if self.tx.lent() {
             // The kernel may still read payload that is ours no longer. Dying connections promise nothing to the
             // peer, so cut it: the queue is dropped, and after the reset the peer discards what is on the wire.
-            let _ = self.stream.socket().set_linger(Some(std::time::Duration::ZERO));
+            self.stream.reset_at_close();
         } else if self.end.is_none() {
             closing::close(&self.stream);
         }

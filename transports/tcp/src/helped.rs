@@ -12,7 +12,7 @@ mod slot;
 mod worker;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -22,7 +22,6 @@ use linkspan_proto::Head;
 use linkspan_shmring::doorbell;
 use linkspan_transport::{Buf, Busy, Down, End, Health, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 use rtrb::{Consumer, Producer};
-use socket2::Socket;
 
 use crate::health::{health, is_stalled};
 use queue::{WorkerCommand, WorkerEvent, WorkerQueue};
@@ -50,7 +49,7 @@ pub struct HelpedRail {
     /// A message's text that lies around the end of its ring.
     whole: Vec<u8>,
     /// The stream, to ask the kernel about it.
-    probe: Option<Socket>,
+    probe: Option<OwnedFd>,
     accepted: u64,
     /// What had been taken at the last poll.
     seen: u64,

@@ -12,10 +12,11 @@ use linkspan_proto::head::EAGER_MAX;
 use linkspan_proto::login::{Opener, Sealer};
 use linkspan_transport::{Buf, Busy, Caps, Down, End, Health, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd, peer_gone};
 
+use crate::RailConfig;
 use crate::endpoint::{IDLE_POLLS, IDLE_TURNS};
 use crate::health::{health, is_stalled};
 use crate::rx::Fault as PlainFault;
-use crate::{RailConfig, Stream, closing};
+use linkspan_stream::{Stream, closing};
 use rx::{Fault, SealedRx};
 use tx::SealedTx;
 

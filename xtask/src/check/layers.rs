@@ -6,7 +6,7 @@ use crate::tree::Source;
 
 /// Layer of each crate by its folder, times ten; layer 4 has an order of its own inside. A crate may depend on those
 /// with a smaller number only. Tests (`[dev-dependencies]`) may look anywhere.
-const LAYERS: [(&str, u32); 21] = [
+const LAYERS: [(&str, u32); 22] = [
     ("crates/proto", 0),
     ("crates/transport", 10),
     ("crates/gpu", 15),
@@ -14,6 +14,7 @@ const LAYERS: [(&str, u32); 21] = [
     ("sys/thread", 15),
     ("sys/mem", 5),
     ("sys/", 20),
+    ("crates/stream", 25),
     ("transports/", 30),
     ("crates/topology", 40),
     ("crates/fabric", 42),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use linkspan_tcp::{Ended, Keepalive};
+use linkspan_stream::{Ended, Keepalive};
 use linkspan_transport::{Down, Poll, Rail, WaitFd};
 
 use super::{Channel, ReconnectPolicy, cause};

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
-use linkspan_tcp::{Dial, Options};
+use linkspan_stream::{Dial, Options};
 use linkspan_transport::StaticBuf;
 use linkspan_verbs::{Config as RailConfig, Domain, Setup, join};
 use linkspan_verbs_sys::AnyNic;
@@ -61,7 +61,7 @@ fn asking(interface: &str, keepalive: Keepalive, ask_after: Duration) -> (SoftNe
 }
 
 /// A stream on `lo`, and its far end.
-fn stream() -> (linkspan_tcp::Stream, TcpStream) {
+fn stream() -> (linkspan_stream::Stream, TcpStream) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let to = listener.local_addr().unwrap();
     let mut dial = Dial::start(None, to, &Options::default(), LONG).unwrap();

@@ -1,7 +1,7 @@
 //! Ways whose rails take long to come up, and cables that may lead to another host.
 
 use linkspan_proto::login::Token;
-use linkspan_tcp::{Dial, Listen, Options, Stream};
+use linkspan_stream::{Dial, Listen, Options, Stream};
 use linkspan_topology::IfAddr;
 use linkspan_topology::mesh::Route;
 

@@ -2,7 +2,7 @@
 
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::login::Session;
-use linkspan_tcp::Stream;
+use linkspan_stream::Stream;
 use linkspan_thunderbolt::Role;
 
 use super::KEEPALIVE;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, Weak};
 use linkspan_devmem::{Cards, KernelSocket, Lent, Pool, Socket};
 use linkspan_gpu::{Gpu, GpuBuf};
 use linkspan_netdev::{Binding, Rule, bind_receive, bind_send};
-use linkspan_tcp::Stream;
+use linkspan_stream::Stream;
 use linkspan_transport::{Buf, MemSlice, MemoryDomain};
 
 use super::client::{self, Session};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use linkspan_devmem::Owner;
-use linkspan_tcp::Stream;
+use linkspan_stream::Stream;
 
 /// What was sent over it still arrives when it is dropped, unless it is cut.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use linkspan_tcp::{Dial, Listen, Options};
+use linkspan_stream::{Dial, Listen, Options};
 use linkspan_verbs::{Config, Domain, Setup};
 use linkspan_verbs_sys::AnyNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};

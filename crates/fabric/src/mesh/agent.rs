@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linkspan_net::WaitSet;
 use linkspan_proto::mesh::{BEACON_MAX, Beacon, Node};
-use linkspan_tcp::{Listen, Options};
+use linkspan_stream::{Listen, Options};
 use linkspan_topology::mesh::parse;
 use linkspan_topology::{Host, Roots};
 use linkspan_transport::WaitFd;
@@ -185,7 +185,7 @@ impl Agent {
             let options = Options { device: Some(cabled.port.name.clone()), ..self.means.options.clone() };
             match Listen::bind(SocketAddr::new(addr.ip, self.setup.port), &options) {
                 Ok(listen) => self.listens.push(listen),
-                Err(linkspan_tcp::Error::Bind { source, .. }) if source.kind() == std::io::ErrorKind::AddrInUse => {
+                Err(linkspan_stream::Error::Bind { source, .. }) if source.kind() == std::io::ErrorKind::AddrInUse => {
                     self.listens.clear();
                     break;
                 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use linkspan_proto::login::{ClientParams, Guard, Login, Seed};
 use linkspan_proto::mesh::{LISTEN_ID, MeshReply, Request};
-use linkspan_tcp::{Dial, Options, Stream};
+use linkspan_stream::{Dial, Options, Stream};
 use linkspan_transport::WaitFd;
 
 use super::Means;

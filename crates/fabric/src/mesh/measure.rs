@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_net::WaitSet;
 use linkspan_proto::mesh::Request;
-use linkspan_tcp::Stream;
+use linkspan_stream::Stream;
 use linkspan_topology::mesh::{Edge, Graph, MeshRoute, Target};
 
 use super::{Approach, Means, Mesh};

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use linkspan_net::WaitSet;
-use linkspan_tcp::Stream;
+use linkspan_stream::Stream;
 use linkspan_transport::Poll;
 use linkspan_verbs::Relay;
 use linkspan_verbs_sys::AnyNic;

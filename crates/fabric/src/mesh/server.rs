@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use linkspan_proto::login::{Guard, Login, LoginTable, Seed, ServerParams};
 use linkspan_proto::mesh::{LISTEN_ID, MeshReply, Request};
-use linkspan_tcp::{Listen, Stream};
+use linkspan_stream::{Listen, Stream};
 use linkspan_topology::mesh::same_subnet;
 use linkspan_transport::WaitFd;
 

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
 
 use linkspan_proto::login::Token;
-use linkspan_tcp::{Dial, Options};
+use linkspan_stream::{Dial, Options};
 use linkspan_topology::mesh::Route;
 use linkspan_verbs_sys::AnyNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};

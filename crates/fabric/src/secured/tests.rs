@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use linkspan_proto::login::{ClientParams, Guard, Login, LoginTable, Psk, Seed, ServerParams, Token};
-use linkspan_tcp::{Dial, Listen, Options};
+use linkspan_stream::{Dial, Listen, Options};
 
 use super::*;
 use crate::clock;

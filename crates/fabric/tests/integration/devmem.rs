@@ -11,7 +11,7 @@ use linkspan_fabric::devmem::Ports;
 use linkspan_fabric::{Buf, Channel, Config, Error, Fabric, Gpu, Log, MemSlice};
 use linkspan_gpu::SimGpu;
 use linkspan_gpu::conformance::StaticGpuBuf;
-use linkspan_tcp::Stream;
+use linkspan_stream::Stream;
 use linkspan_transport::StaticBuf;
 
 /// A stream that still arrives when it is dropped.

@@ -10,7 +10,8 @@ use crate::common::bed::{Devmem, PAYLOAD, run};
 use crate::common::{Leaves, SimRail};
 use linkspan_devmem::{Cards, DevmemRail, KernelSocket, Lent, Pool, RailConfig};
 use linkspan_gpu::{Gpu, SimGpu};
-use linkspan_tcp::Stream;
+use linkspan_stream::Stream;
+use linkspan_tcp::TcpRail;
 use linkspan_transport::conformance::{Testbed, Want};
 use linkspan_transport::{MemSlice, Rail};
 
@@ -32,7 +33,7 @@ unsafe impl Cards for NoCards {
 fn end(gpu: &Arc<SimGpu>, control: Stream, data: Stream) -> SimRail {
     let (interface, path) = (data.interface(), data.path());
     let socket = KernelSocket::new(Leaves::new(data), interface, path, Arc::new(NoCards));
-    let control = control.into_rail(Default::default(), &[]).unwrap();
+    let control = TcpRail::new(control, Default::default(), &[]).unwrap();
     let mut rail = DevmemRail::new(control, Box::new(socket), RailConfig::default()).unwrap();
     let any: Arc<dyn Gpu> = gpu.clone();
     rail.attach(&any).unwrap();

@@ -5,7 +5,7 @@ use linkspan_proto::Kind;
 use linkspan_transport::{StaticBuf, Violation};
 
 use super::*;
-use crate::{Dial, Listen, Options};
+use linkspan_stream::{Dial, Listen, Options};
 
 fn streams() -> (Stream, Stream) {
     let mut listen = Listen::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
@@ -26,7 +26,7 @@ fn until<T>(mut f: impl FnMut() -> Option<T>) -> T {
 }
 
 fn rail(stream: Stream) -> TcpRail {
-    stream.into_rail(RailConfig::default(), &[]).unwrap()
+    TcpRail::new(stream, RailConfig::default(), &[]).unwrap()
 }
 
 /// A rail that lends to the kernel although the peer is on this machine.
@@ -131,7 +131,7 @@ fn dropping_a_rail_that_lends_ends_the_lending() {
 fn lending_is_off_towards_this_machine() {
     let (a, _b) = streams();
     let config = RailConfig { zero_copy: ZeroCopyPolicy::From(1), ..RailConfig::default() };
-    let a = a.into_rail(config, &[]).unwrap();
+    let a = TcpRail::new(a, config, &[]).unwrap();
     assert!(!a.tx.lends());
 }
 

@@ -1,6 +1,6 @@
 //! The helper threads: which there are, which rails each one serves, and where it runs.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -126,7 +126,7 @@ impl Helpers {
 }
 
 fn slot(rail: TcpRail, helper: Arc<Helper>) -> Result<HelpedRail, (Box<TcpRail>, String)> {
-    let made = rail.stream().socket().try_clone().and_then(|probe| Ok((probe, WorkerQueue::new()?)));
+    let made = rail.stream().as_fd().try_clone_to_owned().and_then(|probe| Ok((probe, WorkerQueue::new()?)));
     let (probe, queue) = match made {
         Ok(made) => made,
         Err(error) => return Err((Box::new(rail), error.to_string())),

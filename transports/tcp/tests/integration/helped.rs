@@ -9,7 +9,8 @@ use crate::common::helpers::{help, helped_rails, helped_with_raw, ran, status, t
 use crate::common::{Model, V4, buf, head, next_head, pattern, rails, row, until, wire};
 use linkspan_net::WaitSet;
 use linkspan_proto::head::HEAD_LEN;
-use linkspan_tcp::{HELPERS_MAX, Helpers, Options};
+use linkspan_stream::Options;
+use linkspan_tcp::{HELPERS_MAX, Helpers};
 use linkspan_transport::{Buf, Conn, Down, Head, Kind, MemSlice, Poll, Rail, Sink, StaticBuf, WaitFd};
 
 /// Set in a process that runs one test.
@@ -147,13 +148,13 @@ fn a_hundred_rails_leave_nothing() {
         }
     };
     run(3);
-    linkspan_tcp::closing::settle(Duration::from_secs(1));
+    linkspan_stream::closing::settle(Duration::from_secs(1));
     wait_for_threads(0);
     let before = descriptors();
     run(100);
     wait_for_threads(0);
     until("as many descriptors as before", || {
-        linkspan_tcp::closing::sweep();
+        linkspan_stream::closing::sweep();
         (descriptors() <= before).then_some(())
     });
 }

@@ -9,7 +9,8 @@ use crate::common::{
 };
 use linkspan_proto::Kind;
 use linkspan_proto::head::HEAD_LEN;
-use linkspan_tcp::{Options, RailConfig};
+use linkspan_stream::Options;
+use linkspan_tcp::{RailConfig, TcpRail};
 use linkspan_transport::{Down, Head, MemSlice, Poll, Rail, Sink, StaticBuf, Violation};
 use proptest::prelude::*;
 
@@ -75,7 +76,7 @@ fn bytes_read_ahead_may_end_anywhere() {
     let (bytes, ends) = script();
     for cut in 0..=bytes.len() {
         let (stream, mut raw) = with_raw();
-        let mut rail = stream.into_rail(RailConfig::default(), &bytes[..cut]).unwrap();
+        let mut rail = TcpRail::new(stream, RailConfig::default(), &bytes[..cut]).unwrap();
         assert_eq!(rail.arm().is_none(), cut > 0, "bytes read ahead are work");
         raw.write_all(&bytes[cut..]).unwrap();
         let mut model = Model::new();
@@ -89,9 +90,9 @@ fn bytes_read_ahead_may_end_anywhere() {
 #[test]
 fn too_many_bytes_read_ahead_are_refused() {
     let (stream, _raw) = with_raw();
-    assert!(stream.into_rail(RailConfig::default(), &[0; 64 << 10]).is_ok());
+    assert!(TcpRail::new(stream, RailConfig::default(), &[0; 64 << 10]).is_ok());
     let (stream, _raw) = with_raw();
-    let error = stream.into_rail(RailConfig::default(), &[0; (128 << 10)]).err().unwrap();
+    let error = TcpRail::new(stream, RailConfig::default(), &[0; (128 << 10)]).err().unwrap();
     assert!(error.to_string().starts_with("LS0311"), "{error}");
 }
 
@@ -340,7 +341,7 @@ fn bytes_on_their_way_survive_the_senders_close_and_a_talking_receiver() {
     let mut model = Model::new();
     let mut said = 0;
     until("all that had been taken", || {
-        linkspan_tcp::closing::sweep();
+        linkspan_stream::closing::sweep();
         // Grants and acknowledgements go on; they must not make the dead end reset the connection.
         let _ = b.ctrl(&head(Kind::Ack, 0, said), MemSlice::NONE);
         said += 1;

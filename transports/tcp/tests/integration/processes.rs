@@ -3,7 +3,8 @@
 use crate::common::ciphers::{client, server, session};
 use crate::common::{PATIENCE, V4, until, zero_copy};
 use linkspan_proto::login::{Login, Opener, Sealer};
-use linkspan_tcp::{Dial, Listen, Options, RailConfig, SealedRail, Stream, TcpRail, ZeroCopyPolicy};
+use linkspan_stream::{Dial, Listen, Options, Stream};
+use linkspan_tcp::{RailConfig, SealedRail, TcpRail, ZeroCopyPolicy};
 use linkspan_transport::conformance::{Joint, Link, Side};
 
 /// This side's end of a stream between the processes.
@@ -55,7 +56,7 @@ impl Joint for Sealed {
 
     fn rail(&mut self, side: Side, link: &mut Link) -> SealedRail {
         let ciphers = login(if side == Side::A { client() } else { server() }, link);
-        stream(side, link).into_sealed_rail(RailConfig::default(), ciphers)
+        SealedRail::new(stream(side, link), RailConfig::default(), ciphers)
     }
 }
 

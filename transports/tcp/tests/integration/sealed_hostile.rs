@@ -357,7 +357,7 @@ fn a_long_idle_rail_finds_what_comes_within_two_polls_and_at_once_after_a_sleep(
 /// A dropped rail has bytes unread; what it sent last still arrives.
 #[test]
 fn what_was_taken_arrives_although_the_sender_is_dropped_with_bytes_unread() {
-    let (mut a, mut b) = crate::common::sealed::sealed_rails(crate::common::V4, &linkspan_tcp::Options::default());
+    let (mut a, mut b) = crate::common::sealed::sealed_rails(crate::common::V4, &linkspan_stream::Options::default());
     for seq in 0..100 {
         b.ctrl(&head(Kind::Notify, 0, seq), MemSlice::EMPTY).unwrap();
     }

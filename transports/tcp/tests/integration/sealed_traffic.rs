@@ -8,7 +8,8 @@ use crate::common::{Model, V4, V6, buf, head, pattern, until, wire};
 use linkspan_proto::Kind;
 use linkspan_proto::head::{HEAD_LEN, padding};
 use linkspan_proto::login::{RECORD_HEAD, RECORD_TAG};
-use linkspan_tcp::{Options, SEALED_CHUNK, SealedRail};
+use linkspan_stream::Options;
+use linkspan_tcp::{SEALED_CHUNK, SealedRail};
 use linkspan_transport::{Buf, Poll, Rail, StaticBuf};
 use proptest::prelude::*;
 

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::common::{PATIENCE, V4, V6, streams, until};
 use linkspan_net::WaitSet;
-use linkspan_tcp::{Dial, Ended, Error, Keepalive, Listen, Options, RailConfig};
+use linkspan_stream::Error;
+use linkspan_stream::{Dial, Ended, Keepalive, Listen, Options};
+use linkspan_tcp::{RailConfig, TcpRail};
 use linkspan_transport::{Down, Rail};
 use socket2::SockRef;
 
@@ -38,7 +40,7 @@ fn a_rail_tells_what_it_is() {
         assert_eq!((a.interface().as_str(), a.is_local()), ("lo", true));
         let path = format!("lo {} -> {}", a.local_addr(), b.local_addr());
         let config = RailConfig { reason: "a test".into(), speed: 7, ..RailConfig::default() };
-        let rail = a.into_rail(config, &[]).unwrap();
+        let rail = TcpRail::new(a, config, &[]).unwrap();
         let info = rail.info();
         assert_eq!((info.transport, &info.path, info.reason.as_str()), ("tcp", &path, "a test"));
         assert!(info.caps.ordered && info.caps.local && !info.caps.one_sided && !info.caps.device_memory);

@@ -2,7 +2,8 @@
 
 use crate::common::{Model, V4, V6, buf, head, pattern, rails, until};
 use linkspan_proto::Kind;
-use linkspan_tcp::{Options, TcpRail};
+use linkspan_stream::Options;
+use linkspan_tcp::TcpRail;
 use linkspan_transport::{Buf, Poll, Rail, StaticBuf};
 use proptest::prelude::*;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use linkspan_tcp::{Dial, Listen, Options};
+use linkspan_stream::{Dial, Listen, Options};
 use linkspan_thunderbolt::Role;
 use linkspan_transport::{Buf, Conn, StaticBuf};
 use linkspan_verbs::Domain;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use linkspan_devmem::RailConfig;
 use linkspan_devmem::sim::SimConfig;
 use linkspan_gpu::{Gpu, SimGpu};
-use linkspan_tcp::Stream;
+use linkspan_stream::Stream;
 use linkspan_transport::Rail;
 use linkspan_transport::conformance::{Joint, Level, Link, Patience, Proxies, Side, Testbed, Want, behaviours};
 

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use linkspan_devmem::sim::{SimConfig, SimSocket};
 use linkspan_devmem::{DevmemRail, Owner, RailConfig};
 use linkspan_gpu::{Gpu, SimGpu};
-use linkspan_tcp::{Dial, Listen, Options, Stream, TcpRail};
+use linkspan_stream::{Dial, Listen, Options, Stream};
+use linkspan_tcp::TcpRail;
 use linkspan_transport::Rail;
 use linkspan_transport::conformance::{Link, Side};
 
@@ -99,7 +100,7 @@ pub(crate) fn rail(gpu: &Arc<SimGpu>, control: Stream, data: Stream, sim: SimCon
     let seed = sim.seed.wrapping_add(SEED.fetch_add(1, Ordering::Relaxed) << 32);
     let path = data.path();
     let socket = SimSocket::new(Leaves(Some(data)), path, gpu.clone(), SimConfig { seed, ..sim });
-    let control = control.into_rail(Default::default(), &[]).unwrap();
+    let control = TcpRail::new(control, Default::default(), &[]).unwrap();
     DevmemRail::new(control, Box::new(socket), config).unwrap()
 }
 

@@ -2,7 +2,8 @@
 
 use std::net::TcpStream;
 
-use linkspan_tcp::{HelpedRail, Helpers, Options, TcpRail};
+use linkspan_stream::Options;
+use linkspan_tcp::{HelpedRail, Helpers, TcpRail};
 
 use super::{rail_with_raw, rails};
 

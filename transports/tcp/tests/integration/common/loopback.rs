@@ -1,6 +1,7 @@
 //! Rails over loopback as the suite wants them: where it stalls or kills one, its stream goes by way of a proxy.
 
-use linkspan_tcp::{Options, Stream, TcpRail, ZeroCopyPolicy};
+use linkspan_stream::{Options, Stream};
+use linkspan_tcp::{TcpRail, ZeroCopyPolicy};
 use linkspan_transport::Rail;
 use linkspan_transport::conformance::{Proxies, Side, Testbed, Want};
 

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::Kind;
 use linkspan_proto::head::{BATCH_MAX, HEAD_LEN, padding};
-use linkspan_tcp::{Dial, Listen, Options, RailConfig, Stream, TcpRail, ZeroCopyPolicy};
+use linkspan_stream::{Dial, Listen, Options, Stream};
+use linkspan_tcp::{RailConfig, TcpRail, ZeroCopyPolicy};
 use linkspan_transport::{Buf, Down, Head, MemSlice, Poll, Rail, Sink, StaticBuf, Violation};
 
 pub(crate) const V4: &str = "127.0.0.1:0";
@@ -60,7 +61,7 @@ pub(crate) fn lend_over((a, b): (Stream, Stream), how: ZeroCopyPolicy) -> (TcpRa
 }
 
 pub(crate) fn zero_copy(stream: Stream, zero_copy: ZeroCopyPolicy) -> TcpRail {
-    stream.into_rail(RailConfig { zero_copy, ..RailConfig::default() }, &[]).unwrap()
+    TcpRail::new(stream, RailConfig { zero_copy, ..RailConfig::default() }, &[]).unwrap()
 }
 
 /// A stream of ours and the plain socket of a peer that may do anything.
@@ -74,7 +75,7 @@ pub(crate) fn with_raw() -> (Stream, TcpStream) {
 
 pub(crate) fn rail_with_raw() -> (TcpRail, TcpStream) {
     let (stream, raw) = with_raw();
-    (stream.into_rail(RailConfig::default(), &[]).unwrap(), raw)
+    (TcpRail::new(stream, RailConfig::default(), &[]).unwrap(), raw)
 }
 
 pub(crate) fn head(kind: Kind, len: usize, seq: u32) -> Head {

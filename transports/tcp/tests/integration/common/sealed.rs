@@ -4,7 +4,8 @@ use std::net::TcpStream;
 
 pub(crate) use super::ciphers::ciphers;
 use linkspan_proto::login::{Opener, RECORD_HEAD, RECORD_TAG, Sealer};
-use linkspan_tcp::{Options, RailConfig, SealedRail, Stream};
+use linkspan_stream::{Options, Stream};
+use linkspan_tcp::{RailConfig, SealedRail};
 use linkspan_transport::{Down, Poll, Rail, Sink};
 
 use super::{streams, until, with_raw};
@@ -15,7 +16,7 @@ pub(crate) fn sealed_rails(at: &str, options: &Options) -> (SealedRail, SealedRa
 
 pub(crate) fn seal_over((a, b): (Stream, Stream)) -> (SealedRail, SealedRail) {
     let (left, right) = ciphers();
-    (a.into_sealed_rail(RailConfig::default(), left), b.into_sealed_rail(RailConfig::default(), right))
+    (SealedRail::new(a, RailConfig::default(), left), SealedRail::new(b, RailConfig::default(), right))
 }
 
 /// The peer's end of a stream, with ciphers to do anything with.
@@ -28,7 +29,7 @@ pub(crate) struct Raw {
 pub(crate) fn sealed_with_raw() -> (SealedRail, Raw) {
     let (ours, raw) = with_raw();
     let (left, (sealer, opener)) = ciphers();
-    (ours.into_sealed_rail(RailConfig::default(), left), Raw { stream: raw, sealer, opener })
+    (SealedRail::new(ours, RailConfig::default(), left), Raw { stream: raw, sealer, opener })
 }
 
 /// A record as it travels.

@@ -25,7 +25,7 @@ static KEPT: Mutex<Vec<(Socket, Instant)>> = Mutex::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Called when a stream is about to be dropped: keeps its socket where bytes are still on their way.
-pub(crate) fn close(stream: &Stream) {
+pub fn close(stream: &Stream) {
     let socket = stream.socket();
     read_off(socket);
     if !busy(socket) || socket.shutdown(std::net::Shutdown::Write).is_err() {

@@ -5,11 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use linkspan_net::TcpInfo;
-use linkspan_proto::login::{Opener, Sealer};
 use linkspan_transport::WaitFd;
 use socket2::Socket;
 
-use crate::{Congestion, Error, RailConfig, SealedRail, TcpRail};
+use crate::{Congestion, Error};
 
 /// A connected, non-blocking TCP stream. The login runs over it.
 #[derive(Debug)]
@@ -59,7 +58,7 @@ impl Stream {
 
     /// Ends it with a reset, so that the peer is not left waiting for what will not come.
     pub fn cut(self) {
-        let _ = self.socket.set_linger(Some(std::time::Duration::ZERO));
+        self.reset_at_close();
     }
 
     /// What to wait for before the next [`Stream::try_read`] (and [`Stream::try_write`], with `write`).
@@ -110,17 +109,9 @@ impl Stream {
         linkspan_net::tcp_info(self.as_fd())
     }
 
-    /// Makes the stream a rail. `read_ahead` are bytes that were read from the stream behind the login.
-    ///
-    /// # Errors
-    /// [`Error::ReadAhead`]: more bytes than a rail takes over.
-    pub fn into_rail(self, config: RailConfig, read_ahead: &[u8]) -> Result<TcpRail, Error> {
-        TcpRail::new(self, config, read_ahead)
-    }
-
-    /// Makes the stream an encrypted rail, with the ciphers of its login's session.
-    pub fn into_sealed_rail(self, config: RailConfig, ciphers: (Sealer, Opener)) -> SealedRail {
-        SealedRail::new(self, config, ciphers)
+    /// The last descriptor that is closed resets the connection: what was not sent is thrown away.
+    pub fn reset_at_close(&self) {
+        let _ = self.socket.set_linger(Some(std::time::Duration::ZERO));
     }
 
     pub(crate) fn socket(&self) -> &Socket {
