@@ -68,7 +68,7 @@ impl Rng {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
     }
 }
 
@@ -147,7 +147,7 @@ pub fn attack(
             kept.retain_mut(|one| one.lives(now, reads));
         }
         turn += 1;
-        let Some((to, from)) = aim(targets, &ports, turn) else {
+        let Some((to, from)) = aim(targets, &ports, &mut rng) else {
             std::thread::yield_now();
             continue;
         };
@@ -190,13 +190,14 @@ pub fn attack(
     }
 }
 
-/// The next port and source.
-fn aim(targets: &[Target], ports: &[SocketAddr], turn: usize) -> Option<(SocketAddr, SocketAddr)> {
-    let target = targets.get(turn % targets.len().max(1))?;
+/// Any port and source.
+fn aim(targets: &[Target], ports: &[SocketAddr], rng: &mut Rng) -> Option<(SocketAddr, SocketAddr)> {
+    let mut any = |count: usize| rng.next() as usize % count.max(1);
+    let target = targets.get(any(targets.len()))?;
     let of_it = |port: &&SocketAddr| port.ip().is_unspecified() || port.ip() == target.to;
     let count = ports.iter().filter(of_it).count();
-    let port = ports.iter().filter(of_it).nth(turn % count.max(1))?;
-    let from = target.from.get(turn / 7 % target.from.len().max(1))?;
+    let port = ports.iter().filter(of_it).nth(any(count))?;
+    let from = target.from.get(any(target.from.len()))?;
     Some((SocketAddr::new(target.to.into(), port.port()), SocketAddr::new((*from).into(), 0)))
 }
 

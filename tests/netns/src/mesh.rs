@@ -727,7 +727,8 @@ pub(crate) fn ranks(
     let mut nodes = Vec::new();
     for (n, at) in order.iter().enumerate() {
         let rank = n.to_string();
-        let rename = format!("hostname {at} && exec \"$0\" \"$@\" 2>&1");
+        // As many descriptors as a process has by default.
+        let rename = format!("ulimit -n 1024; hostname {at} && exec \"$0\" \"$@\" 2>&1");
         let mut words =
             vec!["unshare", "--uts", "sh", "-c", rename.as_str(), host.as_str(), "--plugin", plugin.as_str()];
         words.extend(["--join", first, "--rank", &rank, "--ranks", &count, "--verbose"]);
