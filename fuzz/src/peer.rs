@@ -20,6 +20,27 @@ pub fn fabric(acked: bool) -> Fabric {
     Fabric::new(Config::read(&get).expect("fixed values"), log, acked).expect("loopback")
 }
 
+/// The same for those who have this cluster key, with or without encryption.
+pub fn keyed(key: &[u8; 32], encrypt: bool) -> Fabric {
+    use std::os::unix::fs::OpenOptionsExt;
+    let path = std::env::temp_dir().join(format!("linkspan-fuzz-{}-{encrypt}.key", std::process::id()));
+    let file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+    file.and_then(|mut file| file.write_all(key)).expect("a file of our own");
+    let mode = if encrypt { "encrypt" } else { "auth" };
+    let text = path.to_str().expect("a name that is text");
+    let env = [
+        ("LINKSPAN_IFNAME", "=lo"),
+        ("LINKSPAN_PATH", "tcp"),
+        ("LINKSPAN_STATS_DIR", "off"),
+        ("LINKSPAN_PSK_FILE", text),
+        ("LINKSPAN_PSK_MODE", mode),
+    ];
+    let get = |name: &str| env.iter().find(|p| p.0 == name).map(|p| p.1.to_owned());
+    let fabric = Fabric::new(Config::read(&get).expect("fixed values"), Log::off(), true).expect("loopback");
+    let _ = std::fs::remove_file(path);
+    fabric
+}
+
 /// Where a listener is to be found.
 pub fn address(listener: &Listener) -> SocketAddr {
     Handle::decode(&listener.handle()).expect("our own handle").addrs()[0].socket()

@@ -8,6 +8,7 @@ mod bench;
 mod capi;
 mod check;
 mod counts;
+mod deny;
 mod dist;
 mod generate;
 mod inventory;
@@ -33,6 +34,8 @@ usage: cargo xtask COMMAND
                          renames files, identifiers and phrases of the whole tree by a table (xtask/src/rename.rs has its form)
   gen                    rewrites the generated files (docs/SAFETY.md, docs/ERRORS.md, docs/api, man pages, completions)
   counts [--list NAME]   counts that may only fall (bench/counts.txt), or what one of them is made of
+  deny [--snapshot DIR]  what the dependencies may be (deny.toml): advisories, licences, sources, bans, pinned versions; with
+                         --snapshot the advisories anew, from a checkout of rustsec/advisory-db
   tests [DIR]            the tests of this tree, or of the one in DIR, as bench/tests-core-base.txt has them
   parts                  which optional parts can run here, and the Debian package a missing one needs
   dist [--dir DIR]       release build of plugin, lspan and C library into DIR (default dist/), with their checks
@@ -48,7 +51,7 @@ usage: cargo xtask COMMAND
   asan                   the one-sided library and what it stands on under AddressSanitizer
   miri                   its memory, views and books under Miri
   python [--torch]       builds the Python wheel in an environment of its own; its tests, mypy, pyright; with torch, if asked for
-  netns NAME...|all [--once]
+  netns NAME...|all [--once] | soak SECONDS [SEED]
                          tests that need network namespaces (root); what fails is run once more, with --once it is not
   fuzz [--seconds N] [TARGET]
                          every fuzz target (or one) for N seconds each, default 20
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         ["gen"] => generate::run(&root),
         ["counts"] => counts::run(&root, None),
         ["counts", "--list", name] => counts::run(&root, Some(name)),
+        ["deny", rest @ ..] => deny::run(&root, rest),
         ["tests"] => inventory::run(&root),
         ["tests", dir] => inventory::run(std::path::Path::new(dir)),
         ["parts"] => parts::run(&root),

@@ -2,36 +2,13 @@
 
 use std::io::Write;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use linkspan_fabric::{Level, Log};
+use linkspan_net::LineLimit;
 
-/// Lines in each [`SPAN`].
-const MOST: u32 = 60;
-const SPAN: Duration = Duration::from_secs(60);
-
-static SAID: Mutex<Said> = Mutex::new(Said { since: None, lines: 0, left_out: 0 });
-
-struct Said {
-    since: Option<Instant>,
-    lines: u32,
-    left_out: u64,
-}
-
-impl Said {
-    /// Whether a line may be written now, and how many were left out in the span before, once.
-    fn admit(&mut self, now: Instant) -> (bool, u64) {
-        let mut before = 0;
-        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= SPAN) {
-            before = self.left_out;
-            *self = Said { since: Some(now), lines: 0, left_out: 0 };
-        }
-        self.lines = self.lines.saturating_add(1);
-        let may = self.lines <= MOST;
-        self.left_out += u64::from(!may);
-        (may, before)
-    }
-}
+/// Sixty in a minute.
+static SAID: Mutex<LineLimit> = Mutex::new(LineLimit::new(60));
 
 /// Writes a line to standard error, for programs that outlive the terminal or the pipe that it leads to.
 pub(crate) fn tell(line: &str) {
@@ -40,13 +17,12 @@ pub(crate) fn tell(line: &str) {
 
 /// Writes a line, where there may be one more in this minute.
 pub(crate) fn say(line: &str) {
-    let (may, left_out) = SAID.lock().unwrap_or_else(|e| e.into_inner()).admit(Instant::now());
+    let admitted = SAID.lock().unwrap_or_else(|e| e.into_inner()).admit("", Instant::now());
+    let Some(left_out) = admitted else { return };
     if left_out > 0 {
         tell(&format!("lspan: {left_out} more lines about peers were left out"));
     }
-    if may {
-        tell(line);
-    }
+    tell(line);
 }
 
 /// The fabric's log with its warnings bounded. What `LINKSPAN_LOG=info` asks for is written as it comes.
@@ -59,19 +35,4 @@ pub(crate) fn log() -> Log {
         Level::Warn => say(&format!("linkspan: WARN {line}")),
         Level::Info => log.info(line),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_bounded_and_what_is_left_out_is_counted() {
-        let mut said = Said { since: None, lines: 0, left_out: 0 };
-        let start = Instant::now();
-        let admitted = (0..1000).filter(|_| said.admit(start).0).count();
-        assert_eq!(admitted, MOST as usize);
-        assert_eq!(said.admit(start + SPAN), (true, 1000 - u64::from(MOST)));
-        assert_eq!(said.admit(start + SPAN), (true, 0));
-    }
 }

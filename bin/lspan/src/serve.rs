@@ -2,7 +2,6 @@
 
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,7 +23,7 @@ use crate::signals;
 
 /// Sessions at once; a client beyond that is refused at once. Each has a thread, one more for a baseline, and one for
 /// one-sided tests.
-const SESSIONS: usize = 128;
+const SESSIONS: u64 = 128;
 
 /// Memory for the tests of all clients: messages of 1 GiB both ways.
 const MEMORY: u64 = 6 << 30;
@@ -91,7 +90,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     if args.follow {
         follow_parent()?;
     }
-    let sessions = Arc::new(AtomicUsize::new(0));
+    let sessions = Quota::new(SESSIONS);
     let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
     let mut begun = false;
     loop {
@@ -113,14 +112,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
                 }
             }
         }
-        if args.once && begun && sessions.load(Ordering::Acquire) == 0 {
+        if args.once && begun && sessions.left() == SESSIONS {
             return Ok(Exit::Ok);
         }
         if interrupt.raised() {
             // Each session closes its connection, so that its peer learns of it, and the last one takes this process's
             // statistics away.
             let until = Instant::now() + FAREWELL;
-            while sessions.load(Ordering::Acquire) > 0 && Instant::now() < until {
+            while sessions.left() < SESSIONS && Instant::now() < until {
                 thread::sleep(Duration::from_millis(5));
             }
             return Ok(Exit::Interrupted);
@@ -142,7 +141,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
 fn begin(
     channel: Channel,
     gpu: Option<&Arc<dyn Gpu>>,
-    sessions: &Arc<AtomicUsize>,
+    sessions: &Quota,
     limits: Limits,
     interrupt: &Interrupt,
     quiet: bool,
@@ -150,10 +149,9 @@ fn begin(
 ) {
     let refused = |why: &dyn std::fmt::Display| peer_lines::say(&format!("lspan: a peer was refused: {why}"));
     // Counted before anything is made for it.
-    let counted = Counted::new(sessions);
-    if sessions.load(Ordering::Acquire) > SESSIONS {
+    let Some(counted) = sessions.take(1) else {
         return refused(&format!("{SESSIONS} sessions are running"));
-    }
+    };
     let mut link = match FabricLink::new(channel, gpu) {
         Ok(link) => link,
         Err(error) => return refused(&error),
@@ -172,22 +170,6 @@ fn begin(
     };
     if let Err(error) = thread::Builder::new().name("session".into()).spawn(session) {
         refused(&error);
-    }
-}
-
-/// One of the sessions, until this is dropped.
-struct Counted(Arc<AtomicUsize>);
-
-impl Counted {
-    fn new(sessions: &Arc<AtomicUsize>) -> Counted {
-        sessions.fetch_add(1, Ordering::AcqRel);
-        Counted(Arc::clone(sessions))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::Config;
-use linkspan_fabric::stats::{Counter, ProcessStats, Record, read};
+use linkspan_fabric::stats::{Counter, Event, ProcessStats, Record, read};
 use linkspan_perf::format::table;
 use serde_json::{Map, Value, json};
 
@@ -35,6 +35,7 @@ pub(crate) fn run(args: &StatsArgs) -> Result<Exit, Failure> {
         } else {
             let last = before.as_ref().map(|(then, list)| (now - *then, list.as_slice()));
             out.text(&text(&found, last))?;
+            out.text(&event_lines(&found))?;
         }
         if !args.json {
             out.text(&pools::lines(&cards))?;
@@ -68,7 +69,21 @@ fn process(process: &ProcessStats) -> Value {
             Value::Object(fields)
         })
         .collect();
-    json!({ "pid": process.pid, "uid": process.uid, "comm": process.comm, "job": process.job, "uptime_s": process.uptime.as_secs_f64(), "downgrades": process.downgrades, "paths": records })
+    let events: Map<String, Value> = events(process).map(|(event, n)| (event.name().into(), n.into())).collect();
+    json!({ "pid": process.pid, "uid": process.uid, "comm": process.comm, "job": process.job, "uptime_s": process.uptime.as_secs_f64(), "downgrades": process.downgrades, "events": events, "paths": records })
+}
+
+fn events(process: &ProcessStats) -> impl Iterator<Item = (Event, u64)> {
+    Event::ALL.iter().copied().zip(process.events.iter().copied())
+}
+
+/// A line for each event of each process that there was.
+fn event_lines(found: &[ProcessStats]) -> String {
+    let lines = found.iter().flat_map(|process| {
+        let some = events(process).filter(|(_, n)| *n > 0);
+        some.map(|(event, n)| format!("pid {}: {} {n}: {}\n", process.pid, event.name(), event.text()))
+    });
+    lines.collect()
 }
 
 fn of(record: &Record, counter: Counter) -> u64 {

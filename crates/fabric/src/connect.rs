@@ -24,6 +24,7 @@ use crate::device::Device;
 use crate::local::{self, Join};
 use crate::logins::{LoginRun, LoginStep};
 use crate::route::Path;
+use crate::stats::Event;
 use crate::{Error, Fabric, chain, clock};
 use pairs::{far_slower, later, pairs};
 pub(crate) use tries::Try;
@@ -366,6 +367,7 @@ impl Connecting {
                     Error::Unreachable { tried } => tried,
                     other => other.to_string(),
                 };
+                self.fabric.stats().count(Event::ConnectRetries);
                 self.again = Some(Instant::now() + AGAIN);
                 Ok(None)
             }

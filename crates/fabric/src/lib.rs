@@ -390,6 +390,11 @@ impl Fabric {
         self.0.host
     }
 
+    /// Counts an event into this process's statistics.
+    pub fn count(&self, event: stats::Event) {
+        self.0.stats.count(event);
+    }
+
     pub(crate) fn stats(&self) -> &Arc<Stats> {
         &self.0.stats
     }

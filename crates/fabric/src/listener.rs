@@ -25,6 +25,7 @@ use crate::logins::{LoginFailed, LoginRun, LoginStep, Slot, drop_unproven};
 use crate::rdma::Rdma;
 use crate::reconnect::Recovered;
 use crate::secured::Secured;
+use crate::stats::Event;
 use crate::{Config, Error, Fabric, chain, clock};
 
 /// Reconnected rails that their connections have not taken yet, over all peers of one listener.
@@ -256,10 +257,11 @@ impl Acceptor {
         self.pending_conns.values_mut().for_each(|a| a.meet(config));
         self.meet_again();
         let patience = self.fabric.config().connect_timeout;
-        let log = self.fabric.log();
+        let (log, stats) = (self.fabric.log(), self.fabric.stats());
         self.pending_conns.retain(|_, a| match a.read_plan() {
             Ok(()) => a.since.elapsed() < patience,
             Err(why) => {
+                stats.count(Event::SetupsDropped);
                 log.info(&format!("dropped a connection from {} before it was up: {why}", a.peer));
                 false
             }
@@ -277,6 +279,7 @@ impl Acceptor {
             }
             Err(why) => {
                 let pending = self.pending_logins.swap_remove(n);
+                self.fabric.stats().count(why.event);
                 let line = format!("refused a connection from {}: {}", pending.peer, why.text);
                 match why.refusal {
                     // A peer of ours that is configured otherwise.
@@ -309,6 +312,7 @@ impl Acceptor {
                 }
                 Ok(None) => empty += 1,
                 Err(shortage @ linkspan_stream::Error::Shortage { .. }) => {
+                    self.fabric.stats().count(Event::AcceptPauses);
                     self.fabric.log().warn(&chain(&shortage));
                     return Ok(());
                 }
@@ -336,7 +340,7 @@ impl Acceptor {
 
     /// Ends streams whose peers have not proven themselves in time, or are long in making a connection of theirs.
     fn drop_overdue(&mut self) {
-        drop_unproven(&mut self.pending_logins, |p| (&p.run, &p.slot));
+        drop_unproven(&mut self.pending_logins, self.fabric.stats(), |p| (&p.run, &p.slot));
         self.pending_conns.retain(|_, a| a.is_complete() || a.since.elapsed() < LOGIN_DEADLINE);
     }
 
@@ -465,17 +469,18 @@ fn make_space<T>(list: &mut Vec<T>) {
 struct NoLogin {
     text: String,
     refusal: bool,
+    event: Event,
 }
 
-impl From<LoginFailed> for NoLogin {
-    fn from(error: LoginFailed) -> NoLogin {
-        NoLogin { text: chain(&error), refusal: error.refusal().is_some() }
+impl NoLogin {
+    fn new(error: &LoginFailed, run: &LoginRun) -> NoLogin {
+        NoLogin { text: chain(error), refusal: error.refusal().is_some(), event: error.event(run) }
     }
 }
 
 impl From<&str> for NoLogin {
     fn from(text: &str) -> NoLogin {
-        NoLogin { text: text.into(), refusal: false }
+        NoLogin { text: text.into(), refusal: false, event: Event::SetupsDropped }
     }
 }
 
@@ -485,7 +490,7 @@ pub(crate) const FIRST_RETURN: u16 = 64;
 impl PendingLogin {
     fn poll(&mut self, fabric: &Fabric) -> Result<Option<Box<Session>>, NoLogin> {
         loop {
-            match self.run.poll()? {
+            match self.run.poll().map_err(|error| NoLogin::new(&error, &self.run))? {
                 LoginStep::Pending => return Ok(None),
                 LoginStep::Done(session) => return Ok(Some(session)),
                 LoginStep::Asked => {
@@ -542,7 +547,8 @@ impl PendingLogin {
                             Err(why) => self.offer = Some(Err(why)),
                         }
                     }
-                    self.run.login.answer(&answer.encode()).map_err(LoginFailed::from)?;
+                    let answered = self.run.login.answer(&answer.encode());
+                    answered.map_err(|error| NoLogin::new(&error.into(), &self.run))?;
                 }
             }
         }

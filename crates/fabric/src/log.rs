@@ -1,7 +1,9 @@
 //! Where the fabric's lines go: NCCL's logger inside NCCL, standard error elsewhere.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use linkspan_net::LineLimit;
 
 use crate::stats::Stats;
 
@@ -19,16 +21,12 @@ pub(crate) const DOWNGRADE: &str = "downgrade: ";
 
 type Sink = dyn Fn(Level, &str) + Send + Sync;
 
-/// Time from one line about a matter to the next, where others can cause it as often as they like.
-const SELDOM: Duration = Duration::from_secs(60);
-
-/// Matters that are remembered; there is no line about more of them at a time.
-const MATTERS: usize = 64;
+/// Lines of one log in a minute that others can cause as often as they like.
+const SELDOM: usize = 64;
 
 struct Lines {
     sink: Box<Sink>,
-    /// What was said lately, and when.
-    lately: Mutex<Vec<(String, Instant)>>,
+    seldom: Mutex<LineLimit>,
 }
 
 /// A destination of log lines. Cloning is cheap; lines come from any thread.
@@ -49,7 +47,7 @@ impl Log {
 
     /// A log that passes each line to a function.
     pub fn to(f: impl Fn(Level, &str) + Send + Sync + 'static) -> Log {
-        Log(Some(Arc::new(Lines { sink: Box::new(f), lately: Mutex::default() })))
+        Log(Some(Arc::new(Lines { sink: Box::new(f), seldom: Mutex::new(LineLimit::new(SELDOM)) })))
     }
 
     /// A log on standard error at the level of `LINKSPAN_LOG`.
@@ -90,14 +88,10 @@ impl Log {
     /// The same, unless there was one about this matter less than a minute ago.
     pub(crate) fn warn_seldom(&self, matter: &str, line: &str) {
         let Some(lines) = &self.0 else { return };
-        let mut lately = lines.lately.lock().unwrap_or_else(PoisonError::into_inner);
-        lately.retain(|(_, at)| at.elapsed() < SELDOM);
-        if lately.len() >= MATTERS || lately.iter().any(|(said, _)| said == matter) {
-            return;
+        let admitted = lines.seldom.lock().unwrap_or_else(PoisonError::into_inner).admit(matter, Instant::now());
+        if admitted.is_some() {
+            self.warn(line);
         }
-        lately.push((matter.to_owned(), Instant::now()));
-        drop(lately);
-        self.warn(line);
     }
 
     /// One line of level [`Level::Info`].

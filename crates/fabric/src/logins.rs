@@ -2,19 +2,25 @@
 //! one stream through its login.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use linkspan_net::{Quota, Share};
 use linkspan_proto::login::{Login, LoginError, Progress, Session, Standing};
 use linkspan_stream::Stream;
 use rustix::process::{Resource, getrlimit};
 
 use crate::clock;
+use crate::stats::{Event, Stats};
 
-/// Taken by listeners and the mesh server of this process together.
-static HALF_OPEN: AtomicUsize = AtomicUsize::new(0);
+/// Streams of a process that are half open at a time, at listeners and the mesh server together: a quarter of the descriptors that
+/// it may have when the first of them comes (256 by default).
+static HALF_OPEN: LazyLock<Quota> = LazyLock::new(|| {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    Quota::new((files / 4).clamp(FEWEST, MOST))
+});
 
-/// Bounds of [`half_open_max`].
+/// Bounds of [`HALF_OPEN`].
 const FEWEST: u64 = 16;
 const MOST: u64 = 1024;
 
@@ -22,29 +28,21 @@ const MOST: u64 = 1024;
 /// once; one that was too slow connects again.
 const UNPROVEN: Duration = Duration::from_secs(1);
 
-/// Streams of a process that are half open at a time: a quarter of the descriptors that it may have (256 by default).
-fn half_open_max() -> usize {
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    (files / 4).clamp(FEWEST, MOST) as usize
-}
-
 /// The right to keep one half-open stream. Given back when it is dropped.
 pub(crate) struct Slot {
     since: Instant,
+    _share: Share,
 }
 
 impl Slot {
     /// One, unless all are taken.
     pub(crate) fn take() -> Option<Slot> {
-        let most = half_open_max();
-        let next = |taken: usize| (taken < most).then_some(taken + 1);
-        let taken = HALF_OPEN.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
-        taken.is_ok().then(|| Slot { since: Instant::now() })
+        HALF_OPEN.take(1).map(|share| Slot { since: Instant::now(), _share: share })
     }
 
     /// Whether none is left. What waits in the kernel's queues stays there then.
     pub(crate) fn all_taken() -> bool {
-        HALF_OPEN.load(Ordering::Acquire) >= half_open_max()
+        HALF_OPEN.left() == 0
     }
 
     /// Counts the time that a peer without a word spent in the kernel's queue.
@@ -56,12 +54,6 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
-    fn drop(&mut self) {
-        HALF_OPEN.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 /// A stream whose login is under way.
 pub(crate) struct LoginRun {
     pub(crate) stream: Stream,
@@ -70,12 +62,16 @@ pub(crate) struct LoginRun {
 
 /// Ends logins of peers that have had their time, for others to have their slots: those that have said nothing, or where
 /// there is none, those whose hello may be another's that was overheard. Never one that is young, nor one that is proven.
-pub(crate) fn drop_unproven<T>(pending: &mut Vec<T>, of: impl Fn(&T) -> (&LoginRun, &Slot)) {
+pub(crate) fn drop_unproven<T>(pending: &mut Vec<T>, stats: &Stats, of: impl Fn(&T) -> (&LoginRun, &Slot)) {
     for standing in [Standing::Silent, Standing::Hello] {
         let before = pending.len();
         pending.retain(|p| {
             let (run, slot) = of(p);
-            run.login.standing() != standing || slot.since.elapsed() < UNPROVEN
+            let stays = run.login.standing() != standing || slot.since.elapsed() < UNPROVEN;
+            if !stays {
+                stats.count(run.unproven());
+            }
+            stays
         });
         if pending.len() < before {
             return;
@@ -93,6 +89,21 @@ pub(crate) enum LoginFailed {
 }
 
 impl LoginFailed {
+    /// How it is counted.
+    pub(crate) fn event(&self, run: &LoginRun) -> Event {
+        use LoginError as E;
+        let LoginFailed::Login(error) = self else { return run.unproven() };
+        match error {
+            E::Stranger | E::Malformed { .. } | E::Code { .. } | E::Listener { .. } | E::KeyProof => {
+                Event::StrangersUnknown
+            }
+            E::Used { .. } => Event::LoginsReplayed,
+            E::Version { .. } | E::Refused { .. } => Event::RefusedVersion,
+            error if error.is_refusal() => Event::RefusedKey,
+            _ => run.unproven(),
+        }
+    }
+
     /// The answer of a peer, or to one, that another try would end with too.
     pub(crate) fn refusal(&self) -> Option<&LoginError> {
         match self {
@@ -110,6 +121,15 @@ pub(crate) enum LoginStep {
 }
 
 impl LoginRun {
+    /// How it is counted where it ends at this point.
+    pub(crate) fn unproven(&self) -> Event {
+        match self.login.standing() {
+            Standing::Silent => Event::StrangersSilent,
+            Standing::Hello => Event::LoginsUnproven,
+            Standing::Proven => Event::SetupsDropped,
+        }
+    }
+
     /// Moves bytes both ways as far as they go. The deadline counts only where nothing has arrived: what is read late because
     /// we were not called need not have come late.
     pub(crate) fn poll(&mut self) -> Result<LoginStep, LoginFailed> {

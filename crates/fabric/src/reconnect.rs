@@ -17,6 +17,7 @@ use crate::logins::{LoginRun, LoginStep};
 use crate::mesh::hops::{self, Hops, RelayMark};
 use crate::route::{Path, PendingDial};
 use crate::secured::Secured;
+use crate::stats::Event;
 use crate::{Fabric, chain, clock};
 
 /// Time between the first two tries; it doubles with each one that fails.
@@ -180,6 +181,7 @@ impl Reconnector {
 
     /// A try failed. Failures of relayed routes are logged here: nothing else reports them.
     fn failed(&mut self, fabric: &Fabric, why: &str, now: Instant) -> State {
+        fabric.stats().count(Event::RailRetries);
         if let Some(way) = self.reach.way() {
             fabric.log().info(&format!("mesh: {way} has failed: {why}; tried again in {} s", self.wait.as_secs()));
         }

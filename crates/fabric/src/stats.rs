@@ -3,7 +3,7 @@
 //! The file `PID.stats` in the statistics directory (`LINKSPAN_STATS_DIR`) is an array of 64-bit words in the machine's
 //! byte order. Words 0 to 7: magic `LSPNSTAT`, layout version, process number, start (ns since 1970), number of record
 //! slots, words per record, downgrades counted, one word reserved. Words 8 to 9: the process's name, 10 to 17: its job
-//! (bytes, filled up with zeros), 18 to 31 reserved. Records of [`RECORD`] words follow, one per device, transport and named peer: 8 words of
+//! (bytes, filled up with zeros), 18 to 31: what happened while connections were set up, in the order of [`Event`], filled up with zeros. Records of [`RECORD`] words follow, one per device, transport and named peer: 8 words of
 //! device name and one of transport (bytes, filled up with zeros; an empty transport means a free slot), then the counters in the
 //! order of [`Counter`], then [`BUCKETS`] latency buckets: bucket n counts operations that took less than 2^n µs (one in
 //! 64 is timed), then 8 words of the peer's name where it logged in by a key pair. Counters only grow, except [`Counter::Open`]. They are written every few dozen calls and on close.
@@ -52,6 +52,9 @@ const COMM: (usize, usize) = (8, 2);
 
 /// Likewise its job.
 const JOB: (usize, usize) = (10, 8);
+
+/// Words of the header that count [`Event`]s.
+const EVENTS: usize = 18;
 const NAME: usize = 8;
 const COUNTERS: usize = NAME + 1;
 const LATENCY: usize = COUNTERS + Counter::ALL.len();
@@ -61,27 +64,34 @@ const RECORDS: usize = 32;
 /// Most records of named peers; those of further peers count into the record without a name, which so has a place.
 const NAMED: usize = 24;
 
-const _: () = assert!(PEER + NAME <= RECORD);
+const _: () = assert!(PEER + NAME <= RECORD && EVENTS + Event::ALL.len() <= HEADER);
 
 macro_rules! counters {
-    ($($id:ident $name:literal $text:literal,)*) => {
-        /// What is counted per device, transport and named peer.
+    ($(#[$what:meta])* $kind:ident: $($id:ident $name:literal $text:literal,)*) => {
+        $(#[$what])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Counter { $(#[doc = $text] $id,)* }
+        pub enum $kind { $(#[doc = $text] $id,)* }
 
-        impl Counter {
+        impl $kind {
             /// All, in the order of the file.
-            pub const ALL: &[Counter] = &[$(Counter::$id),*];
+            pub const ALL: &[$kind] = &[$($kind::$id),*];
 
             /// Name in `lspan stats --json`, with its unit.
             pub fn name(self) -> &'static str {
-                match self { $(Counter::$id => $name),* }
+                match self { $($kind::$id => $name),* }
+            }
+
+            /// What it counts, a sentence.
+            pub fn text(self) -> &'static str {
+                match self { $($kind::$id => $text),* }
             }
         }
     };
 }
 
 counters! {
+    /// What is counted per device, transport and named peer.
+    Counter:
     Open "connections_open" "Connections up at the moment.",
     Connections "connections" "Connections made.",
     TxBytes "tx_host_bytes" "Bytes sent from host memory: messages, writes, and what the peer read.",
@@ -95,6 +105,22 @@ counters! {
     RailsLost "rails_lost" "Rails lost.",
     RailsBack "rails_back" "Lost rails that were reconnected.",
     Failures "failures" "Connections that ended in an error.",
+}
+
+counters! {
+    /// What is counted for the whole process, with its reason: who was not let in, and what had to be tried again.
+    Event:
+    StrangersSilent "strangers_silent" "Streams that ended before they had said anything.",
+    StrangersUnknown "strangers_unknown" "Streams whose first bytes are no login, or are that of somebody without the token.",
+    LoginsUnproven "logins_unproven" "Logins that ended before the peer had answered our nonce: somebody else's hello, or a peer that gave up.",
+    LoginsReplayed "logins_replayed" "Logins of a stream that had logged in already.",
+    RefusedKey "refused_key" "Peers whose key is another, or that have none.",
+    RefusedVersion "refused_version" "Peers of another protocol version, and refusals for a reason that this version does not know.",
+    SetupsDropped "setups_dropped" "Streams that were dropped after their login, before their connection was up.",
+    AcceptPauses "accept_pauses" "Minutes in which no stream could be accepted at times, for want of descriptors or memory.",
+    ConnectRetries "connect_retries" "Connects that began again because no stream came up.",
+    RailRetries "rail_retries" "Tries to reconnect a rail that failed.",
+    PathRetries "path_retries" "Tries to make the path of a transport again that failed.",
 }
 
 /// What a connection has counted since it last told the page.
@@ -200,6 +226,13 @@ impl Stats {
             page.word(slot.0 + LATENCY + n).fetch_add(u64::from(*count), Relaxed);
         }
         *tally = Tally::default();
+    }
+
+    /// Counts an event.
+    pub(crate) fn count(&self, event: Event) {
+        if let Some((page, ..)) = &self.0 {
+            page.word(EVENTS + event as usize).fetch_add(1, Relaxed);
+        }
     }
 
     /// Counts a path that is slower than the machine could give.

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use linkspan::Transport;
+use linkspan_net::Quota;
 
 use crate::Error;
 use crate::fs::RealFs;
@@ -21,10 +22,10 @@ mod session;
 pub use session::FILES_MAX;
 
 /// Connections at a time; more are closed at once.
-pub const CONNECTIONS_MAX: usize = 128;
+pub const CONNECTIONS_MAX: u64 = 128;
 
 /// Connections of one peer at a time. Each session has two while it transfers.
-pub const PER_PEER_MAX: usize = 16;
+pub const PER_PEER_MAX: u64 = 16;
 
 /// How long a new connection may say nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -87,7 +88,8 @@ type Sessions = VecDeque<([u8; 16], Said)>;
 
 #[derive(Default)]
 struct Books {
-    connections: HashMap<Identity, usize>,
+    /// Places of each peer that has connections.
+    places: HashMap<Identity, Quota>,
     /// Sessions that wait for their bulk connection.
     tokens: HashMap<[u8; 16], (Identity, SyncSender<Incoming>)>,
     /// The last answers of each peer, the oldest session first. Held while one of its requests is carried out.
@@ -103,6 +105,7 @@ pub struct Server {
     /// Files of this many bytes leave the page cache.
     large: u64,
     say: Box<dyn Fn(&str) + Send + Sync>,
+    places: Quota,
     books: Mutex<Books>,
 }
 
@@ -129,6 +132,7 @@ impl Server {
             state: state.map(Arc::new),
             large: memory / 2,
             say: Box::new(say),
+            places: Quota::new(CONNECTIONS_MAX),
             books: Mutex::default(),
         };
         if let Some(state) = &server.state {
@@ -146,7 +150,7 @@ impl Server {
 
     /// Serves one connection, on a thread of its own.
     pub fn accept(self: &Arc<Server>, transport: Transport, identity: Identity) {
-        let Some(counted) = Counted::new(self, &identity) else {
+        let Some(places) = self.places(&identity) else {
             (self.say)(&format!("a connection of {} was refused: too many are open", identity.name()));
             return;
         };
@@ -158,11 +162,20 @@ impl Server {
                     (server.say)(&format!("a session of {} ended: {error}", identity.name()));
                 }
             }
-            drop(counted);
+            drop(places);
         };
         if let Err(error) = thread::Builder::new().name("files session".into()).spawn(body) {
             (self.say)(&format!("a connection was refused: {error}"));
         }
+    }
+
+    /// A place for a connection of this peer, among all and among its own.
+    fn places(&self, identity: &Identity) -> Option<[linkspan_net::Share; 2]> {
+        let all = self.places.take(1)?;
+        let mut books = self.books();
+        books.places.retain(|_, own| own.left() < PER_PEER_MAX);
+        let own = books.places.entry(identity.clone()).or_insert_with(|| Quota::new(PER_PEER_MAX)).take(1)?;
+        Some([all, own])
     }
 
     fn connection(&self, transport: Transport, identity: &Identity) -> Result<(), Error> {
@@ -183,37 +196,6 @@ impl Server {
             }
             Message::Pipe { version, service } => pipe::serve(&self.services, transport, version, &service),
             _ => Err(crate::engine::Violation("a connection begins in the middle").into()),
-        }
-    }
-}
-
-/// One connection of a peer, until this is dropped.
-struct Counted {
-    server: Arc<Server>,
-    identity: Identity,
-}
-
-impl Counted {
-    fn new(server: &Arc<Server>, identity: &Identity) -> Option<Counted> {
-        let mut books = server.books();
-        let all: usize = books.connections.values().sum();
-        let own = books.connections.entry(identity.clone()).or_default();
-        if *own >= PER_PEER_MAX || all >= CONNECTIONS_MAX {
-            return None;
-        }
-        *own += 1;
-        Some(Counted { server: server.clone(), identity: identity.clone() })
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut books = self.server.books();
-        if let Some(own) = books.connections.get_mut(&self.identity) {
-            *own -= 1;
-            if *own == 0 {
-                books.connections.remove(&self.identity);
-            }
         }
     }
 }

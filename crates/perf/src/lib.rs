@@ -25,7 +25,6 @@ mod multi;
 mod offer;
 mod phase;
 mod pump;
-mod quota;
 mod session;
 mod turn;
 
@@ -34,9 +33,9 @@ pub use connect::{Connects, connects};
 pub use error::PerfError;
 pub use interrupt::Interrupt;
 pub use link::{Link, LinkDesc, LinkError, Ticket};
+pub use linkspan_net::{Quota, Share};
 pub use multi::{Streams, multi};
 pub use offer::Offers;
-pub use quota::{Quota, Share};
 pub use session::{Client, Limits, Outcome, serve, serve_until, serve_with};
 pub use spec::{Direction, Spec, Stop, Test, WaitMode};
 

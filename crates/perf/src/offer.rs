@@ -1,12 +1,12 @@
 //! One-sided tests: the serving side offers memory, the asking side writes into it or reads from it by the library's own
 //! calls. This module carries the offer; what is in it is the callers' affair.
 
+use linkspan_net::Share;
 use linkspan_proto::Buf;
 
 use crate::ctrl::{Ctrl, PATIENT};
 use crate::error::PerfError;
 use crate::link::{Link, OpMemory};
-use crate::quota::Share;
 use crate::session::Client;
 use crate::turn::Turner;
 use crate::wire::{BadMessage, Kind, OFFER_MAX, Params, TAG_OFFER};

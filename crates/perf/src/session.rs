@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use linkspan_gpu::MemoryName;
+use linkspan_net::Quota;
 
 use crate::baseline::bare;
 use crate::ctrl::{Ctrl, PATIENT};
@@ -13,7 +14,6 @@ use crate::interrupt::Interrupt;
 use crate::link::{Link, LinkDesc, LinkError};
 use crate::offer::{self, Offers};
 use crate::phase::{self, Role};
-use crate::quota::Quota;
 use crate::spec::Spec;
 use crate::turn::Turner;
 use crate::wire::{self, BadMessage, Kind, Message, Params, Reply, Status};

@@ -3,26 +3,25 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use crate::LineLimit;
+
 /// How long `accept` is left alone after it has failed.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Time from one warning to the next at least.
-const QUIET: Duration = Duration::from_secs(60);
 
 /// A pause after `accept` has failed, and one warning a minute about it.
 ///
 /// accept4(2) gives EMFILE before it looks at its queue, and the socket stays readable: a loop that waits for it and calls
 /// again would spin and write a line each time. While the pause lasts the socket is neither asked nor waited for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AcceptPause {
     until: Option<Instant>,
-    quiet_until: Option<Instant>,
+    warnings: LineLimit,
 }
 
 impl AcceptPause {
     /// No pause.
     pub const fn new() -> AcceptPause {
-        AcceptPause { until: None, quiet_until: None }
+        AcceptPause { until: None, warnings: LineLimit::new(1) }
     }
 
     /// Whether `accept` may be called, and its socket be waited for.
@@ -34,11 +33,7 @@ impl AcceptPause {
     #[must_use]
     pub fn begin(&mut self, now: Instant) -> bool {
         self.until = Some(now + PAUSE);
-        let warns = self.quiet_until.is_none_or(|until| now >= until);
-        if warns {
-            self.quiet_until = Some(now + QUIET);
-        }
-        warns
+        self.warnings.admit("", now).is_some()
     }
 }
 

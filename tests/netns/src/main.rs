@@ -1,13 +1,15 @@
 //! Several hosts on one machine: network namespaces joined by virtual cables that can be shaped and cut.
 //!
 //! `linkspan-netns list` names the tests, `linkspan-netns NAME...` or `all` runs them. A test that fails is run once more when
-//! the others are done, alone; with `--once` it is not. Needs root and iproute2; makes its own namespaces and removes them.
+//! the others are done, alone; with `--once` it is not. `linkspan-netns soak SECONDS` is a long run of its own. Needs root and iproute2; makes its own namespaces and removes them.
 #![forbid(unsafe_code)]
 
 mod doctor;
 mod guides;
+mod hostile;
 mod mesh;
 mod node;
+mod soak;
 mod tests;
 mod world;
 
@@ -20,6 +22,22 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["node", rest @ ..] => node::main(rest),
         ["--once", rest @ ..] | [rest @ .., "--once"] => run_named(rest, true),
+        ["soak", seconds, seed @ ..] => {
+            let seed = match seed {
+                [] => Some(std::process::id().into()),
+                [seed] => seed.parse().ok(),
+                _ => None,
+            };
+            let (Ok(seconds), Some(seed)) = (seconds.parse(), seed) else {
+                eprintln!("usage: linkspan-netns soak SECONDS [SEED]");
+                return ExitCode::from(2);
+            };
+            println!("soak: seed {seed}");
+            match report("soak", Instant::now(), soak::run(seconds, seed)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::FAILURE,
+            }
+        }
         ["list"] => {
             for test in all() {
                 println!("{:<22} {}", test.name, test.what);
@@ -33,7 +51,7 @@ fn main() -> ExitCode {
 fn run_named(names: &[&str], once: bool) -> ExitCode {
     match names {
         [] => {
-            eprintln!("usage: linkspan-netns list | all [--once] | NAME... [--once]");
+            eprintln!("usage: linkspan-netns list | all [--once] | NAME... [--once] | soak SECONDS [SEED]");
             ExitCode::from(2)
         }
         ["all"] => run(&all().collect::<Vec<_>>(), once),
@@ -52,7 +70,7 @@ fn run_named(names: &[&str], once: bool) -> ExitCode {
 }
 
 fn all() -> impl Iterator<Item = &'static tests::Test> {
-    tests::ALL.iter().chain(mesh::ALL).chain(doctor::ALL)
+    tests::ALL.iter().chain(mesh::ALL).chain(doctor::ALL).chain(hostile::ALL)
 }
 
 /// Tells how a test ended; its error.

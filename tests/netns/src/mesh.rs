@@ -105,6 +105,11 @@ impl Mesh {
         env
     }
 
+    /// One more setting of every process.
+    pub(crate) fn more(&mut self, name: &str, value: &str) {
+        self.extra.push((name.into(), value.into()));
+    }
+
     /// A process on a host that knows its name.
     pub(crate) fn node(&self, host: &str, args: &[&str]) -> Outcome<Node> {
         let rename = format!("hostname {host} && exec \"$0\" \"$@\"");
@@ -112,7 +117,7 @@ impl Mesh {
     }
 
     /// `lspan` on a host that knows its name.
-    fn lspan(&self, host: &str, line: &str) -> Outcome<Node> {
+    pub(crate) fn lspan(&self, host: &str, line: &str) -> Outcome<Node> {
         let rename = format!("hostname {host} && exec \"$0\" \"$@\"");
         self.world.lspan_under(host, &["unshare", "--uts", "sh", "-c", &rename], &self.env(), line)
     }
@@ -170,7 +175,7 @@ fn triangle() -> Outcome<String> {
 }
 
 /// A switch `m` that every host reaches with its interface `lan`, by a default route.
-fn management(world: &World, hosts: &[&str]) -> Outcome<()> {
+pub(crate) fn management(world: &World, hosts: &[&str]) -> Outcome<()> {
     world.ip("m", "link add br0 type bridge")?;
     world.ip("m", "link set br0 up")?;
     for (n, host) in hosts.iter().enumerate() {
@@ -722,7 +727,8 @@ pub(crate) fn ranks(
     let mut nodes = Vec::new();
     for (n, at) in order.iter().enumerate() {
         let rank = n.to_string();
-        let rename = format!("hostname {at} && exec \"$0\" \"$@\" 2>&1");
+        // As many descriptors as a process has by default.
+        let rename = format!("ulimit -n 1024; hostname {at} && exec \"$0\" \"$@\" 2>&1");
         let mut words =
             vec!["unshare", "--uts", "sh", "-c", rename.as_str(), host.as_str(), "--plugin", plugin.as_str()];
         words.extend(["--join", first, "--rank", &rank, "--ranks", &count, "--verbose"]);

@@ -35,6 +35,7 @@ fn run(args: &[&str]) -> Result<(), String> {
     match args {
         ["expose"] => return expose().map_err(|e| linkspan_fabric::chain(&e)),
         ["write", url, remote] => return write(url, remote),
+        ["attack", rest @ ..] => return crate::hostile::enemy(rest),
         _ => {}
     }
     let config = Config::from_env().map_err(|e| linkspan_fabric::chain(&e))?;

@@ -174,10 +174,49 @@ impl Node {
         }
     }
 
+    /// The rest of the next line that begins with `word`, which has not been said yet.
+    pub(crate) fn next(&mut self, word: &str) -> Outcome<String> {
+        self.said.extend(self.lines.try_iter());
+        self.expect(word, Duration::from_secs(30))
+    }
+
+    /// Number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Number of the process that it has started, where it has started one.
+    pub(crate) fn rank(&self) -> Outcome<u32> {
+        let file = format!("/proc/{0}/task/{0}/children", self.id());
+        let text = std::fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;
+        text.split_whitespace().next().and_then(|n| n.parse().ok()).ok_or_else(|| format!("{file} is empty"))
+    }
+
     /// Lines so far that contain `text`.
     pub(crate) fn heard(&mut self, text: &str) -> usize {
         self.said.extend(self.lines.try_iter());
         self.said.iter().filter(|l| l.contains(text)).count()
+    }
+
+    /// Waits for a line with these words in it.
+    pub(crate) fn expect_part(&mut self, words: &str, within: Duration) -> Outcome<()> {
+        let until = Instant::now() + within;
+        while self.heard(words) == 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => self.said.push(line),
+                Err(_) => {
+                    let tail = self.said.iter().rev().take(6).rev().cloned().collect::<Vec<_>>();
+                    return Err(format!("{} does not say `{words}` within {within:?}; its last lines: {tail:?}", self.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the process has ended.
+    pub(crate) fn has_ended(&mut self) -> Outcome<bool> {
+        self.child.try_wait().map(|status| status.is_some()).map_err(|e| e.to_string())
     }
 
     /// Waits for the end of the process; its exit code, and every line it said.

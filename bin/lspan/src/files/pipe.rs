@@ -48,12 +48,12 @@ fn standard() -> io::Result<Ends> {
 /// Connections under way. The peer takes no more of one host.
 #[derive(Default)]
 struct Busy {
-    count: Mutex<usize>,
+    count: Mutex<u64>,
     one_less: Condvar,
 }
 
 impl Busy {
-    fn lock(&self) -> MutexGuard<'_, usize> {
+    fn lock(&self) -> MutexGuard<'_, u64> {
         self.count.lock().unwrap_or_else(|e| e.into_inner())
     }
 

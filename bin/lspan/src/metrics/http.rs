@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linkspan_net::Quota;
+
 /// Most connections at a time; more are closed unanswered.
-const CONNECTIONS: usize = 16;
+const CONNECTIONS: u64 = 16;
 
 /// Most bytes of a request's head.
 const HEAD: usize = 8192;
@@ -21,19 +23,19 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Answers each GET of `/metrics` with what `page` gives.
 pub(super) fn serve(listener: &TcpListener, page: impl Fn() -> io::Result<String> + Send + Sync + 'static) -> ! {
     let page = Arc::new(page);
-    let open = Arc::new(());
+    let places = Quota::new(CONNECTIONS);
     loop {
         match listener.accept() {
-            Ok((stream, _)) if Arc::strong_count(&open) <= CONNECTIONS => {
-                let (page, held) = (page.clone(), open.clone());
+            Ok((stream, _)) => {
+                let Some(place) = places.take(1) else { continue };
+                let page = page.clone();
                 let answered = thread::Builder::new().spawn(move || {
                     // The client's fault or loss.
                     let _ = answer(&stream, &*page, Instant::now() + TIME);
-                    drop(held);
+                    drop(place);
                 });
                 drop(answered);
             }
-            Ok(_) => {}
             Err(_) => thread::sleep(PAUSE),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use linkspan_fabric::stats::{Counter, ProcessStats};
+use linkspan_fabric::stats::{Counter, Event, ProcessStats};
 
 /// Most jobs that have labels of their own.
 const JOBS: usize = 64;
@@ -71,6 +71,7 @@ pub(super) fn render(found: &[ProcessStats]) -> String {
     oldest.sort_by_key(|process| (process.start, process.uid, process.pid));
     let mut jobs = BTreeSet::new();
     let (mut labelled, mut downgrades) = (0, BTreeMap::new());
+    let mut events: BTreeMap<String, [u64; Event::ALL.len()]> = BTreeMap::new();
     let mut paths: BTreeMap<String, [u64; Counter::ALL.len()]> = BTreeMap::new();
     for process in oldest {
         let known = jobs.contains(&process.job) || jobs.len() < JOBS;
@@ -85,6 +86,8 @@ pub(super) fn render(found: &[ProcessStats]) -> String {
         let labels = format!("pid=\"{pid}\",comm=\"{}\",workload=\"{}\"", escape(comm), escape(job));
         let sum: &mut u64 = downgrades.entry(labels.clone()).or_default();
         *sum = sum.saturating_add(process.downgrades);
+        let sums = events.entry(labels.clone()).or_insert([0; Event::ALL.len()]);
+        sums.iter_mut().zip(&process.events).for_each(|(sum, count)| *sum = sum.saturating_add(*count));
         for record in &process.records {
             // What has no labels of its own is one series per transport: names of devices are another's choice too.
             let device = if own { record.device.as_str() } else { "other" };
@@ -101,6 +104,12 @@ pub(super) fn render(found: &[ProcessStats]) -> String {
     head(&mut text, "linkspan_downgrades_total", "Paths that were slower than this machine could give.");
     for (labels, count) in &downgrades {
         let _ = writeln!(text, "linkspan_downgrades_total{{{labels}}} {count}");
+    }
+    head(&mut text, "linkspan_setup_events_total", "Who was not let in, and what had to be tried again.");
+    for (labels, sums) in &events {
+        for (event, sum) in Event::ALL.iter().zip(sums) {
+            let _ = writeln!(text, "linkspan_setup_events_total{{{labels},reason=\"{}\"}} {sum}", event.name());
+        }
     }
     for family in FAMILIES {
         head(&mut text, family.name, family.help);

@@ -71,7 +71,7 @@ impl MeshServer {
         let mut empty = 0;
         while empty < listens.len() {
             let slot = Slot::take().or_else(|| {
-                drop_unproven(&mut self.pending_logins, |p| (&p.run, &p.slot));
+                drop_unproven(&mut self.pending_logins, &agent.setup.stats, |p| (&p.run, &p.slot));
                 Slot::take()
             });
             let Some(slot) = slot else { return };
@@ -122,7 +122,11 @@ impl PendingLogin {
     /// True when the login is done and the stream is free.
     fn poll(&mut self, agent: &Agent) -> Result<bool, String> {
         loop {
-            match self.run.poll().map_err(|e| chain(&e))? {
+            let step = self.run.poll().map_err(|error| {
+                agent.setup.stats.count(error.event(&self.run));
+                chain(&error)
+            });
+            match step? {
                 LoginStep::Done(_) => return Ok(true),
                 LoginStep::Pending => return Ok(false),
                 LoginStep::Asked => {

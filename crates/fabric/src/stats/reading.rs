@@ -9,7 +9,7 @@ use linkspan_shmring::page;
 
 use super::places::{is_run, shared};
 use super::{
-    BUCKETS, COMM, COUNTERS, Counter, DOWNGRADES, HEADER, JOB, LATENCY, MAGIC, NAME, PEER, RECORD, RECORDS, VERSION,
+    BUCKETS, COMM, COUNTERS, Counter, DOWNGRADES, EVENTS, Event, HEADER, JOB, LATENCY, MAGIC, NAME, PEER, RECORD, RECORDS, VERSION,
 };
 
 /// Text that somebody else may have written: control characters, which a terminal would obey, are replaced.
@@ -51,6 +51,8 @@ pub struct ProcessStats {
     pub uptime: Duration,
     /// Downgrades: paths that were slower than this machine could give.
     pub downgrades: u64,
+    /// In the order of [`Event::ALL`].
+    pub events: Vec<u64>,
     /// Its records.
     pub records: Vec<Record>,
 }
@@ -140,6 +142,7 @@ pub(super) fn read_page(path: &Path, living: bool) -> Option<ProcessStats> {
         start,
         uptime,
         downgrades: word(DOWNGRADES)?,
+        events: span(EVENTS, Event::ALL.len()),
         records,
     })
 }

@@ -5,6 +5,7 @@ mod cable;
 mod common;
 mod device;
 mod devmem;
+mod events;
 mod helpers;
 mod hostile;
 mod keys;

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use linkspan_net::Quota;
 use linkspan_transport::HostBuf;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use zerocopy::little_endian::{U32, U64};
@@ -23,7 +24,6 @@ use crate::hist::Recorder;
 use crate::idle::Idle;
 use crate::interrupt::Interrupt;
 use crate::link::{LinkDesc, LinkError};
-use crate::quota::Quota;
 use crate::spec::WaitMode;
 use crate::units::SIZE_MAX;
 use crate::wire::WINDOW_MAX;

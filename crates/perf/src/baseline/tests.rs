@@ -7,7 +7,7 @@ use crate::idle::Idle;
 use crate::interrupt::Interrupt;
 use crate::link::LinkDesc;
 use crate::mock::{Faults, pair};
-use crate::quota::Quota;
+use linkspan_net::Quota;
 use crate::session::{Limits, serve};
 use crate::spec::WaitMode;
 use bare::{Server, Terms};

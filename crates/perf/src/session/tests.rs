@@ -3,7 +3,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::mock::{Faults, Mock, pair};
-use crate::quota::Share;
+use linkspan_net::Share;
 use crate::spec::{Direction, Stop, Test, WaitMode};
 
 fn small(test: Test, size: u64) -> Spec {

@@ -4,6 +4,7 @@ mod flow;
 mod golden;
 mod hostile;
 mod keys;
+mod noise;
 mod secrecy;
 mod skew;
 mod tables;

@@ -392,3 +392,32 @@ fn running_out_of_descriptors_is_a_pause() {
     });
     assert_eq!(said.iter().filter(|line| line.contains("no process can connect")).count(), 1, "{said:#?}");
 }
+
+#[test]
+fn processes_and_their_streams_are_bounded() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    // The broker keeps a descriptor for each stream, and here it is in the process of its clients.
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    let folder = Folder::new("bounds");
+    let (at, buffer) = (folder.0.clone(), folder.buffer(4096));
+    let (calls, said) = with_broker(&folder.0, Allowed::new(&[me()]), 3, move |_| {
+        let path = client::path(&at, "eth9");
+        let first = Client::open(&path).unwrap();
+        assert_eq!(first.bind(buffer.as_fd(), 4096), Ok(7));
+        let (a, b) = stream();
+        let steer = || first.steer(a.local_addr().unwrap(), b.local_addr().unwrap(), a.as_fd());
+        for n in 0..RULES as u32 {
+            assert_eq!(steer(), Ok(n));
+        }
+        assert!(steer().unwrap_err().contains("1024 streams are steered already"));
+        assert_eq!(first.release(0), Ok(()));
+        assert_eq!(steer(), Ok(RULES as u32));
+        let others: Vec<Client> = (1..SESSIONS).map(|_| Client::open(&path).unwrap()).collect();
+        let refused = Client::open(&path).unwrap().bind(buffer.as_fd(), 4096).unwrap_err();
+        assert!(refused.contains("64 processes use this card already"), "{refused}");
+        drop(others);
+    });
+    assert_eq!(calls.iter().filter(|c| c.starts_with("rule to")).count(), RULES + 1);
+    assert_eq!(said.iter().filter(|line| line.contains("has connected")).count(), SESSIONS);
+}
