@@ -1,8 +1,10 @@
 //! What the commands, the services and the desktop share: how two users come to trust each other ([`pairing`]), how a
-//! serving peer is found ([`rendezvous`], [`cable`]), and what a host calls itself.
+//! serving peer is found ([`rendezvous`], [`cable`]), queues of network cards lent to processes ([`devmem`]), and what a
+//! host calls itself.
 #![forbid(unsafe_code)]
 
 pub mod cable;
+pub mod devmem;
 mod mesh;
 pub mod pairing;
 pub mod rendezvous;
