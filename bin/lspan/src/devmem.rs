@@ -1,24 +1,12 @@
 //! `lspan devmem probe`: which network cards can do device-memory TCP, what is missing, and what never will. `lspan devmem up`:
 //! one of them set up and lent to processes.
 
-mod broker;
-mod card;
-mod journal;
-mod judge;
-mod up;
-mod watch;
-
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::time::Instant;
 
 use linkspan_fabric::{Ability, Config, MemoryName, gpus, survey};
-use linkspan_netdev::{
-    Error, HeaderSplit, QueueKind, Socket, channels, foreign_interface, may_bind_receive, may_bind_send, queues, rings,
-    starved,
-};
+use linkspan_netdev::{Socket, foreign_interface};
+use linkspan_service::devmem::{self, Lending, Terms, Unlent, Verdict, look};
 use linkspan_topology::{Host, Interface, Roots};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
@@ -29,9 +17,6 @@ use crate::out::Out;
 use crate::peer_lines;
 use crate::pools::{self, Pool};
 use crate::signals;
-use card::KernelCard;
-use journal::{Journal, Noted, Unopened};
-use judge::{BindVerdict, Card, Verdict};
 
 /// Name and version of the JSON.
 const SCHEMA: &str = "linkspan.devmem/1";
@@ -75,7 +60,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<Exit, Failure> {
         .filter(|(i, _)| asked(i))
         .map(|(interface, _)| {
             let card = look(&mut socket, interface);
-            let (receive, send) = (judge::receive(&kernel, &card), judge::send(&kernel, &card));
+            let (receive, send) = (devmem::receive(&kernel, &card), devmem::send(&kernel, &card));
             let (pools, packets_without_page) = pools::of(&mut socket, interface.index);
             Row { interface: card.name, driver: card.driver, receive, send, pools, packets_without_page }
         })
@@ -97,29 +82,19 @@ fn interface(name: &str) -> Result<Interface, Failure> {
     found.ok_or_else(|| Failure::new(Exit::Usage, format!("there is no interface {name}: `lspan status` lists them")))
 }
 
-/// Makes the folder of socket and journal where there is none. Everybody may look into it, whatever this process's umask says:
-/// the sockets are for other users.
-fn make_folder(folder: &Path) -> std::io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    std::fs::create_dir_all(folder)?;
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))
-}
-
-/// The journal of an interface, after what a dead `up` left there was undone.
-fn journal(folder: &Path, name: &str, card: &KernelCard) -> Result<(Journal, bool), Failure> {
-    Journal::open(folder, name, card).map_err(|why| match why {
-        Unopened::Running => Failure::new(Exit::Failed, format!("`lspan devmem up` runs for {name}: Ctrl-C ends it")),
-        Unopened::No(why) => Failure::new(Exit::Failed, format!("{name}: {why}")),
-    })
+fn failure(error: Unlent) -> Failure {
+    let exit = match &error {
+        Unlent::Never { .. } => Exit::NoPeer,
+        Unlent::NotAllowed { .. } => Exit::Permission,
+        _ => Exit::Failed,
+    };
+    Failure::new(exit, error.to_string())
 }
 
 /// `lspan devmem down`.
 pub(crate) fn down(args: &DownArgs) -> Result<Exit, Failure> {
     let interface = interface(&args.interface)?;
-    let card = KernelCard::new(interface.name.clone(), interface.index);
-    let (_, found) = journal(&args.folder, &interface.name, &card)?;
+    let found = devmem::restore(&args.folder, &interface).map_err(failure)?;
     let said = if found { "all settings are restored" } else { "nothing is left of an `lspan devmem up`" };
     Out::default().text(&format!("{}: {said}\n", interface.name))?;
     Ok(Exit::Ok)
@@ -128,88 +103,26 @@ pub(crate) fn down(args: &DownArgs) -> Result<Exit, Failure> {
 /// `lspan devmem up`.
 pub(crate) fn up(args: &UpArgs) -> Result<Exit, Failure> {
     let interface = interface(&args.interface)?;
-    let kernel = Host::read(&Roots::default()).kernel;
-    let mut socket = Socket::open().map_err(|error| Failure::new(Exit::Failed, linkspan_fabric::chain(&error)))?;
-    let looked = look(&mut socket, &interface);
     let name = &interface.name;
-    match judge::receive(&kernel, &looked) {
-        Verdict::Never { why } => {
-            return Err(Failure::new(Exit::NoPeer, format!("{name} cannot receive into GPU memory: {why}")));
-        }
-        Verdict::AskAsRoot { .. } => {
-            let why = format!("{name} cannot be set up by this user: CAP_NET_ADMIN is missing (sudo)");
-            return Err(Failure::new(Exit::Permission, why));
-        }
-        Verdict::Yes | Verdict::After { .. } => {}
-    }
-    let card = KernelCard::new(name.clone(), interface.index);
-    let journal = if args.plan { None } else { Some(journal(&args.folder, name, &card)?) };
-    let state = up::CardState::read(&card).map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}")))?;
-    let changes = up::plan(&state, args.queues).map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}")))?;
-    let Some((journal, found)) = journal else {
-        Out::default().text(&up::text(name, &state, &changes, args.queues))?;
+    let terms = Terms { queues: args.queues, each: args.each, users: args.allow.clone(), folder: args.folder.clone() };
+    if args.plan {
+        Out::default().text(&devmem::plan(&interface, &terms).map_err(failure)?)?;
         return Ok(Exit::Ok);
-    };
-    if found {
+    }
+    let lending = Lending::begin(&interface, terms).map_err(failure)?;
+    if lending.found {
         eprintln!("{name}: changes left by an `lspan devmem up` that was killed are undone");
     }
     let interrupt = signals::interrupt()?;
-    let set_up = up::SetUp::make(&card, &state, &changes, Some(&journal))
-        .map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}")))?;
-    let first = state.queues - args.queues;
-    let allowed = broker::Allowed::new(&args.allow);
-    let broker = broker::DevmemBroker::open(&args.folder, name, allowed, (first..state.queues).collect(), args.each)
-        .map_err(|why| Failure::new(Exit::Failed, why))?;
-    let last = state.queues - 1;
-    eprintln!("{name}: queues {first} to {last} can be used through {}; Ctrl-C ends it", broker.path().display());
     // One for each stream that is steered; with fewer, fewer are.
     let most = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
-    let mut watch = watch::Watch::new(first);
-    let mut end = || {
-        if watch.due(Instant::now())
-            && let Some(line) = starved(&mut socket, interface.index).ok().and_then(|found| watch.look(&found))
-        {
-            eprintln!("{name}: {line}");
-        }
-        interrupt.raised()
-    };
-    let noted = Noted { card: &card, journal: &journal };
-    let mut say = |line: &str| peer_lines::say(&format!("{name}: {line}"));
-    let ended = broker.serve(&noted, &mut end, &mut say);
-    let (restored, said) = set_up.end();
-    ended.map_err(|why| Failure::new(Exit::Failed, format!("{name}: {why}; {said}")))?;
+    let ready = |line: &str| eprintln!("{name}: {line}; Ctrl-C ends it");
+    let say = |line: &str| peer_lines::say(&format!("{name}: {line}"));
+    let (restored, said) = lending.serve(ready, || interrupt.raised(), say).map_err(failure)?;
     eprintln!("{name}: {said}");
     Ok(if restored { Exit::Ok } else { Exit::Failed })
 }
-
-/// Asks the kernel and the driver.
-fn look(socket: &mut Socket, interface: &Interface) -> Card {
-    let index = interface.index;
-    let receive = queues(socket, index).map(|all| all.iter().filter(|q| q.kind == QueueKind::Receive).count());
-    let found = rings(socket, index).ok();
-    Card {
-        name: interface.name.clone(),
-        driver: interface.driver.clone(),
-        queues: channels(socket, index).ok().map(|c| c.receive as usize).or(receive.ok()),
-        split: found.map_or(HeaderSplit::Unknown, |r| r.split),
-        threshold: found.and_then(|r| r.threshold),
-        may_receive: answer(may_bind_receive(index)),
-        may_send: answer(may_bind_send(index)),
-    }
-}
-
-fn answer(asked: Result<(), Error>) -> BindVerdict {
-    match asked {
-        Ok(()) => BindVerdict::Yes,
-        Err(Error::NoFamily(_)) => BindVerdict::NoKernel,
-        Err(error) if error.errno() == Some(EPERM) => BindVerdict::NotAllowed,
-        Err(error) => BindVerdict::No(linkspan_fabric::chain(&error)),
-    }
-}
-
-/// errno(3): the capability is missing.
-const EPERM: i32 = 1;
 
 /// What each GPU says of exporting its memory.
 fn exports() -> Vec<String> {

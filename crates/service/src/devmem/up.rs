@@ -168,7 +168,7 @@ impl SetUp<'_> {
 impl Drop for SetUp<'_> {
     fn drop(&mut self) {
         for why in self.undo() {
-            eprintln!("lspan: a change could not be undone: {why}");
+            eprintln!("linkspan: a change could not be undone: {why}");
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// What a driver answered to a binding without a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum BindVerdict {
+pub enum BindVerdict {
     /// It would look at the descriptor.
     Yes,
     /// CAP_NET_ADMIN is missing, so the driver was not asked.
@@ -20,21 +20,27 @@ pub(super) enum BindVerdict {
 
 /// A network card.
 #[derive(Clone, Debug)]
-pub(super) struct Card {
-    pub(super) name: String,
-    pub(super) driver: Option<String>,
+pub struct Card {
+    /// The interface.
+    pub name: String,
+    /// Its driver.
+    pub driver: Option<String>,
     /// Receive queues in use.
-    pub(super) queues: Option<usize>,
-    pub(super) split: HeaderSplit,
-    pub(super) threshold: Option<u32>,
-    pub(super) may_receive: BindVerdict,
-    pub(super) may_send: BindVerdict,
+    pub queues: Option<usize>,
+    /// Whether headers and payload go to buffers of their own.
+    pub split: HeaderSplit,
+    /// Packets below so many bytes are not split.
+    pub threshold: Option<u32>,
+    /// What the driver says of receiving.
+    pub may_receive: BindVerdict,
+    /// And of sending.
+    pub may_send: BindVerdict,
 }
 
 /// What can be said of one direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "can", rename_all = "snake_case")]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// It can.
     Yes,
     /// It can after these commands.
@@ -56,7 +62,7 @@ pub(super) enum Verdict {
 
 impl Verdict {
     /// Whether it can, now or after set-up.
-    pub(super) fn is_yes(&self) -> bool {
+    pub fn is_yes(&self) -> bool {
         matches!(self, Verdict::Yes | Verdict::After { .. })
     }
 }
@@ -119,7 +125,7 @@ fn by_name(kernel: &str, card: &Card, pick: fn(&Driver) -> Option<Release>, who:
 }
 
 /// Whether the card can receive into device memory.
-pub(super) fn receive(kernel: &str, card: &Card) -> Verdict {
+pub fn receive(kernel: &str, card: &Card) -> Verdict {
     if too_old(kernel, (6, 12)) || card.may_receive == BindVerdict::NoKernel {
         return Verdict::Never { why: format!("the kernel's interface came with Linux 6.12, this is {kernel}") };
     }
@@ -163,7 +169,7 @@ pub(super) fn receive(kernel: &str, card: &Card) -> Verdict {
 }
 
 /// Whether the card can send from device memory.
-pub(super) fn send(kernel: &str, card: &Card) -> Verdict {
+pub fn send(kernel: &str, card: &Card) -> Verdict {
     if too_old(kernel, (6, 16)) || card.may_send == BindVerdict::NoKernel {
         return Verdict::Never { why: format!("the kernel's interface came with Linux 6.16, this is {kernel}") };
     }

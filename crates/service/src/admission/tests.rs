@@ -1,0 +1,120 @@
+use linkspan_topology::fixture::{Fixture, STRIX_HALO};
+
+use super::*;
+
+/// UUID of the host at the fixture's cable, and of the machine's own router.
+const PEER: &str = "d2040000-0080-7518-b3c8-e1ac3a6b0201";
+const OWN: &str = "c5030000-0070-6508-a3c8-f1ac3a6b0101";
+
+struct Machine {
+    fix: Fixture,
+    admissions: Admissions,
+}
+
+impl Machine {
+    /// With linkspan.ko's device for the peer, or without.
+    fn new(driver: bool) -> Machine {
+        let fix = Fixture::tree(STRIX_HALO);
+        if driver {
+            for (file, text) in [("peer", PEER), ("state", "waiting"), ("allowed", "0")] {
+                fix.file(&format!("sys/class/linkspan/linkspan0/{file}"), text);
+            }
+        }
+        let admissions = Admissions::new(&fix.root.join("var"), &fix.root);
+        Machine { fix, admissions }
+    }
+
+    fn look(&self) -> Look {
+        Look::take(&self.fix.roots())
+    }
+
+    fn allowed(&self) -> String {
+        fs::read_to_string(self.fix.root.join("sys/class/linkspan/linkspan0/allowed")).unwrap().trim().to_owned()
+    }
+}
+
+#[test]
+fn a_host_is_let_in_remembered_and_let_in_again_when_it_comes_back() {
+    let machine = Machine::new(true);
+    let one = &machine.admissions;
+    assert_eq!(one.allow(&machine.look(), &PEER.to_uppercase()).unwrap(), ["linkspan0"]);
+    assert_eq!(machine.allowed(), "1");
+    let host = &one.hosts(&machine.look())[0];
+    assert!(host.allowed && host.remembered && host.cables == ["0-1"], "{host:?}");
+    assert!(one.apply(&machine.look()).is_empty(), "nobody waits");
+    // Plugged in again, a new device of the driver's waits.
+    machine.fix.file("sys/class/linkspan/linkspan0/allowed", "0");
+    let told: Vec<String> = one.apply(&machine.look()).into_iter().map(Result::unwrap).collect();
+    assert_eq!((told, machine.allowed()), (vec![PEER.to_owned()], "1".to_owned()));
+    assert_eq!(one.forget(PEER).unwrap(), ["linkspan0"]);
+    assert_eq!((machine.allowed(), one.remembered().len()), ("0".to_owned(), 0));
+    assert!(one.apply(&machine.look()).is_empty());
+}
+
+#[test]
+fn without_the_driver_it_is_remembered_alone() {
+    let machine = Machine::new(false);
+    let told = machine.admissions.allow(&machine.look(), PEER).unwrap();
+    let host = &machine.admissions.hosts(&machine.look())[0];
+    assert!(told.is_empty() && host.remembered && !host.allowed && host.driver.is_none(), "{host:?}");
+    assert!(machine.admissions.forget(PEER).unwrap().is_empty());
+}
+
+#[test]
+fn whoever_is_not_at_a_cable_is_refused_and_nothing_changes() {
+    let machine = Machine::new(true);
+    let (one, look) = (&machine.admissions, machine.look());
+    let code = |uuid: &str| one.allow(&look, uuid).unwrap_err().to_string().chars().take(6).collect::<String>();
+    let long = "x".repeat(100_000);
+    for (uuid, want) in [
+        ("", "LS3211"),
+        ("../../etc/passwd", "LS3211"),
+        (&long, "LS3211"),
+        ("00000000-0000-4000-8000-000000000001", "LS3212"),
+        (OWN, "LS3213"),
+    ] {
+        assert_eq!(code(uuid), want);
+    }
+    assert!(one.allow(&look, &long).unwrap_err().to_string().len() < 200);
+    assert!(one.remembered().is_empty() && machine.allowed() == "0");
+    assert_eq!(one.forget("00000000-0000-4000-8000-000000000001").unwrap_err().to_string().get(..6), Some("LS3215"));
+}
+
+#[test]
+fn a_peer_that_says_it_is_this_host_is_none() {
+    let machine = Machine::new(false);
+    let dir = fs::read_link(machine.fix.root.join("sys/bus/thunderbolt/devices/0-1")).unwrap();
+    for forged in [OWN, "not a uuid at all"] {
+        fs::write(dir.join("unique_id"), forged).unwrap();
+        assert!(machine.admissions.hosts(&machine.look()).is_empty());
+    }
+    assert!(machine.admissions.allow(&machine.look(), OWN).is_err());
+}
+
+#[test]
+fn a_driver_that_does_not_take_it_leaves_nothing_remembered() {
+    let machine = Machine::new(true);
+    // A directory cannot be written, by root neither.
+    let file = machine.fix.root.join("sys/class/linkspan/linkspan0/allowed");
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    let error = machine.admissions.allow(&machine.look(), PEER).unwrap_err().to_string();
+    assert!(error.starts_with("LS1532"), "{error}");
+    assert!(machine.admissions.remembered().is_empty());
+}
+
+#[test]
+fn a_bounded_number_is_remembered_and_other_files_are_left_alone() {
+    let machine = Machine::new(false);
+    let folder = machine.fix.root.join("var");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("README"), "").unwrap();
+    for n in 0..REMEMBERED {
+        fs::write(folder.join(format!("00000000-0000-4000-8000-{n:012}")), "").unwrap();
+    }
+    let error = machine.admissions.allow(&machine.look(), PEER).unwrap_err();
+    assert!(matches!(error, AdmissionError::Full), "{error}");
+    machine.admissions.forget("00000000-0000-4000-8000-000000000000").unwrap();
+    machine.admissions.allow(&machine.look(), PEER).unwrap();
+    assert!(folder.join("README").exists());
+}
