@@ -510,8 +510,13 @@ impl Ops {
         if !self.is_open(id) {
             return true;
         }
-        self.touch(id);
-        self.post(id, ch)
+        self.begin(id);
+        let before = self.table[id.index as usize].next;
+        let all = self.post(id, ch);
+        if all || self.table[id.index as usize].next > before {
+            self.touch(id);
+        }
+        all
     }
 
     /// Whether something waits for the connection to take it.
@@ -520,19 +525,26 @@ impl Ops {
         !self.unposted.is_empty() || !self.receives.is_empty() || !self.tails.is_empty()
     }
 
-    fn touch(&mut self, id: OpId) {
+    /// Decides how the notification of an operation goes of which nothing was given to the path yet.
+    fn begin(&mut self, id: OpId) {
         let Some(op) = self.get(id).filter(|op| !op.touched) else { return };
         let (alone, seq) = (op.parts.len() == 1 && op.next == 0, op.seq);
         let follows = op
             .notify
             .is_some_and(|notify| !alone || !self.tails.is_empty() || (notify.fence && self.earlier_open(seq)));
-        if follows {
+        self.table[id.index as usize].tail = if follows { Tail::Due } else { Tail::None };
+    }
+
+    /// The path has been given something of it.
+    fn touch(&mut self, id: OpId) {
+        let op = &mut self.table[id.index as usize];
+        if std::mem::replace(&mut op.touched, true) {
+            return;
+        }
+        if op.tail == Tail::Due {
             self.tails.push_back(id);
         }
         self.active.push_back(id);
-        let op = &mut self.table[id.index as usize];
-        op.touched = true;
-        op.tail = if follows { Tail::Due } else { Tail::None };
     }
 
     /// Posts parts of the operation. False: not all of them.

@@ -134,6 +134,32 @@ fn a_message_that_only_waited_times_out_without_its_path_being_revoked() {
 }
 
 #[test]
+fn a_write_for_which_the_path_was_too_busy_times_out_without_its_path_being_revoked() {
+    let world = World::new(1);
+    let (left, _right) = world.link(LinkConfig { queue: 1, ..LinkConfig::default() });
+    let (mut a, memory) = (Conn::new([left], true), Memory::host(8));
+    let mut ops = Ops::default();
+    let write = |ops: &mut Ops, a: &mut Conn<SimRail>, timeout| {
+        let view = memory.slice(0, 8).unwrap();
+        let id = ops.start_within(Kind::Write, Some(Notify::COUNT), timeout);
+        ops.part(id, Part { local: view.raw(), remote: RemoteSlice { key: 1 << 12, offset: 0 } }, view.hold());
+        ops.submit(id);
+        ops.pump(a);
+        id
+    };
+    let first = write(&mut ops, &mut a, None);
+    let second = write(&mut ops, &mut a, Some(Duration::from_millis(1)));
+    assert!(ops.is_touched(first) && !ops.is_touched(second) && ops.has_unposted());
+    let now = Instant::now();
+    ops.date(now);
+    assert!(!ops.expire(now + Duration::from_secs(1), Some(&mut a)), "nothing of it is under way");
+    assert!(matches!(ops.take(second), Some((Err(Fail::Timeout), _))));
+    // What was given to the path needs the revocation.
+    let third = write(&mut ops, &mut a, None);
+    assert!(!ops.is_touched(third) && ops.is_under_way());
+}
+
+#[test]
 fn a_message_that_is_under_way_when_its_time_is_up_still_revokes_its_path() {
     let mut it = waiting(LARGE, Some(Duration::from_millis(1)));
     let dst = StaticBuf::new(LARGE);
