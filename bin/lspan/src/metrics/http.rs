@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,9 +20,9 @@ const TIME: Duration = Duration::from_secs(10);
 /// Pause after an error of accept(2), as for want of descriptors, which comes back at once.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers each GET of `/metrics` with what `page` gives.
-pub(super) fn serve(listener: &TcpListener, page: impl Fn() -> io::Result<String> + Send + Sync + 'static) -> ! {
-    let page = Arc::new(page);
+/// Answers each GET of `/metrics` with what `page` gives, which is made for one client at a time: on one processor, however many ask.
+pub(super) fn serve(listener: &TcpListener, page: impl Fn() -> io::Result<String> + Send + 'static) -> ! {
+    let page = Arc::new(Mutex::new(page));
     let places = Quota::new(CONNECTIONS);
     loop {
         match listener.accept() {
@@ -31,7 +31,8 @@ pub(super) fn serve(listener: &TcpListener, page: impl Fn() -> io::Result<String
                 let page = page.clone();
                 let answered = thread::Builder::new().spawn(move || {
                     // The client's fault or loss.
-                    let _ = answer(&stream, &*page, Instant::now() + TIME);
+                    let one = || page.lock().unwrap_or_else(|e| e.into_inner())();
+                    let _ = answer(&stream, one, Instant::now() + TIME);
                     drop(place);
                 });
                 drop(answered);

@@ -162,6 +162,13 @@ impl Cable {
         }
     }
 
+    /// Puts bytes of our own on streams towards one side.
+    fn say(&self, to: usize, bytes: &[u8], which: impl Fn(u16) -> bool) {
+        for stream in self.lock().streams.iter().filter(|stream| which(stream.number)) {
+            let _ = (&stream.ends[to]).write_all(bytes);
+        }
+    }
+
     /// Resets streams, and each that is dialled until [`Cable::new_streams`].
     fn reset(&self, which: impl Fn(u16) -> bool) {
         let mut state = self.lock();
@@ -217,6 +224,8 @@ enum Forged {
     All,
     /// The keepalive connection, when the writer has revoked its path and asks whether the peer lives.
     KeepaliveLater,
+    /// Nothing: the byte of a peer that closes its path on purpose is put on the keepalive connection.
+    Leaving,
 }
 
 /// A writer's bytes are held on their way and streams end towards it. What is held lands when it is let go, so the timeout must not
@@ -237,7 +246,10 @@ fn forged_end(mode: Option<&str>, writer: usize, forged: Forged) {
     if forged == Forged::KeepaliveLater {
         until("the path is revoked", || !sides[writer].connected());
     }
-    cable.end(writer, |number| forged == Forged::All || number == KEEPALIVE);
+    match forged {
+        Forged::Leaving => cable.say(writer, b"L", |number| number == KEEPALIVE),
+        _ => cable.end(writer, |number| forged == Forged::All || number == KEEPALIVE),
+    }
     // Who cannot dial has nobody to ask.
     let broken = forged == Forged::All && writer == LISTENS;
     match write.wait() {
@@ -254,7 +266,7 @@ fn forged_end(mode: Option<&str>, writer: usize, forged: Forged) {
 fn streams_that_are_ended_on_the_way_confirm_no_timeout() {
     std::thread::scope(|s| {
         for (mode, writer) in [None, Some("encrypt")].into_iter().flat_map(|mode| [(mode, DIALS), (mode, LISTENS)]) {
-            for forged in [Forged::Keepalive, Forged::All, Forged::KeepaliveLater] {
+            for forged in [Forged::Keepalive, Forged::All, Forged::KeepaliveLater, Forged::Leaving] {
                 s.spawn(move || forged_end(mode, writer, forged));
             }
         }
