@@ -1,6 +1,6 @@
 //! Several hosts together: what neither of them can see alone.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use linkspan_proto::mesh::{Heard, MeshPort, Node};
 use linkspan_topology::is_link_local;
@@ -72,16 +72,31 @@ fn add(rule: &'static Rule, host: &str, subject: &str, what: String, mend: Vec<S
 /// The hosts as nodes of a mesh, with a neighbour for each cable that both ends are known of.
 fn nodes(ends: &[End]) -> Vec<Node> {
     let mut nodes: Vec<Node> = ends.iter().zip(1..).map(|(end, id)| node(end, id)).collect();
+    let mut cables_by_scope = 0;
     for a in 0..ends.len() {
         for b in a + 1..ends.len() {
             for (own, theirs) in cables(&ends[a], &ends[b]) {
                 let (id_a, id_b) = (nodes[a].id, nodes[b].id);
                 nodes[a].heard.push(Heard { port: own, node: id_b, theirs });
                 nodes[b].heard.push(Heard { port: theirs, node: id_a, theirs: own });
+                let (x, y) = (usize::from(own), usize::from(theirs));
+                if by_link_local(&ends[a].ports[x], &ends[b].ports[y]) {
+                    // The graph knows subnets, not scopes: such a cable gets a subnet of its own.
+                    cables_by_scope += 1;
+                    let end = |side| Some((Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, cables_by_scope, side).into(), 112));
+                    (nodes[a].ports[x].addr, nodes[b].ports[y].addr) = (end(1), end(2));
+                }
             }
         }
     }
     nodes
+}
+
+/// Whether a Thunderbolt cable is used by the link-local addresses of its two ends, since one of them has no other.
+fn by_link_local(own: &Port, theirs: &Port) -> bool {
+    let local = |port: &Port| port.peer_router.is_some() && port.addrs.iter().any(|addr| is_link_local(addr.ip));
+    let routed = |port: &Port| port.addrs.iter().any(|addr| !is_link_local(addr.ip));
+    local(own) && local(theirs) && !(routed(own) && routed(theirs))
 }
 
 fn node(end: &End, id: u64) -> Node {
@@ -120,8 +135,11 @@ fn node(end: &End, id: u64) -> Node {
 fn cables(a: &End, b: &End) -> Vec<(u8, u8)> {
     let mut found = Vec::new();
     for (x, own) in a.ports.iter().enumerate().filter(|(_, port)| port.cable && port.carrier) {
-        let meets = |theirs: &Port| hears(own, theirs) || hears(theirs, own) || routers(a, own, b, theirs);
-        let mut peers = b.ports.iter().enumerate().filter(|(_, port)| port.cable && port.carrier && meets(port));
+        let there = || b.ports.iter().enumerate().filter(|(_, port)| port.cable && port.carrier);
+        let heard = |(_, theirs): &(usize, &Port)| hears(own, theirs) || hears(theirs, own);
+        // Of several cables to one host router its UUID tells none apart.
+        let known = there().any(|port| heard(&port));
+        let mut peers = there().filter(|port| if known { heard(port) } else { routers(a, own, b, port.1) });
         // On a switch everybody is everybody's neighbour: that is no cable.
         if let (Some((y, _)), None) = (peers.next(), peers.next())
             && let (Ok(x), Ok(y)) = (u8::try_from(x), u8::try_from(y))

@@ -141,6 +141,31 @@ fn containers_of_one_host() {
 }
 
 #[test]
+fn thunderbolt_cables_are_used_by_link_local_addresses() {
+    let mut ends = pair(2);
+    for end in &mut ends {
+        end.routes.clear();
+        for port in &mut end.ports {
+            port.addrs.remove(0);
+        }
+    }
+    assert_eq!(codes(&ends).iter().filter(|(code, _)| *code == "LS1410").count(), 4, "no Thunderbolt");
+    let other = |end: &End| if end.host == "h1" { "r2" } else { "r1" };
+    for end in &mut ends {
+        let peer = other(end).to_owned();
+        end.routers = vec![format!("r{}", &end.host[1..])];
+        end.ports.iter_mut().for_each(|port| port.peer_router = Some(peer.clone()));
+    }
+    assert_eq!(codes(&ends), []);
+    ends[1].ports[1].mtu = Some(1400);
+    assert_eq!(codes(&ends), one("LS1415", "h2"));
+    // One end with an address and the other without is no fault either.
+    ends[1].ports[1].mtu = Some(9000);
+    ends[0].ports[0].addrs.push(Addr { ip: [10, 0, 0, 1].into(), prefix: 24 });
+    assert_eq!(codes(&ends), []);
+}
+
+#[test]
 fn replies_that_take_another_cable() {
     let host = |to: [u8; 4], prefix, interface: &str| Route {
         interface: interface.into(),
