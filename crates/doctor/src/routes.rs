@@ -36,25 +36,16 @@ pub(crate) struct Rule {
     pub(crate) table: Option<u32>,
 }
 
-/// What `ip -j -N` printed.
-#[derive(Clone, Debug, Default)]
-pub struct Printed {
-    /// Routes of all tables, of IPv4 and of IPv6.
-    pub routes: [Option<String>; 2],
-    /// Rules of both.
-    pub rules: [Option<String>; 2],
-}
-
-/// Everything that leads somewhere.
-pub(crate) fn read(printed: &Printed, roots: &Roots) -> (Vec<Route>, Vec<Rule>) {
+/// Everything that leads somewhere, from what `ip -j -N` printed: routes of all tables and rules, each of IPv4 and of IPv6.
+pub(crate) fn read([routes, rules]: &[[Option<String>; 2]; 2], roots: &Roots) -> (Vec<Route>, Vec<Rule>) {
     let list = |text: &Option<String>| -> Option<Vec<Value>> { serde_json::from_str(text.as_ref()?).ok() };
-    let four = list(&printed.routes[0]).map_or_else(|| main(roots), |list| list.iter().filter_map(route).collect());
-    let six = list(&printed.routes[1]).unwrap_or_default();
-    let mut routes: Vec<Route> = four.into_iter().take(MOST / 2).collect();
-    routes.extend(six.iter().filter_map(route).take(MOST / 2));
-    let rules = printed.rules.iter().zip([false, true]);
+    let four = list(&routes[0]).map_or_else(|| main(roots), |list| list.iter().filter_map(route).collect());
+    let six = list(&routes[1]).unwrap_or_default();
+    let mut all: Vec<Route> = four.into_iter().take(MOST / 2).collect();
+    all.extend(six.iter().filter_map(route).take(MOST / 2));
+    let rules = rules.iter().zip([false, true]);
     let rules = rules.flat_map(|(text, ipv6)| list(text).unwrap_or_default().into_iter().map(move |one| (one, ipv6)));
-    (routes, rules.filter_map(|(one, ipv6)| rule(&one, ipv6)).take(MOST).collect())
+    (all, rules.filter_map(|(one, ipv6)| rule(&one, ipv6)).take(MOST).collect())
 }
 
 /// `default` is all of a family, which the interface's other routes tell.

@@ -14,7 +14,7 @@ use linkspan_topology::{
 use crate::loader::{Loader, Plugin};
 use crate::manager::Manages;
 use crate::probe::Heard;
-use crate::routes::{self, Printed, Route, Rule};
+use crate::routes::{self, Route, Rule};
 
 /// Longest output of a program that is read, bytes; the firewall of a cluster node with many services has some hundred KiB.
 const OUTPUT_MAX: u64 = 4 << 20;
@@ -35,8 +35,8 @@ pub struct Sources {
     pub settings: Option<String>,
     /// The firewall's rules, as `nft -j list ruleset` prints them; `None` where they could not be read.
     pub rules: Option<String>,
-    /// Routes and the rules that choose among them.
-    pub ways: Printed,
+    /// Routes of all tables and the rules that choose among them, each of IPv4 and of IPv6, as `ip -j -N` prints them.
+    pub ways: [[Option<String>; 2]; 2],
     /// Lines of the kernel's log about USB4.
     pub log: Vec<String>,
     /// The key that our kernel module is signed with, as `modinfo -F sig_key` names it; empty where it is not signed, `None` where it
@@ -66,10 +66,8 @@ impl Sources {
             addrs: addrs.collect(),
             env: env.map(|(k, v)| (k.to_string_lossy().into_owned(), v.to_string_lossy().into_owned())).collect(),
             settings,
-            ways: Printed {
-                routes: ["-4", "-6"].map(|family| said("ip", &[family, "-j", "-N", "route", "show", "table", "all"])),
-                rules: ["-4", "-6"].map(|family| said("ip", &[family, "-j", "-N", "rule", "show"])),
-            },
+            ways: [&["route", "show", "table", "all"][..], &["rule", "show"]]
+                .map(|what| ["-4", "-6"].map(|family| said("ip", &[&[family, "-j", "-N"], what].concat()))),
             rules: said("nft", &["-j", "list", "ruleset"]),
             log: log(),
             signer: said("modinfo", &["-F", "sig_key", "linkspan"]).map(|key| key.trim().to_owned()),

@@ -11,9 +11,9 @@ const RULES: &str = r#"[{"priority":0,"src":"all","table":"255"},{"priority":5,"
     {"priority":6,"src":"all","fwmark":"0x1","table":"7"},{"priority":7,"src":"all","not":null,"fwmark":"0x2","table":"8"},
     {"priority":32766,"src":"all","table":"254"}]"#;
 
-fn printed() -> Printed {
+fn printed() -> [[Option<String>; 2]; 2] {
     let text = |text: &str| Some(text.to_owned());
-    Printed { routes: [text(FOUR), text(SIX)], rules: [text(RULES), None] }
+    [[text(FOUR), text(SIX)], [text(RULES), None]]
 }
 
 #[test]
@@ -47,9 +47,9 @@ fn without_ip_the_main_table_is_that_of_proc() {
     let fixture = Fixture::tree(
         "proc/net/route\tIface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\\neth0 0000010A 00000000 0001 0 0 100 00FFFFFF 0 0 0",
     );
-    let (routes, rules) = read(&Printed::default(), &fixture.roots());
+    let (routes, rules) = read(&Default::default(), &fixture.roots());
     let route = Route { interface: "eth0".into(), to: [10, 1, 0, 0].into(), prefix: 24, metric: 100, table: MAIN };
     assert!(routes == [route] && rules.is_empty(), "{routes:?}");
-    let junk = Printed { routes: [Some("[1]".into()), Some("{".into())], rules: [Some("[{}]".into()), None] };
+    let junk = [[Some("[1]".into()), Some("{".into())], [Some("[{}]".into()), None]];
     assert_eq!(read(&junk, &Roots::under("/nonexistent".as_ref())), (Vec::new(), Vec::new()));
 }
