@@ -24,7 +24,12 @@ pub(crate) const ALL: &[Test] = &[
         run: black_hole,
     },
     Test { name: "doctor-firewall", what: "nftables drops what comes in over a cable", waits: false, run: firewall },
-    Test { name: "doctor-asymmetric", what: "replies take another cable: by a route, a rule, a route of IPv6", waits: false, run: asymmetric },
+    Test {
+        name: "doctor-asymmetric",
+        what: "replies take another cable: by a route, a rule, a route of IPv6",
+        waits: false,
+        run: asymmetric,
+    },
     Test {
         name: "doctor-memlock",
         what: "RDMA devices, and a limit of locked memory that is too low",
