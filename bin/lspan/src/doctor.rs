@@ -42,12 +42,21 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     if !args.no_probe {
         hear(&mut snapshot, &mut notes);
     }
-    let asked = match (&args.peer, args.no_probe) {
-        (Some(peer), false) => Some(question(&snapshot, peer)?),
-        _ => None,
+    let (asked, lost) = match (&args.peer, args.no_probe) {
+        (Some(peer), false) => match question(&snapshot, peer) {
+            Ok(asked) => (Some(asked), None),
+            // What is wrong here may be why there is no way to it.
+            Err(why) => (None, Some(why)),
+        },
+        _ => (None, None),
     };
     let mut report = judge(&snapshot, asked.as_ref());
-    if let (true, Some(peer)) = (args.speed, &args.peer) {
+    if let Some(why) = lost {
+        if report.findings.is_empty() {
+            return Err(why);
+        }
+        notes.push(why.message);
+    } else if let (true, Some(peer)) = (args.speed, &args.peer) {
         let found = speed::judge(&snapshot, peer, &mut notes)?;
         report.findings.extend(found.findings);
         report.facts.extend(found.facts);

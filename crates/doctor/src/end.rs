@@ -1,12 +1,13 @@
 //! What one host tells of itself for judging it together with others: a part of `lspan doctor --json`. A file of it came from
 //! elsewhere, and nothing in it is believed: everything is bounded, and no text reaches a terminal as it is.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use linkspan_topology::{IfAddr, LinkLayer, Verdict};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::routes::{self, Route, Rule};
 use crate::snapshot::Snapshot;
 
 /// Name and version of the form that [`End`] has in a file, and of the document around it.
@@ -72,7 +73,9 @@ pub struct End {
     pub(crate) routers: Vec<String>,
     pub(crate) ports: Vec<Port>,
     pub(crate) cards: Vec<Card>,
-    pub(crate) routes: Vec<RouteTo>,
+    pub(crate) routes: Vec<Route>,
+    /// Rules that choose among the tables of routes; none: there is the main one alone.
+    pub(crate) rules: Vec<Rule>,
 }
 
 /// An interface.
@@ -116,15 +119,6 @@ pub(crate) struct Card {
     pub(crate) firmware: Option<String>,
 }
 
-/// A route.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-pub(crate) struct RouteTo {
-    pub(crate) interface: String,
-    pub(crate) to: Ipv4Addr,
-    pub(crate) prefix: u8,
-    pub(crate) metric: u32,
-}
-
 /// The document around it, of which nothing else is read.
 #[derive(Deserialize)]
 struct File {
@@ -149,12 +143,6 @@ impl End {
             board: roots.text(&format!("/sys/class/infiniband/{}/board_id", device.name)),
             firmware: device.firmware.clone(),
         };
-        let route = |route: &crate::snapshot::Route| RouteTo {
-            interface: route.interface.clone(),
-            to: route.to,
-            prefix: route.prefix,
-            metric: route.metric,
-        };
         let mut end = End {
             host: machine.host.name.clone(),
             boot_id: machine.host.boot_id.clone(),
@@ -171,14 +159,16 @@ impl End {
                 .collect(),
             ports: ports.map(|(iface, verdict)| port(snap, iface, verdict)).collect(),
             cards: machine.rdma.iter().map(card).collect(),
-            routes: snap.routes.iter().map(route).collect(),
+            routes: snap.routes.clone(),
+            rules: snap.rules.clone(),
         };
         // Cables first: what is beyond the limit is a container's virtual cables.
         end.ports.sort_by_key(|port| (!port.cable, !port.usable));
         end.ports.truncate(MOST);
         end.cards.truncate(MOST);
         end.routers.truncate(MOST);
-        end.routes.truncate(MOST);
+        end.routes.truncate(routes::MOST);
+        end.rules.truncate(routes::MOST);
         end
     }
 
@@ -211,7 +201,9 @@ impl End {
         few("interfaces", self.ports.len(), MOST)?;
         few("RDMA devices", self.cards.len(), MOST)?;
         few("host routers", self.routers.len(), MOST)?;
-        few("routes", self.routes.len(), MOST)?;
+        few("routes", self.routes.len(), routes::MOST)?;
+        few("rules", self.rules.len(), routes::MOST)?;
+        let fits = |ip: IpAddr, prefix: u8| prefix <= if ip.is_ipv4() { 32 } else { 128 };
         let mut texts = vec![&mut self.host, &mut self.release];
         texts.extend(
             [&mut self.boot_id, &mut self.pid_namespace, &mut self.net_namespace, &mut self.plugin]
@@ -223,7 +215,7 @@ impl End {
             for count in [port.addrs.len(), port.heard.len(), port.neighbours.len()] {
                 few("addresses of one interface", count, ADDRS)?;
             }
-            port.addrs.retain(|addr| addr.prefix <= if addr.ip.is_ipv4() { 32 } else { 128 });
+            port.addrs.retain(|addr| fits(addr.ip, addr.prefix));
             texts.push(&mut port.name);
             texts.extend([&mut port.mac, &mut port.socket, &mut port.peer_router].into_iter().flatten());
             texts.extend(&mut port.neighbours);
@@ -232,7 +224,9 @@ impl End {
             texts.push(&mut card.name);
             texts.extend([&mut card.board, &mut card.firmware].into_iter().flatten());
         }
-        self.routes.retain(|route| route.prefix <= 32);
+        self.routes.retain(|route| fits(route.to, route.prefix));
+        let nets = |rule: &Rule| [rule.from, rule.to].into_iter().flatten().all(|(ip, prefix)| fits(ip, prefix));
+        self.rules.retain(nets);
         texts.extend(self.routes.iter_mut().map(|route| &mut route.interface));
         for text in texts {
             *text = shown(text);

@@ -18,6 +18,7 @@ mod nft;
 mod older;
 mod pair;
 mod probe;
+mod routes;
 mod snapshot;
 mod speed;
 

@@ -144,6 +144,9 @@ fn condition(value: &Value, packet: &Packet<'_>) -> Match {
         }
     } else if left["ct"]["key"] == "state" {
         any(right, &|one| yes(one == "new"))
+    } else if left["ct"]["key"] == "status" {
+        // A connection to this host's own address and port is not translated.
+        any(right, &|one| if one == "dnat" || one == "snat" { Match::No } else { Match::Maybe })
     } else {
         Match::Maybe
     };

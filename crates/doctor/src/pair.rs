@@ -1,6 +1,6 @@
 //! Several hosts together: what neither of them can see alone.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 use linkspan_proto::mesh::{Heard, MeshPort, Node};
 use linkspan_topology::is_link_local;
@@ -11,6 +11,7 @@ use crate::end::{BadEnd, End, Port};
 use crate::finding::{Finding, Rule, Step, root_causes};
 use crate::list::*;
 use crate::loader::older;
+use crate::routes::{MAIN, way};
 
 /// Port of a mesh that the findings name; it says nothing here.
 const SERVER_PORT: u16 = 7475;
@@ -71,16 +72,31 @@ fn add(rule: &'static Rule, host: &str, subject: &str, what: String, mend: Vec<S
 /// The hosts as nodes of a mesh, with a neighbour for each cable that both ends are known of.
 fn nodes(ends: &[End]) -> Vec<Node> {
     let mut nodes: Vec<Node> = ends.iter().zip(1..).map(|(end, id)| node(end, id)).collect();
+    let mut cables_by_scope = 0;
     for a in 0..ends.len() {
         for b in a + 1..ends.len() {
             for (own, theirs) in cables(&ends[a], &ends[b]) {
                 let (id_a, id_b) = (nodes[a].id, nodes[b].id);
                 nodes[a].heard.push(Heard { port: own, node: id_b, theirs });
                 nodes[b].heard.push(Heard { port: theirs, node: id_a, theirs: own });
+                let (x, y) = (usize::from(own), usize::from(theirs));
+                if by_link_local(&ends[a].ports[x], &ends[b].ports[y]) {
+                    // The graph knows subnets, not scopes: such a cable gets a subnet of its own.
+                    cables_by_scope += 1;
+                    let end = |side| Some((Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, cables_by_scope, side).into(), 112));
+                    (nodes[a].ports[x].addr, nodes[b].ports[y].addr) = (end(1), end(2));
+                }
             }
         }
     }
     nodes
+}
+
+/// Whether a Thunderbolt cable is used by the link-local addresses of its two ends, since one of them has no other.
+fn by_link_local(own: &Port, theirs: &Port) -> bool {
+    let local = |port: &Port| port.peer_router.is_some() && port.addrs.iter().any(|addr| is_link_local(addr.ip));
+    let routed = |port: &Port| port.addrs.iter().any(|addr| !is_link_local(addr.ip));
+    local(own) && local(theirs) && !(routed(own) && routed(theirs))
 }
 
 fn node(end: &End, id: u64) -> Node {
@@ -119,8 +135,11 @@ fn node(end: &End, id: u64) -> Node {
 fn cables(a: &End, b: &End) -> Vec<(u8, u8)> {
     let mut found = Vec::new();
     for (x, own) in a.ports.iter().enumerate().filter(|(_, port)| port.cable && port.carrier) {
-        let meets = |theirs: &Port| hears(own, theirs) || hears(theirs, own) || routers(a, own, b, theirs);
-        let mut peers = b.ports.iter().enumerate().filter(|(_, port)| port.cable && port.carrier && meets(port));
+        let there = || b.ports.iter().enumerate().filter(|(_, port)| port.cable && port.carrier);
+        let heard = |(_, theirs): &(usize, &Port)| hears(own, theirs) || hears(theirs, own);
+        // Of several cables to one host router its UUID tells none apart.
+        let known = there().any(|port| heard(&port));
+        let mut peers = there().filter(|port| if known { heard(port) } else { routers(a, own, b, port.1) });
         // On a switch everybody is everybody's neighbour: that is no cable.
         if let (Some((y, _)), None) = (peers.next(), peers.next())
             && let (Ok(x), Ok(y)) = (u8::try_from(x), u8::try_from(y))
@@ -219,54 +238,43 @@ fn two(a: &End, b: &End, found: &mut Vec<Finding>) {
     }
 }
 
-/// The route that the kernel takes: the longest prefix, then the smallest metric.
-fn way(end: &End, to: Ipv4Addr) -> Option<&crate::end::RouteTo> {
-    let hit = |net: Ipv4Addr, prefix: u8| {
-        let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-        net.to_bits() & mask == to.to_bits() & mask
-    };
-    let hits = end.routes.iter().filter(|route| hit(route.to, route.prefix));
-    hits.min_by_key(|route| (std::cmp::Reverse(route.prefix), route.metric))
-}
-
 /// `b` answers `a` over another interface than the one that `a` sends to.
 fn asymmetric(a: &End, b: &End, found: &mut Vec<Finding>) {
-    let usable = |end: &'_ End| -> Vec<(String, Ipv4Addr, u8)> {
-        let list = end.ports.iter().filter(|port| port.usable && port.carrier);
-        let four = |p: &Port| -> Vec<(String, Ipv4Addr, u8)> {
-            let own = p.addrs.iter().filter(|addr| !is_link_local(addr.ip));
-            own.filter_map(|addr| match addr.ip {
-                IpAddr::V4(ip) => Some((p.name.clone(), ip, addr.prefix)),
-                IpAddr::V6(_) => None,
-            })
-            .collect()
-        };
-        list.flat_map(four).collect()
+    let usable = |end: &'_ End| -> Vec<(String, IpAddr, u8)> {
+        let ports = end.ports.iter().filter(|port| port.usable && port.carrier);
+        let own = ports.flat_map(|port| port.addrs.iter().map(|addr| (port.name.clone(), addr.ip, addr.prefix)));
+        own.filter(|(_, ip, _)| !is_link_local(*ip)).collect()
     };
+    let one_net = |ip: IpAddr, prefix: u8, other: IpAddr| crate::end::Addr { ip, prefix }.known().same_subnet(other);
     let ours = usable(a);
     for (into, to, prefix) in usable(b) {
-        // Over the default route anything may come back by anywhere.
-        let Some(out) = way(a, to).filter(|route| route.prefix > 0) else { continue };
         // Only where both ends are in one subnet is it known where the packet arrives.
-        let source = ours.iter().find(|(name, ip, _)| {
-            *name == out.interface && crate::end::Addr { ip: to.into(), prefix }.known().same_subnet((*ip).into())
+        let pair = ours.iter().filter(|(_, ip, _)| one_net(to, prefix, *ip)).find_map(|(name, source, _)| {
+            // Over the default route anything may come back by anywhere.
+            let (out, _) = way(&a.routes, &a.rules, *source, to).filter(|(route, _)| route.prefix > 0)?;
+            (out.interface == *name).then_some((out, *source))
         });
-        let Some((_, source, _)) = source else { continue };
-        let Some(back) = way(b, *source).filter(|back| back.interface != into) else { continue };
+        let Some((out, source)) = pair else { continue };
+        let Some((back, priority)) = way(&b.routes, &b.rules, to, source).filter(|(back, _)| back.interface != into)
+        else {
+            continue;
+        };
         // Two ports of one subnet are a finding of their own.
-        if usable(b).iter().any(|(name, ip, prefix)| {
-            *name == back.interface
-                && crate::end::Addr { ip: (*ip).into(), prefix: *prefix }.known().same_subnet((*source).into())
-        }) {
+        if usable(b).iter().any(|(name, ip, prefix)| *name == back.interface && one_net(*ip, *prefix, source)) {
             continue;
         }
         let what = format!(
             "{} reaches {}/{into} ({to}) over {}, and {} answers {source} over {}",
             a.host, b.host, out.interface, b.host, back.interface
         );
+        let (ip, all) = if to.is_ipv4() { ("ip", 32) } else { ("ip -6", 128) };
         let mend = match back.prefix {
-            0 => format!("sudo ip route add {source}/32 dev {into}"),
-            prefix => format!("sudo ip route del {}/{prefix} dev {}", back.to, back.interface),
+            // A rule before the one that led to the other table.
+            _ if back.table != MAIN => {
+                format!("sudo {ip} rule add to {source}/{all} lookup main priority {}", priority.saturating_sub(1))
+            }
+            0 => format!("sudo {ip} route add {source}/{all} dev {into}"),
+            prefix => format!("sudo {ip} route del {}/{prefix} dev {}", back.to, back.interface),
         };
         add(&NET_ASYMMETRIC, &b.host, &into, what, vec![Step::Run(mend)], found);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
@@ -14,6 +14,7 @@ use linkspan_topology::{
 use crate::loader::{Loader, Plugin};
 use crate::manager::Manages;
 use crate::probe::Heard;
+use crate::routes::{self, Route, Rule};
 
 /// Longest output of a program that is read, bytes; the firewall of a cluster node with many services has some hundred KiB.
 const OUTPUT_MAX: u64 = 4 << 20;
@@ -34,6 +35,8 @@ pub struct Sources {
     pub settings: Option<String>,
     /// The firewall's rules, as `nft -j list ruleset` prints them; `None` where they could not be read.
     pub rules: Option<String>,
+    /// Routes of all tables and the rules that choose among them, each of IPv4 and of IPv6, as `ip -j -N` prints them.
+    pub ways: [[Option<String>; 2]; 2],
     /// Lines of the kernel's log about USB4.
     pub log: Vec<String>,
     /// The key that our kernel module is signed with, as `modinfo -F sig_key` names it; empty where it is not signed, `None` where it
@@ -63,6 +66,8 @@ impl Sources {
             addrs: addrs.collect(),
             env: env.map(|(k, v)| (k.to_string_lossy().into_owned(), v.to_string_lossy().into_owned())).collect(),
             settings,
+            ways: [&["route", "show", "table", "all"][..], &["rule", "show"]]
+                .map(|what| ["-4", "-6"].map(|family| said("ip", &[&[family, "-j", "-N"], what].concat()))),
             rules: said("nft", &["-j", "list", "ruleset"]),
             log: log(),
             signer: said("modinfo", &["-F", "sig_key", "linkspan"]).map(|key| key.trim().to_owned()),
@@ -74,7 +79,7 @@ impl Sources {
 }
 
 /// What a program of the system prints, where it ends well. `nft`: rules reach user space through libnftables only in a form that is
-/// worth reading, and only root may; `modinfo`: modules are compressed in several ways.
+/// worth reading, and only root may; `modinfo`: modules are compressed in several ways; `ip`: netlink has routes of all tables.
 fn said(program: &str, args: &[&str]) -> Option<String> {
     // Users' shells often lack the folders of administration.
     let path = std::env::var("PATH").unwrap_or_default();
@@ -122,35 +127,6 @@ fn closed(roots: &Roots) -> Vec<String> {
     ["/dev/kfd", "/dev/nvidiactl"].iter().copied().filter(|path| shut(path)).map(str::to_owned).collect()
 }
 
-/// A route of the main table, from `/proc/net/route` (proc_net(5)).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
-    pub(crate) interface: String,
-    pub(crate) to: Ipv4Addr,
-    pub(crate) prefix: u8,
-    pub(crate) metric: u32,
-}
-
-/// Most routes that are kept; hosts that carry the whole Internet's have a million, and none of our cables.
-const ROUTES_MAX: usize = 512;
-
-fn routes(roots: &Roots) -> Vec<Route> {
-    let text = roots.text("/proc/net/route").unwrap_or_default();
-    let hex = |cell: &str| u32::from_str_radix(cell, 16).ok().map(u32::swap_bytes);
-    let line = |line: &str| {
-        let cells: Vec<&str> = line.split_whitespace().collect();
-        let [name, to, _, _, _, _, metric, mask, ..] = cells[..] else { return None };
-        Some(Route {
-            interface: name.to_owned(),
-            // The kernel prints the bytes as the number they are in memory: little-endian on every machine we build for.
-            to: Ipv4Addr::from_bits(hex(to)?),
-            prefix: u8::try_from(hex(mask)?.count_ones()).ok()?,
-            metric: metric.parse().ok()?,
-        })
-    };
-    text.lines().skip(1).filter_map(line).take(ROUTES_MAX).collect()
-}
-
 /// This machine at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -159,6 +135,7 @@ pub struct Snapshot {
     pub(crate) survey: Vec<(Interface, Verdict)>,
     pub(crate) filter: Option<IfFilter>,
     pub(crate) routes: Vec<Route>,
+    pub(crate) rules: Vec<Rule>,
     /// Plugins in the order in which the loader would take them, for NCCL's name and RCCL's.
     pub(crate) plugins: [Vec<Plugin>; 2],
     /// PCI functions that are Thunderbolt or USB4 host interfaces without a driver.
@@ -187,10 +164,12 @@ impl Snapshot {
         });
         let list = interfaces(roots, &sources.addrs);
         let verdicts = judge(&list, filter.as_ref(), &default_routes(roots));
+        let (routes, rules) = routes::read(&sources.ways, roots);
         let loader = Loader::read(roots, env.get("LD_LIBRARY_PATH").map_or("", String::as_str));
         Snapshot {
             survey: list.into_iter().zip(verdicts).collect(),
-            routes: routes(roots),
+            routes,
+            rules,
             plugins: PLUGINS.map(|name| loader.find(name)),
             idle_hosts: idle_hosts(roots),
             machine,

@@ -1,6 +1,7 @@
 //! Healthy machines are silent; each with one fault gives exactly that finding.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use linkspan_topology::fixture::{self, Fixture};
 
@@ -44,7 +45,20 @@ pub(crate) fn machines() -> BTreeMap<String, Vec<String>> {
         }
     }
     all.retain(|name, _| !name.starts_with("topology/"));
+    all.extend(captured());
     all
+}
+
+/// Machines as `lspan bugreport` has kept them, a file each.
+fn captured() -> Vec<(String, Vec<String>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/captured");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let machine = |file: PathBuf| {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned);
+        (format!("captured/{}", file.file_stem().unwrap().display()), lines.collect())
+    };
+    files.map(machine).collect()
 }
 
 /// What a line is about: its path, or the first words.

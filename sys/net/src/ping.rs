@@ -106,7 +106,8 @@ impl Ping {
             let sum = checksum(&packet);
             packet[2..4].copy_from_slice(&sum.to_be_bytes());
         }
-        rustix::net::sendto(&self.socket, &packet, SendFlags::empty(), &to)?;
+        // Raw sockets of IPv6 take a port for the number of a protocol, and refuse any but their own (raw(7), ipv6(7)).
+        rustix::net::sendto(&self.socket, &packet, SendFlags::empty(), &portless(to))?;
         Ok(())
     }
 
@@ -148,4 +149,8 @@ fn checksum(bytes: &[u8]) -> u16 {
         sum = (sum & 0xffff) + (sum >> 16);
     }
     !(sum as u16)
+}
+fn portless(mut to: SocketAddr) -> SocketAddr {
+    to.set_port(0);
+    to
 }

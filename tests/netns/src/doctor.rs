@@ -24,7 +24,12 @@ pub(crate) const ALL: &[Test] = &[
         run: black_hole,
     },
     Test { name: "doctor-firewall", what: "nftables drops what comes in over a cable", waits: false, run: firewall },
-    Test { name: "doctor-asymmetric", what: "replies take another cable", waits: false, run: asymmetric },
+    Test {
+        name: "doctor-asymmetric",
+        what: "replies take another cable: by a route, a rule, a route of IPv6",
+        waits: false,
+        run: asymmetric,
+    },
     Test {
         name: "doctor-memlock",
         what: "RDMA devices, and a limit of locked memory that is too low",
@@ -468,20 +473,37 @@ fn firewall() -> Outcome<String> {
     Ok("LS2402 on one host, LS2401 on the other; mended as printed, and it carries".into())
 }
 
+/// By a route to one address, by a rule that asks another table, and by a route of IPv6.
 fn asymmetric() -> Outcome<String> {
     let (world, folder) = (cabled()?, Folder::new("asymmetric")?);
     both(&world)?;
-    world.ip("b", "route add 10.77.0.1/32 dev cab1")?;
-    let (found, code, text) = together(&world, &folder, &["a", "b"])?;
-    exactly(&found, "LS2315", &text)?;
-    mend(&world, &found)?;
-    let (found, _, text) = together(&world, &folder, &["a", "b"])?;
-    if !found.is_empty() {
-        return Err(format!("still: {text}"));
+    for (host, side) in [("a", 1), ("b", 2)] {
+        for (n, cable) in ["cab0", "cab1"].iter().enumerate() {
+            world.ip(host, &format!("addr add fd00:{n}::{side}/64 dev {cable} nodad"))?;
+        }
+    }
+    let ways = [
+        &["route add 10.77.0.1/32 dev cab1"][..],
+        &["route add default dev cab1 table 100", "rule add from 10.77.0.2 lookup 100 priority 1000"],
+        &["-6 route add fd00:0::1/128 dev cab1"],
+    ];
+    let mut typed = Vec::new();
+    for commands in ways {
+        for command in commands {
+            world.ip("b", command)?;
+        }
+        let (found, _, text) = together(&world, &folder, &["a", "b"])?;
+        exactly(&found, "LS2315", &text)?;
+        mend(&world, &found)?;
+        let (left, _, text) = together(&world, &folder, &["a", "b"])?;
+        if !left.is_empty() {
+            return Err(format!("still: {text}"));
+        }
+        typed.extend(found.into_iter().flat_map(|one| one.commands));
     }
     let _server = serve(&world, "b")?;
     carries(&world, "a", "10.77.0.2", "10.77.0.2")?;
-    Ok(format!("LS2315 (rc {code}); mended as printed, and it carries"))
+    Ok(format!("LS2315 of each; `{}` as printed, and it carries", typed.join("`, `")))
 }
 
 /// The limit is this shell's own; the RDMA devices are files, for this machine may have none.
@@ -671,6 +693,9 @@ fn cable_name() -> Outcome<String> {
     let (found, _, text) = doctor(&world, "a", &[CABLES], &[], "cable")?;
     // An interface that is asked for and has no address is one; the peer is found, and nothing is wrong with the way to it.
     exactly(&found, "LS2306", &text)?;
+    if text.contains("pings may not be sent") {
+        return Err(format!("the link-local address was not pinged: {text}"));
+    }
     Ok(format!("found at {}; measured, and judged", said.lines().last().unwrap_or_default()))
 }
 

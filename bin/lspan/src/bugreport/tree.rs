@@ -115,7 +115,7 @@ const FILES: [&str; 27] = [
 ];
 
 /// Files whose presence counts.
-const NODES: [&str; 13] = [
+const NODES: [&str; 17] = [
     "/dev/infiniband/uverbs0",
     "/dev/kfd",
     "/dev/nvidiactl",
@@ -129,6 +129,10 @@ const NODES: [&str; 13] = [
     "/run/systemd/netif/links",
     "/run/firewalld",
     "/usr/lib/libibverbs.so.1",
+    "/usr/lib64/libibverbs.so.1",
+    "/usr/lib/x86_64-linux-gnu/libibverbs.so.1",
+    "/usr/lib/aarch64-linux-gnu/libibverbs.so.1",
+    "/sys/firmware/efi",
 ];
 
 pub(super) fn capture(roots: &Roots) -> String {

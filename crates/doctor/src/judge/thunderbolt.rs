@@ -57,7 +57,8 @@ fn off(case: &mut Case<'_>) {
                 text.lines().any(|line| line.starts_with("options thunderbolt") && line.contains("xdomain="))
             };
             match snap.sources.roots.names("/etc/modprobe.d").into_iter().find(sets) {
-                Some(file) => steps.push(Step::Run(format!("sudo sed -i '/^options thunderbolt.*xdomain=/d' /etc/modprobe.d/{file}"))),
+                Some(file) => steps
+                    .push(Step::Run(format!("sudo sed -i '/^options thunderbolt.*xdomain=/d' /etc/modprobe.d/{file}"))),
                 None => steps.push(Step::Do("find where `xdomain=0` is given to the module thunderbolt".into())),
             }
         }
@@ -124,12 +125,9 @@ fn network(case: &mut Case<'_>, xdomain: &XDomain) {
     let (roots, release) = (&snap.sources.roots, &*snap.machine.host.kernel);
     let Some(service) = xdomain.service("network") else {
         let what = format!("{peer} offers no network over cable {name}");
-        let steps = match xdomain.vendor_name.as_deref() {
-            Some("Linux") => by_hand(format!(
-                "on {peer}: sudo modprobe thunderbolt_net (`lspan doctor` there says what is in the way)"
-            )),
-            _ => by_hand(format!("switch Thunderbolt networking (macOS: Thunderbolt Bridge) on at {peer}")),
-        };
+        let steps = by_hand(format!(
+            "on {peer}: sudo modprobe thunderbolt_net (`lspan doctor` there says what is in the way); on macOS switch Thunderbolt Bridge on"
+        ));
         case.add(&TB_PEER_NET_OFF, name, what, steps);
         return;
     };

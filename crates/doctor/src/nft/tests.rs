@@ -81,3 +81,14 @@ fn what_is_no_list_of_rules_is_an_error() {
     }
     assert_eq!(drops(r#"{"nftables":[{"chain":{"hook":"input"}},{"rule":7},8]}"#, "cab0", &[1]), Ok(None));
 }
+
+/// The input chains of `nft -j list ruleset` on Debian 13 with firewalld 2.3 as it is installed.
+#[test]
+fn the_rules_of_firewalld_are_understood() {
+    let text = include_str!("../../fixtures/firewalld.json");
+    let found = drops(text, "thunderbolt0", &[24_680]).unwrap().unwrap();
+    assert_eq!((found.table.as_str(), found.chain.as_str()), ("firewalld", "filter_INPUT"));
+    assert!(found.by.ends_with("of chain filter_INPUT_POLICIES"), "{found:?}");
+    // ssh is open as it is installed; a port that is opened is.
+    assert_eq!(drops(text, "thunderbolt0", &[22]).unwrap(), None);
+}

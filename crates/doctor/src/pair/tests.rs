@@ -1,5 +1,6 @@
 use super::*;
-use crate::end::{Addr, Card, RouteTo};
+use crate::end::{Addr, Card};
+use crate::routes::{Route, Rule};
 
 /// Two hosts with a cable on each of these interfaces, 10.0.N.1 and 10.0.N.2.
 fn pair(cables: u8) -> [End; 2] {
@@ -33,8 +34,15 @@ fn pair(cables: u8) -> [End; 2] {
         ports: (0..cables).map(|n| port(n, side)).collect(),
         cards: vec![Card { name: "mlx5_0".into(), board: Some("MT_1".into()), firmware: Some("28.43.1014".into()) }],
         routes: (0..cables)
-            .map(|n| RouteTo { interface: format!("cab{n}"), to: [10, 0, n, 0].into(), prefix: 24, metric: 0 })
+            .map(|n| Route {
+                interface: format!("cab{n}"),
+                to: [10, 0, n, 0].into(),
+                prefix: 24,
+                metric: 0,
+                table: MAIN,
+            })
             .collect(),
+        rules: Vec::new(),
     })
 }
 
@@ -133,12 +141,38 @@ fn containers_of_one_host() {
 }
 
 #[test]
+fn thunderbolt_cables_are_used_by_link_local_addresses() {
+    let mut ends = pair(2);
+    for end in &mut ends {
+        end.routes.clear();
+        for port in &mut end.ports {
+            port.addrs.remove(0);
+        }
+    }
+    assert_eq!(codes(&ends).iter().filter(|(code, _)| *code == "LS1410").count(), 4, "no Thunderbolt");
+    let other = |end: &End| if end.host == "h1" { "r2" } else { "r1" };
+    for end in &mut ends {
+        let peer = other(end).to_owned();
+        end.routers = vec![format!("r{}", &end.host[1..])];
+        end.ports.iter_mut().for_each(|port| port.peer_router = Some(peer.clone()));
+    }
+    assert_eq!(codes(&ends), []);
+    ends[1].ports[1].mtu = Some(1400);
+    assert_eq!(codes(&ends), one("LS1415", "h2"));
+    // One end with an address and the other without is no fault either.
+    ends[1].ports[1].mtu = Some(9000);
+    ends[0].ports[0].addrs.push(Addr { ip: [10, 0, 0, 1].into(), prefix: 24 });
+    assert_eq!(codes(&ends), []);
+}
+
+#[test]
 fn replies_that_take_another_cable() {
-    let host = |to: [u8; 4], prefix, interface: &str| RouteTo {
+    let host = |to: [u8; 4], prefix, interface: &str| Route {
         interface: interface.into(),
         to: to.into(),
         prefix,
         metric: 0,
+        table: MAIN,
     };
     let mut ends = pair(2);
     ends[1].routes.push(host([10, 0, 0, 1], 32, "cab1"));
@@ -147,13 +181,52 @@ fn replies_that_take_another_cable() {
     assert_eq!(found[0].mend, [Step::Run("sudo ip route del 10.0.0.1/32 dev cab1".into())]);
     // Of two routes the longer prefix counts, then the smaller metric.
     assert_eq!(changed(|b| b.routes.push(host([10, 0, 0, 0], 16, "cab1"))), []);
-    assert_eq!(changed(|b| b.routes.push(RouteTo { metric: 9, ..host([10, 0, 0, 0], 24, "cab1") })), []);
+    assert_eq!(changed(|b| b.routes.push(Route { metric: 9, ..host([10, 0, 0, 0], 24, "cab1") })), []);
     // Without a route of its own the reply leaves by the default route.
     let lost = |b: &mut End| {
         b.routes.remove(0);
         b.routes.push(host([0, 0, 0, 0], 0, "cab1"));
     };
     assert_eq!(changed(lost), one("LS2315", "h2"));
+}
+
+#[test]
+fn replies_that_a_rule_or_a_route_of_ipv6_sends_over_another_cable() {
+    let rule = |priority, from: Option<[u8; 4]>, table| Rule {
+        priority,
+        ipv6: false,
+        from: from.map(|ip| (ip.into(), 32)),
+        to: None,
+        table,
+    };
+    let mut ends = pair(2);
+    ends[1].routes.push(Route { interface: "cab1".into(), to: [0; 4].into(), prefix: 0, metric: 0, table: 100 });
+    assert_eq!(codes(&ends), [], "no rule leads to the other table");
+    ends[1].rules = vec![rule(32766, None, Some(MAIN)), rule(1000, Some([10, 0, 0, 2]), Some(100))];
+    let found = together(&ends).unwrap().findings;
+    assert_eq!(codes(&ends), one("LS2315", "h2"));
+    assert_eq!(found[0].mend, [Step::Run("sudo ip rule add to 10.0.0.1/32 lookup main priority 999".into())]);
+    // What the mend adds is understood, and a rule that is not understood makes no finding.
+    ends[1].rules.push(Rule { to: Some(([10, 0, 0, 1].into(), 32)), ..rule(999, None, Some(MAIN)) });
+    assert_eq!(codes(&ends), []);
+    ends[1].rules =
+        vec![rule(32766, None, Some(MAIN)), rule(1000, Some([10, 0, 0, 2]), Some(100)), rule(7, None, None)];
+    assert_eq!(codes(&ends), []);
+
+    let mut ends = pair(2);
+    for (end, side) in ends.iter_mut().zip(1_u8..) {
+        for (n, port) in end.ports.iter_mut().enumerate() {
+            port.addrs.push(Addr { ip: format!("fd00:{n}::{side}").parse().unwrap(), prefix: 64 });
+            let to = format!("fd00:{n}::").parse().unwrap();
+            end.routes.push(Route { interface: port.name.clone(), to, prefix: 64, metric: 256, table: MAIN });
+        }
+    }
+    assert_eq!(codes(&ends), []);
+    let to = "fd00:0::1".parse().unwrap();
+    ends[1].routes.push(Route { interface: "cab1".into(), to, prefix: 128, metric: 1024, table: MAIN });
+    let found = together(&ends).unwrap().findings;
+    assert_eq!(codes(&ends), one("LS2315", "h2"));
+    assert_eq!(found[0].mend, [Step::Run("sudo ip -6 route del fd00::1/128 dev cab1".into())]);
 }
 
 #[test]

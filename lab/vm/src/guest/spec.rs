@@ -209,8 +209,12 @@ impl Spec {
     fn words(&self) -> String {
         let iommu = if self.viommu { "intel_iommu=on iommu.strict=1 iommu.passthrough=0" } else { "intel_iommu=off" };
         let system = match self.system {
-            // Soft lockups are measured by the TSC, whose frequency is that of a busy machine: 180 s of it were seen in 20.
-            Some(_) => format!("root=/dev/vda rw nosoftlockup systemd.hostname={}", self.name),
+            // Soft lockups are measured by the TSC, whose frequency is that of a busy machine: 180 s of it were seen in 20. Units that
+            // have started within 90 s on a quiet machine take longer than that on a busy one.
+            Some(_) => format!(
+                "root=/dev/vda rw nosoftlockup systemd.default_timeout_start_sec=600 systemd.hostname={}",
+                self.name
+            ),
             None => format!("lab.name={}", self.name),
         };
         format!(

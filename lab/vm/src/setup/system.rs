@@ -9,8 +9,8 @@ use crate::root;
 use crate::setup::{BACKPORTS, RELEASE, apt, debootstrap};
 
 /// What an installation has beside the smallest one: PID 1, the bus, authorization, devices, networks and sessions; what tests
-/// ask and break the network with; what a module is built with.
-const PACKAGES: [&str; 19] = [
+/// ask and break the network with; what a module is built with; RDMA and containers.
+const PACKAGES: [&str; 23] = [
     "systemd-sysv",
     "dbus",
     "dbus-user-session",
@@ -30,6 +30,10 @@ const PACKAGES: [&str; 19] = [
     "initramfs-tools",
     "zstd",
     "dkms",
+    "sudo",
+    "ibverbs-providers",
+    "podman",
+    "crun",
 ];
 
 /// The kernel and its headers.

@@ -1,15 +1,28 @@
 //! Tests in whole systems: Debian as it is installed, systemd as PID 1, its own kernel, udev and NetworkManager.
 
 mod boot;
+mod doctor;
 pub(crate) mod host;
+mod net;
 
 use super::{ANY, Test};
+use crate::error::Result;
+use crate::lab::Lab;
+
+const fn test(name: &'static str, what: &'static str, run: fn(&mut Lab) -> Result<()>) -> Test {
+    Test { name, since: ANY, ours: false, what, run }
+}
 
 /// All of them.
-pub(crate) const ALL: &[Test] = &[Test {
-    name: "sys-boot",
-    since: ANY,
-    ours: false,
-    what: "two whole systems boot: bus, authorization, devices, networks; the cable's drivers load by themselves",
-    run: boot::boot,
-}];
+pub(crate) const ALL: &[Test] = &[
+    test(
+        "sys-boot",
+        "two whole systems boot: bus, authorization, devices, networks; the cable's drivers load by themselves",
+        boot::boot,
+    ),
+    test(
+        "sys-nm-cable",
+        "NetworkManager's default gives a cable link-local addresses alone: TCP goes over it by them",
+        net::cable,
+    ),
+];

@@ -1,0 +1,100 @@
+//! `lspan` in a whole system: what its doctor finds, and the path that a measurement takes.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::error::{At, Error, Result, check};
+use crate::guest::{Guest, Job};
+use crate::lab::Lab;
+use crate::suite::tb::SOON;
+
+/// Who asks, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asker<'a> {
+    /// Where.
+    pub(super) guest: &'a Guest,
+    /// What stands before each command: another user, a container; `sh -c` of it gets one word.
+    pub(super) under: &'a str,
+}
+
+impl<'a> Asker<'a> {
+    /// Root, as the runner's agent is.
+    pub(super) fn root(guest: &'a Guest) -> Asker<'a> {
+        Asker { guest, under: "sh -c" }
+    }
+
+    /// A command line as this one types it.
+    pub(super) fn line(self, command: &str) -> String {
+        format!("{} '{}'", self.under, command.replace('\'', r"'\''"))
+    }
+
+    /// The codes of what `lspan doctor` finds with these words.
+    pub(super) fn doctor(self, words: &str) -> Result<Vec<String>> {
+        let said = self.guest.run(SOON, &self.line(&format!("lspan doctor --json {words}")))?;
+        let value: Value =
+            said.out.find('{').and_then(|at| serde_json::from_str(said.out[at..].trim()).ok()).ok_or_else(|| {
+                Error::Check(format!("{}: no JSON of lspan doctor: {}{}", self.guest.name(), said.out, said.err))
+            })?;
+        Ok(value["findings"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|one| Some(one["code"].as_str()?.to_owned()))
+            .collect())
+    }
+
+    /// No finding.
+    pub(super) fn silent(self, words: &str) -> Result<()> {
+        let found = self.doctor(words)?;
+        if found.is_empty() { Ok(()) } else { Err(self.wrong(words, "silence", &found)) }
+    }
+
+    /// Keeps what `lspan bugreport` says of the machine beside the logs, as `NAME.tree`: healthy machines for the tests of the doctor.
+    pub(super) fn kept(self, lab: &Lab, name: &str) -> Result<()> {
+        self.silent("")?;
+        let line = "rm -f /tmp/report.tar && lspan bugreport --output /tmp/report.tar >/dev/null && \
+                    tar -xOf /tmp/report.tar --wildcards \"*/machine.tree\"";
+        let tree = self.guest.sh(&self.line(line))?;
+        let file = lab.logs().join(format!("{name}.tree"));
+        fs::write(&file, tree).at(file.display())
+    }
+
+    fn wrong(self, words: &str, wanted: &str, codes: &[String]) -> Error {
+        let text = self.guest.sh(&format!("lspan doctor {words} 2>&1; ip -br addr; true")).unwrap_or_default();
+        Error::Check(format!("{}: lspan doctor {words}: {codes:?} in place of {wanted}\n{text}", self.guest.name()))
+    }
+}
+
+/// `lspan perf serve` that lets everybody in.
+pub(super) fn serves(on: Asker<'_>) -> Result<Job> {
+    let mut job = on.guest.spawn(&on.line("exec lspan perf serve --open"))?;
+    job.expect("lspan: waiting on", SOON)?;
+    Ok(job)
+}
+
+/// Ends it.
+pub(super) fn ends(guest: &Guest, server: &Job) -> Result<()> {
+    server.kill();
+    guest.until("the server to go", SOON, "! pidof lspan >/dev/null").map(drop)
+}
+
+/// `lspan perf bw PEER` with messages of 64 KiB, or as its words say, over a path whose text has all of these.
+pub(super) fn carries(from: Asker<'_>, peer: &str, over: &[&str]) -> Result<String> {
+    let size = if peer.contains("--size") { "" } else { "--size 64K" };
+    let line = from.line(&format!("lspan perf bw {peer} {size} --iters 20 --warmup 2 --json"));
+    let said = from.guest.run(SOON, &line)?;
+    let value: Value = serde_json::from_str(&said.out).unwrap_or_default();
+    let row = &value["results"][0];
+    let path = format!("{} {}", row["transport"].as_str().unwrap_or("?"), row["path"].as_str().unwrap_or("?"));
+    check(matches!(said.code, 0 | 3) && over.iter().all(|part| path.contains(part)), || {
+        format!(
+            "{}: lspan perf bw {peer} ended with {}, over {path:?}: {}{}",
+            from.guest.name(),
+            said.code,
+            said.out,
+            said.err
+        )
+    })?;
+    Ok(path)
+}
