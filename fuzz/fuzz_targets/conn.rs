@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use linkspan_fuzz::Input;
 use linkspan_fuzz::arena::{self, Mem};
 use linkspan_fuzz::frames::{self, Likely};
-use linkspan_proto::conn::{Access, Config, Engine, MAX_RAILS, Outcome, Outlet, RemoteSlice, Ticket};
+use linkspan_proto::conn::{Access, Action, Body, Config, Engine, MAX_RAILS, Outcome, Refused, RemoteSlice, Ticket};
 use linkspan_proto::{Buf, Head, Kind};
 
 /// Id of an acknowledgement that stands outside the numbered order (`docs/PROTOCOL.md`, Ack).
@@ -61,33 +61,38 @@ impl Wire {
     }
 }
 
-impl Outlet<Mem> for Wire {
-    fn ctrl(&mut self, rail: usize, head: &Head, body: Mem) -> Option<u64> {
-        assert_eq!(head.len.get() as usize, body.len());
-        // A rail copies the body at once.
-        assert!(body.is_readable(), "a message out of {body:?}, which must not be read");
-        self.put(rail, head, Mem::EMPTY)
-    }
-
-    fn ctrl_bytes(&mut self, rail: usize, head: &Head, body: &[u8]) -> Option<u64> {
-        assert_eq!(head.len.get() as usize, body.len());
-        self.put(rail, head, Mem::EMPTY)
-    }
-
-    fn data(&mut self, rail: usize, head: &Head, src: Mem) -> Option<u64> {
-        assert_eq!(head.len.get() as usize, src.len());
-        assert!(src.is_readable(), "a chunk out of {src:?}, which must not be read");
+impl Wire {
+    /// Number of the item, or `None`: busy.
+    fn accept(&mut self, action: Action<'_, Mem>) -> Option<u64> {
+        let (rail, head, src) = match action {
+            Action::Ctrl { rail, head, body } => {
+                let len = match body {
+                    // A rail copies the body at once.
+                    Body::Mem(mem) => {
+                        assert!(mem.is_readable(), "a message out of {mem:?}, which must not be read");
+                        mem.len()
+                    }
+                    Body::Bytes(bytes) => bytes.len(),
+                };
+                assert_eq!(head.len.get() as usize, len);
+                (rail, head, Mem::EMPTY)
+            }
+            Action::Grant { rail, head, into } => {
+                assert!(into.is_writable(), "a grant of {into:?}, which must not be written to");
+                (rail, head, Mem::EMPTY)
+            }
+            Action::Data { rail, head, src, .. } => {
+                assert_eq!(head.len.get() as usize, src.len());
+                assert!(src.is_readable(), "a chunk out of {src:?}, which must not be read");
+                (rail, head, src)
+            }
+        };
         self.put(rail, head, src)
     }
-
-    fn taken(&self, rail: usize) -> u64 {
-        self.taken[rail]
-    }
-
-    fn chunk(&self, _rail: usize) -> usize {
-        20_000
-    }
 }
+
+/// Chunk size of the rails.
+const CHUNK: usize = 20_000;
 
 struct Victim {
     engine: Engine<Mem>,
@@ -132,7 +137,7 @@ impl Victim {
 
     fn rail_up(&mut self, id: u32) {
         let Some(slot) = self.engine.free_rail() else { return };
-        if self.engine.rail_up(slot, id) {
+        if self.engine.rail_up(slot, id, CHUNK) {
             self.wire.up[slot] = true;
             self.wire.accepted[slot] = 0;
             self.wire.taken[slot] = 0;
@@ -152,8 +157,29 @@ impl Victim {
 
     /// What a connection does after each round of arrivals.
     fn pump(&mut self, busy: bool) -> bool {
-        self.engine.pump(&mut self.wire, busy);
+        self.engine.round(|rail| self.wire.taken[rail], busy);
+        self.carry();
         self.obey()
+    }
+
+    fn carry(&mut self) {
+        while let Some(action) = self.engine.next_action() {
+            match self.wire.accept(action) {
+                Some(item) => self.engine.accepted(item),
+                None => self.engine.busy(),
+            }
+        }
+    }
+
+    /// What became of a post of `mems`.
+    fn posted(&mut self, post: Result<(), Refused>, mems: Vec<Mem>) {
+        if post.is_ok() {
+            self.carry();
+        }
+        match post.ok().and_then(|()| self.engine.posted()) {
+            Some(ticket) => self.open.push((ticket, mems)),
+            None => mems.into_iter().for_each(Mem::forbid),
+        }
     }
 
     fn obey(&mut self) -> bool {
@@ -261,7 +287,7 @@ impl Victim {
     fn test(&mut self) {
         let mut open = std::mem::take(&mut self.open);
         open.retain(|(ticket, parts)| {
-            let outcome = self.engine.test(&self.wire, *ticket);
+            let outcome = self.engine.test(|rail| self.wire.taken[rail], *ticket);
             if outcome == Outcome::Pending {
                 return true;
             }
@@ -293,37 +319,30 @@ impl Victim {
             parts.push((input.below(5) as u32, mem));
         }
         let mems = parts.iter().map(|p| p.1).collect();
-        match self.engine.post_recv(&mut self.wire, &parts) {
-            Ok(ticket) => self.open.push((ticket, mems)),
-            Err(_) => mems.into_iter().for_each(Mem::forbid),
-        }
+        let post = self.engine.post_recv(&parts);
+        self.posted(post, mems);
     }
 
     fn send(&mut self, input: &mut Input<'_>) {
         let Some(mem) = Mem::new(size(input)) else { return };
         mem.allow_reads();
-        match self.engine.post_send(&mut self.wire, input.below(5) as u32, mem) {
-            Ok(ticket) => self.open.push((ticket, vec![mem])),
-            Err(_) => mem.forbid(),
-        }
+        let post = self.engine.post_send(input.below(5) as u32, mem);
+        self.posted(post, vec![mem]);
     }
 
     fn one_sided(&mut self, input: &mut Input<'_>) {
         let Some(mem) = Mem::new(size(input)) else { return };
         let to = RemoteSlice { key: u32::from(input.u8()), offset: input.near(0) };
         let write = input.u8() & 1 == 0;
-        let posted = if write {
+        let post = if write {
             mem.allow_reads();
             let notify = (input.u8() & 1 == 0).then_some(7);
-            self.engine.post_write(&mut self.wire, mem, to, notify)
+            self.engine.post_write(mem, to, notify)
         } else {
             mem.allow_writes();
-            self.engine.post_read(&mut self.wire, mem, to)
+            self.engine.post_read(mem, to)
         };
-        match posted {
-            Ok(ticket) => self.open.push((ticket, vec![mem])),
-            Err(_) => mem.forbid(),
-        }
+        self.posted(post, vec![mem]);
     }
 
     fn expose(&mut self, len: usize, access: Access) {

@@ -768,16 +768,6 @@ impl Ops {
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn is_touched(&self, id: OpId) -> bool {
-        self.get(id).is_some_and(|op| op.touched)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn is_expired(&self, id: OpId) -> bool {
-        self.get(id).is_some_and(|op| op.expired)
-    }
-
     /// Ends one operation that the connection no longer knows.
     pub(crate) fn drop_now(&mut self, id: OpId) {
         self.release(id);

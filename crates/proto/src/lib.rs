@@ -1,7 +1,7 @@
 //! Layer 0: every byte that crosses a cable, and the state machines above it.
 //!
 //! Nothing here does I/O or reads a clock: bytes and time come in as arguments, actions go out through
-//! [`conn::Outlet`]. The crate forbids `unsafe` and is total over arbitrary input.
+//! [`conn::Engine::next_action`]. The crate forbids `unsafe` and is total over arbitrary input.
 #![forbid(unsafe_code)]
 
 mod buf;

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use linkspan_proto::Head;
-use linkspan_proto::conn::{Access, Broken, Config, Engine, MAX_RAILS, OpError, Outcome, Outlet, Refused, RemoteSlice};
-use linkspan_proto::conn::{Cancel, MAX_GROUP, Ticket, Traffic};
+use linkspan_proto::conn::{Access, Action, Body, Broken, Config, Engine, MAX_RAILS, OpError, Outcome, Refused};
+use linkspan_proto::conn::{Cancel, MAX_GROUP, RemoteSlice, Ticket, Traffic};
 
-use crate::{Down, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
+use crate::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 
 /// Why a call on a connection failed.
 #[derive(Debug, thiserror::Error)]
@@ -47,20 +47,32 @@ struct Rails<R: Rail + ?Sized> {
     taken: [u64; MAX_RAILS],
 }
 
-impl<R: Rail + ?Sized> Outlet<MemSlice> for Rails<R> {
-    fn ctrl(&mut self, rail: usize, head: &Head, body: MemSlice) -> Option<u64> {
-        self.up[rail].as_mut()?.ctrl(head, body).ok()
-    }
-
-    fn ctrl_bytes(&mut self, rail: usize, head: &Head, body: &[u8]) -> Option<u64> {
-        MemSlice::with_bytes(body, |mem| self.up[rail].as_mut()?.ctrl(head, mem).ok())
-    }
-
-    fn data(&mut self, rail: usize, head: &Head, src: MemSlice) -> Option<u64> {
-        if self.idle[rail] {
-            return None;
+impl<R: Rail + ?Sized> Rails<R> {
+    /// Gives a rail what the engine has for it. Returns the item's number.
+    #[inline]
+    fn take(&mut self, action: Action<'_, MemSlice>) -> Result<u64, Busy> {
+        match action {
+            Action::Ctrl { rail, head, body: Body::Mem(mem) } => self.rail(rail)?.ctrl(head, mem),
+            Action::Ctrl { rail, head, body: Body::Bytes(bytes) } => {
+                MemSlice::with_bytes(bytes, |mem| self.rail(rail)?.ctrl(head, mem))
+            }
+            Action::Grant { rail, head, into } => {
+                self.up[..self.used].iter_mut().flatten().for_each(|rail| rail.granted(head.id.get(), into));
+                self.rail(rail)?.ctrl(head, MemSlice::NONE)
+            }
+            Action::Data { rail, .. } if self.idle[rail] => Err(Busy),
+            Action::Data { rail, head, src, whole } => {
+                if let Some(whole) = whole {
+                    self.prepare(whole, false);
+                }
+                self.rail(rail)?.data(head, src)
+            }
         }
-        self.up[rail].as_mut()?.data(head, src).ok()
+    }
+
+    #[inline]
+    fn rail(&mut self, slot: usize) -> Result<&mut R, Busy> {
+        self.up[slot].as_deref_mut().ok_or(Busy)
     }
 
     fn prepare(&mut self, mem: MemSlice, target: bool) {
@@ -70,18 +82,9 @@ impl<R: Rail + ?Sized> Outlet<MemSlice> for Rails<R> {
         }
     }
 
-    fn granted(&mut self, id: u32, mem: MemSlice) {
-        for rail in self.up[..self.used].iter_mut().flatten() {
-            rail.granted(id, mem);
-        }
-    }
-
-    fn taken(&self, rail: usize) -> u64 {
-        self.up[rail].as_ref().map_or(self.taken[rail], |r| r.taken())
-    }
-
-    fn chunk(&self, rail: usize) -> usize {
-        self.up[rail].as_ref().map_or(1, |r| r.info().caps.chunk)
+    #[inline]
+    fn taken(&self, slot: usize) -> u64 {
+        self.up[slot].as_ref().map_or(self.taken[slot], |r| r.taken())
     }
 }
 
@@ -147,8 +150,8 @@ impl<R: Rail + ?Sized> Conn<R> {
         }
         assert!(n > 0, "a connection needs a rail");
         let mut engine = Engine::new(Config { acked: acked || n > 1 });
-        for slot in 0..n {
-            let fresh = engine.rail_up(slot, slot as u32);
+        for (slot, rail) in slots.iter().flatten().enumerate() {
+            let fresh = engine.rail_up(slot, slot as u32, rail.info().caps.chunk);
             debug_assert!(fresh, "the first rails are numbered from 0");
         }
         let device = slots.iter().flatten().all(|r| r.info().caps.device_memory);
@@ -171,8 +174,11 @@ impl<R: Rail + ?Sized> Conn<R> {
     /// closed the rail before it came up here.
     pub fn add_rail(&mut self, rail: impl Into<Box<R>>, id: u32) -> Result<(), Box<R>> {
         let rail = rail.into();
-        match self.engine.free_rail().filter(|_| !self.device || rail.info().caps.device_memory) {
-            Some(slot) if self.lost.is_none() && self.engine.is_acked() && self.engine.rail_up(slot, id) => {
+        let RailInfo { caps, .. } = rail.info();
+        match self.engine.free_rail().filter(|_| !self.device || caps.device_memory) {
+            Some(slot)
+                if self.lost.is_none() && self.engine.is_acked() && self.engine.rail_up(slot, id, caps.chunk) =>
+            {
                 self.rails.idle[slot] = rail.info().standby;
                 self.rails.up[slot] = Some(rail);
                 self.rails.used = self.rails.used.max(slot + 1);
@@ -196,13 +202,13 @@ impl<R: Rail + ?Sized> Conn<R> {
     #[inline]
     pub fn post_send(&mut self, tag: u32, src: MemSlice) -> Result<Option<Ticket>, Error> {
         self.check_memory(src)?;
-        let answer = self.engine.post_send(&mut self.rails, tag, src);
+        let answer = self.engine.post_send(tag, src);
         if let Err(Refused::Failed(_)) = answer {
             // The receiver is told now: a caller that gets an error may never call again.
             // Not `progress`: it would swallow the error of an earlier message.
             let _ = self.drive();
         }
-        posted(answer)
+        self.posted(answer)
     }
 
     /// Withdraws a send that waits; see [`Engine::cancel`].
@@ -221,7 +227,8 @@ impl<R: Rail + ?Sized> Conn<R> {
         if !self.device && parts.iter().any(|(_, mem)| !mem.is_host()) {
             return Err(Error::DeviceMemory);
         }
-        posted(self.engine.post_recv(&mut self.rails, parts))
+        let answer = self.engine.post_recv(parts);
+        self.posted(answer)
     }
 
     /// Writes into a region the peer has exposed. `Ok(None)`: busy.
@@ -231,7 +238,8 @@ impl<R: Rail + ?Sized> Conn<R> {
     /// [`Error::DeviceMemory`]: no rail can move the memory. [`Error::Closed`], [`Error::Lost`].
     pub fn post_write(&mut self, src: MemSlice, to: RemoteSlice, notify: Option<u64>) -> Result<Option<Ticket>, Error> {
         self.check_memory(src)?;
-        posted(self.engine.post_write(&mut self.rails, src, to, notify))
+        let answer = self.engine.post_write(src, to, notify);
+        self.posted(answer)
     }
 
     /// Reads from a region the peer has exposed. `Ok(None)`: busy.
@@ -241,7 +249,8 @@ impl<R: Rail + ?Sized> Conn<R> {
     pub fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Result<Option<Ticket>, Error> {
         self.check_memory(dst)?;
         self.rails.prepare(dst, true);
-        posted(self.engine.post_read(&mut self.rails, dst, from))
+        let answer = self.engine.post_read(dst, from);
+        self.posted(answer)
     }
 
     /// Exposes memory to the peer; see [`Engine::expose`]. `None` also for memory of a device where the rails move host
@@ -309,7 +318,7 @@ impl<R: Rail + ?Sized> Conn<R> {
                 }
             }
         }
-        self.engine.pump(&mut self.rails, active);
+        self.round(active);
         while let Some(slot) = self.engine.peer_closed() {
             let path = self.rails.up[slot].as_ref().map(|r| r.info().path.clone()).unwrap_or_default();
             self.drop_rail(slot, Down::PeerGone { path, why: "the peer has given this rail up".into() })?;
@@ -324,6 +333,36 @@ impl<R: Rail + ?Sized> Conn<R> {
             }
         }
         Ok(if active { Poll::Active } else { Poll::Idle })
+    }
+
+    /// Gives the rails what leaves after a round of arrivals.
+    #[inline]
+    fn round(&mut self, active: bool) {
+        if self.engine.round(|slot| self.rails.taken(slot), active) {
+            self.carry();
+        }
+    }
+
+    /// Gives the rails what the engine has for them.
+    fn carry(&mut self) {
+        while let Some(action) = self.engine.next_action() {
+            match self.rails.take(action) {
+                Ok(item) => self.engine.accepted(item),
+                Err(Busy) => self.engine.busy(),
+            }
+        }
+    }
+
+    #[inline]
+    fn posted(&mut self, post: Result<(), Refused>) -> Result<Option<Ticket>, Error> {
+        match post {
+            Ok(()) => {
+                self.carry();
+                Ok(self.engine.posted())
+            }
+            Err(Refused::Busy) => Ok(None),
+            Err(Refused::Failed(error)) => Err(error.into()),
+        }
     }
 
     /// Hands what was posted to the medium now, without looking for arrivals. A rail that fails here is found by the next
@@ -342,7 +381,7 @@ impl<R: Rail + ?Sized> Conn<R> {
     /// never complete. In each case its memory is free again and the ticket is no longer valid.
     #[inline]
     pub fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, Error> {
-        match self.engine.test(&self.rails, ticket) {
+        match self.engine.test(|slot| self.rails.taken(slot), ticket) {
             Outcome::Done(bytes) => Ok(Some(bytes)),
             Outcome::Failed(error) => Err(error.into()),
             Outcome::Pending if self.lost.is_some() => Err(self.gone()),
@@ -362,7 +401,7 @@ impl<R: Rail + ?Sized> Conn<R> {
             return false;
         }
         self.engine.flush_lazy();
-        self.engine.pump(&mut self.rails, false);
+        self.round(false);
         for rail in self.rails.up.iter_mut().flatten() {
             // What has just left may be what the caller is going to wait for.
             if !matches!(rail.flush(), Ok(Poll::Idle)) {
@@ -556,18 +595,10 @@ impl<R: Rail + ?Sized> Drop for Conn<R> {
     fn drop(&mut self) {
         if self.lost.is_none() {
             self.engine.goaway();
-            self.engine.pump(&mut self.rails, false);
+            self.round(false);
             for rail in self.rails.up.iter_mut().flatten() {
                 let _ = rail.flush();
             }
         }
-    }
-}
-
-fn posted(result: Result<Ticket, Refused>) -> Result<Option<Ticket>, Error> {
-    match result {
-        Ok(ticket) => Ok(Some(ticket)),
-        Err(Refused::Busy) => Ok(None),
-        Err(Refused::Failed(error)) => Err(error.into()),
     }
 }

@@ -6,6 +6,17 @@ use linkspan_transport::{Conn, StaticBuf};
 use super::*;
 use crate::Memory;
 
+/// What only tests ask.
+impl Ops {
+    pub(super) fn is_touched(&self, id: OpId) -> bool {
+        self.get(id).is_some_and(|op| op.touched)
+    }
+
+    pub(super) fn is_expired(&self, id: OpId) -> bool {
+        self.get(id).is_some_and(|op| op.expired)
+    }
+}
+
 /// Takes every write and notes it.
 #[derive(Default)]
 struct Noted(Vec<(usize, RemoteSlice, Option<u64>)>);

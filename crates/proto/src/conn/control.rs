@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use super::log::Log;
 use super::planted::{self, Bug};
-use super::rails::Rails;
-use super::{Broken, Engine, Outlet, onesided};
+use super::{Broken, Engine, onesided};
 use crate::{Buf, Head, Kind};
 
 /// Messages the state machine itself may have waiting to be sent. Peers cause some of them (refusals), so it is
@@ -41,14 +40,8 @@ pub(super) struct Control {
     log: Option<Log>,
     /// Next message to send again, while a replay is under way.
     replay: Option<u64>,
-}
-
-/// Where and as what a control message went.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sent {
-    pub(super) rail: usize,
-    pub(super) pos: u64,
-    pub(super) seq: u64,
+    /// What the message acknowledges that was offered last.
+    offered_ack: u64,
 }
 
 /// The number near `base` whose low half is `low`.
@@ -67,6 +60,7 @@ impl Control {
             queue: VecDeque::with_capacity(64),
             log: acked.then(Log::new),
             replay: None,
+            offered_ack: 0,
         }
     }
 
@@ -96,6 +90,12 @@ impl Control {
         self.queue.is_empty() && !self.owes_ack && self.replay.is_none()
     }
 
+    /// Messages received that the peer has not been told of in any way: few, where an answer that carries the
+    /// acknowledgement may be awaited.
+    pub(super) fn may_hold_ack(&self) -> bool {
+        self.rx_next - self.reported <= HELD
+    }
+
     /// Begins to send everything unacknowledged again, over the rail that carries control now.
     pub(super) fn rewind(&mut self) {
         // An acknowledgement without a number may be among what was lost.
@@ -113,102 +113,89 @@ impl Control {
         self.replay.is_some()
     }
 
-    pub(super) fn replay<B: Buf>(&mut self, out: &mut impl Outlet<B>, rails: &Rails<B>) {
-        let (Some(mut at), Some(log), Some(rail)) = (self.replay, &self.log, rails.control()) else {
-            return;
-        };
-        at = at.max(self.peer_has);
-        while let Some((head, body)) = log.get((at - self.peer_has) as usize) {
-            if out.ctrl_bytes(rail, head, body).is_none() {
-                self.replay = Some(at);
-                return;
-            }
-            at += 1;
+    /// Whether there is more to send again.
+    pub(super) fn look_at_replay(&mut self) -> bool {
+        self.replay = self.replay.map(|at| at.max(self.peer_has));
+        if self.replay().is_none() {
+            self.replay = None;
         }
-        self.replay = None;
+        self.replay.is_some()
     }
 
-    /// Sends what is queued. `None`: not all of it.
-    pub(super) fn drain<B: Buf>(&mut self, out: &mut impl Outlet<B>, rails: &Rails<B>) -> Option<()> {
-        while let Some(&(head, _)) = self.queue.front() {
-            let ack = self.queue.get(1).map_or(self.rx_next, |next| next.1);
-            self.emit_now(out, rails, head, B::EMPTY, ack)?;
-            self.queue.pop_front();
-        }
-        Some(())
+    /// The next message to send again.
+    pub(super) fn replay(&self) -> Option<(&Head, &[u8])> {
+        self.log.as_ref()?.get((self.replay? - self.peer_has) as usize)
     }
 
-    /// Sends a message now, behind everything queued, or returns `None` and has not sent it.
+    pub(super) fn replayed(&mut self) {
+        self.replay = self.replay.map(|at| at + 1);
+    }
+
+    /// The oldest of what the state machine itself has to say, with what it may acknowledge.
     #[inline]
-    pub(super) fn emit<B: Buf>(
-        &mut self,
-        out: &mut impl Outlet<B>,
-        rails: &Rails<B>,
-        head: Head,
-        body: B,
-    ) -> Option<Sent> {
-        if !self.queue.is_empty() {
-            self.drain(out, rails)?;
-        }
-        self.emit_now(out, rails, head, body, self.rx_next)
+    pub(super) fn next_queued(&self) -> Option<(Head, u64)> {
+        let &(head, _) = self.queue.front()?;
+        Some((head, self.queue.get(1).map_or(self.rx_next, |next| next.1)))
     }
 
-    // Inlined, the head it is given never goes through memory.
+    /// Gives a message its number and what it acknowledges, and its body a place in the log. `None`: not before the log has
+    /// space, or what was lost with a rail has been sent again.
     #[inline]
-    fn emit_now<B: Buf>(
-        &mut self,
-        out: &mut impl Outlet<B>,
-        rails: &Rails<B>,
-        mut head: Head,
-        body: B,
-        ack: u64,
-    ) -> Option<Sent> {
-        let rail = rails.control()?;
+    pub(super) fn number<B: Buf>(&mut self, mut head: Head, body: B, ack: u64) -> Option<Head> {
         if self.replay.is_some() {
             return None;
         }
-        let seq = self.next_seq;
         head.len.set(body.len() as u32);
-        head.seq.set(seq as u32);
+        head.seq.set(self.next_seq as u32);
         head.ack.set(ack as u32);
-        let head = head.sealed();
-        let pos = match &mut self.log {
-            None => out.ctrl(rail, &head, body)?,
-            Some(log) => {
-                let kept = log.push(head, body.len(), |to| {
-                    let inside = body.read(0, to);
-                    debug_assert!(inside);
-                })?;
-                match out.ctrl_bytes(rail, &head, kept) {
-                    Some(pos) => pos,
-                    None => {
-                        log.unpush();
-                        return None;
-                    }
-                }
-            }
-        };
-        self.next_seq = seq + 1;
-        self.reported = ack;
-        self.owes_ack = ack < self.rx_next && self.log.is_some();
-        Some(Sent { rail, pos, seq })
+        if let Some(log) = &mut self.log
+            && !log.offer(body.len(), |to| {
+                let inside = body.read(0, to);
+                debug_assert!(inside);
+            })
+        {
+            return None;
+        }
+        self.offered_ack = ack;
+        Some(head.sealed())
     }
 
-    /// Tells the peer what has been processed, outside the numbered order.
-    fn report<B: Buf>(&mut self, out: &mut impl Outlet<B>, rails: &Rails<B>) {
-        let ack = self.queue.front().map_or(self.rx_next, |q| q.1);
-        let Some(rail) = rails.control() else { return };
-        if !self.owes_ack || ack <= self.reported || planted::is(Bug::LostAcknowledgement) {
-            return;
+    /// The body of the message that [`Control::number`] was given last, where it is kept.
+    #[inline]
+    pub(super) fn kept_body(&self) -> Option<&[u8]> {
+        self.log.as_ref().map(Log::offered)
+    }
+
+    /// A rail has taken the message that was numbered last. Returns its number.
+    #[inline]
+    pub(super) fn left(&mut self, head: &Head) -> u64 {
+        if let Some(log) = &mut self.log {
+            log.keep(head);
         }
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        self.reported = self.offered_ack;
+        self.owes_ack = self.offered_ack < self.rx_next && self.log.is_some();
+        seq
+    }
+
+    /// What tells the peer what has been processed, outside the numbered order.
+    pub(super) fn next_report(&mut self) -> Option<Head> {
+        let ack = self.queue.front().map_or(self.rx_next, |q| q.1);
+        if !self.owes_ack || ack <= self.reported || planted::is(Bug::LostAcknowledgement) {
+            return None;
+        }
+        self.offered_ack = ack;
         let mut head = Head::new(Kind::Ack);
         head.id.set(NO_RAIL);
         head.seq.set(self.next_seq as u32);
         head.ack.set(ack as u32);
-        if out.ctrl_bytes(rail, &head.sealed(), &[]).is_some() {
-            self.reported = ack;
-            self.owes_ack = ack < self.rx_next;
-        }
+        Some(head.sealed())
+    }
+
+    pub(super) fn has_reported(&mut self) {
+        self.reported = self.offered_ack;
+        self.owes_ack = self.offered_ack < self.rx_next;
     }
 
     /// Checks numbers. `Ok(false)`: a repetition, to be ignored.
@@ -247,35 +234,11 @@ impl Control {
 }
 
 impl<B: Buf> Engine<B> {
-    /// Sends what the state machine itself has to say.
-    pub(super) fn pump_control(&mut self, out: &mut impl Outlet<B>, idle: bool, hold: bool) {
-        if self.control.drain(out, &self.rails).is_some() {
-            self.pump_owed(out, idle);
-        }
-        if !hold || self.control.rx_next - self.control.reported > HELD {
-            self.control.report(out, &self.rails);
-        }
-    }
-
-    fn pump_owed(&mut self, out: &mut impl Outlet<B>, idle: bool) {
-        self.pump_grants(out, idle);
-        self.pump_notifies(out);
-        while let Some((slot, id, landed)) = self.rails.take_owed_ack() {
-            let mut head = Head::new(Kind::Ack);
-            head.id.set(id);
-            head.total.set(u64::from(landed));
-            if self.control.emit(out, &self.rails, head, B::EMPTY).is_none() {
-                self.rails.owe_ack(slot);
-                return;
-            }
-        }
-    }
-
     pub(super) fn on_ack(&mut self, head: &Head) -> Result<(), Broken> {
         if let Some(slot) = self.hear(head.id.get(), head.total.get())?
             && !self.rails.is_live(slot)
         {
-            // It reads nothing any more, and this may be the peer's last word: no pump need come after it.
+            // It reads nothing any more, and this may be the peer's last word: no round need come after it.
             self.hand_back(slot, u64::MAX);
         }
         Ok(())
@@ -288,10 +251,10 @@ impl<B: Buf> Engine<B> {
 
     /// Counts what the peer has acknowledged and our rails have taken.
     #[inline]
-    pub(super) fn pump_acks(&mut self, out: &impl Outlet<B>) {
+    pub(super) fn count_acks(&mut self, taken: impl Fn(usize) -> u64) {
         for slot in 0..self.rails.used() {
             if self.rails.has_heard(slot) {
-                self.hand_back(slot, out.taken(slot));
+                self.hand_back(slot, taken(slot));
             }
         }
     }

@@ -22,6 +22,8 @@ struct Entry {
 pub(super) struct Log {
     bytes: Box<[u8]>,
     entries: VecDeque<Entry>,
+    /// Where the body of the message lies that was offered to a rail last.
+    offered: (usize, usize),
     bodies: usize,
     head: usize,
     tail: usize,
@@ -32,6 +34,7 @@ impl Log {
         Log {
             bytes: vec![0; BYTES].into_boxed_slice(),
             entries: VecDeque::with_capacity(ENTRIES),
+            offered: (0, 0),
             bodies: 0,
             head: 0,
             tail: 0,
@@ -55,26 +58,33 @@ impl Log {
         (self.head + len <= self.tail).then_some(self.head)
     }
 
-    /// Keeps a message whose body `write` fills in. Returns the kept body, or `None` when there is no space.
-    pub(super) fn push(&mut self, head: Head, len: usize, write: impl FnOnce(&mut [u8])) -> Option<&[u8]> {
-        let start = self.space(len)?;
+    /// Writes the body of a message that is to be offered to a rail where it would be kept. False: there is no space.
+    #[inline]
+    pub(super) fn offer(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> bool {
+        let Some(start) = self.space(len) else { return false };
         write(&mut self.bytes[start..start + len]);
-        self.entries.push_back(Entry { head, start, len });
+        self.offered = (start, len);
+        true
+    }
+
+    /// The body of the message that was offered last.
+    #[inline]
+    pub(super) fn offered(&self) -> &[u8] {
+        let (start, len) = self.offered;
+        &self.bytes[start..start + len]
+    }
+
+    /// A rail has taken the message that was offered last: keeps it.
+    #[inline]
+    pub(super) fn keep(&mut self, head: &Head) {
+        let (start, len) = self.offered;
+        self.entries.push_back(Entry { head: *head, start, len });
         if len > 0 {
             if self.bodies == 0 {
                 self.tail = start;
             }
             self.bodies += 1;
             self.head = start + len;
-        }
-        Some(&self.bytes[start..start + len])
-    }
-
-    /// Forgets the newest message; used when it could not be sent after all.
-    pub(super) fn unpush(&mut self) {
-        if let Some(Entry { start, .. }) = self.entries.pop_back().filter(|e| e.len > 0) {
-            self.bodies -= 1;
-            self.head = start;
         }
     }
 
@@ -120,11 +130,14 @@ mod tests {
         let (mut first, mut next) = (0u32, 0u32);
         for round in 0..10_000u32 {
             let len = (round as usize * 7919) % 8192;
-            while log.push(head(next), len, |b| b.fill(next as u8)).is_none() {
+            // One that no rail takes leaves nothing behind.
+            let _ = log.offer(8192 - len, |b| b.fill(0xEE));
+            while !log.offer(len, |b| b.fill(next as u8)) {
                 assert!(first < next, "an empty log has space");
                 first += 1;
                 log.trim(first);
             }
+            log.keep(&head(next));
             next += 1;
             for n in 0..log.len() {
                 let (h, body) = log.get(n).unwrap();
@@ -138,7 +151,8 @@ mod tests {
     fn sequence_numbers_wrap() {
         let mut log = Log::new();
         for seq in [u32::MAX - 1, u32::MAX, 0, 1] {
-            log.push(head(seq), 3, |b| b.fill(1)).unwrap();
+            assert!(log.offer(3, |b| b.fill(1)));
+            log.keep(&head(seq));
         }
         log.trim(0);
         assert_eq!(log.get(0).unwrap().0.seq.get(), 0);

@@ -17,6 +17,7 @@
 //! rail, says what had landed ([`Kind::RailDown`]), and only then is the rest sent again elsewhere. No chunk can land
 //! twice, and none can land late.
 
+mod action;
 #[cfg(any(test, fuzzing))]
 mod bounds;
 mod control;
@@ -30,6 +31,7 @@ mod recv;
 mod send;
 mod waiting;
 
+pub use action::{Action, Body};
 pub use onesided::{Access, RemoteSlice};
 pub use ops::{OpError, Outcome, Ticket, Traffic};
 #[cfg(feature = "planted")]
@@ -40,6 +42,7 @@ pub use waiting::Cancel;
 use std::collections::VecDeque;
 
 use crate::{Buf, Head, Kind};
+use action::Departure;
 use control::Control;
 use credit::{Credit, Unexpected};
 use ops::Ops;
@@ -67,36 +70,6 @@ pub const EAGER_CREDIT: usize = 64 << 10;
 
 /// Late errors kept for a caller that does not ask: one for every message that can be under way without a receive.
 const MAX_LATE: usize = EAGER_CREDIT / 64;
-
-/// Where the state machine puts what leaves. Implemented over a connection's rails.
-pub trait Outlet<B: Buf> {
-    /// Offers a control message with its body in registered memory; the body is copied. `None`: busy.
-    fn ctrl(&mut self, rail: usize, head: &Head, body: B) -> Option<u64>;
-
-    /// The same with the body in the state machine's own memory.
-    fn ctrl_bytes(&mut self, rail: usize, head: &Head, body: &[u8]) -> Option<u64>;
-
-    /// Offers a chunk, read later from `src`. `None`: busy.
-    fn data(&mut self, rail: usize, head: &Head, src: B) -> Option<u64>;
-
-    /// Chunks will be cut from this memory, or (`target`) land in it. For rails that register memory; may come more than
-    /// once.
-    fn prepare(&mut self, mem: B, target: bool) {
-        let _ = (mem, target);
-    }
-
-    /// A receive whose messages do not fit a control message is about to be granted: `id`, and where they land. For rails
-    /// whose peer can write by itself; may come more than once.
-    fn granted(&mut self, id: u32, mem: B) {
-        let _ = (id, mem);
-    }
-
-    /// Number of the last item the rail has taken for good.
-    fn taken(&self, rail: usize) -> u64;
-
-    /// Chunk size the rail likes best, bytes.
-    fn chunk(&self, rail: usize) -> usize;
-}
 
 /// How a connection behaves; agreed at login, equal on both sides.
 #[derive(Clone, Copy, Debug)]
@@ -135,17 +108,12 @@ pub struct Engine<B> {
     onesided: onesided::OneSided<B>,
     /// Errors found after their operations had reported; later calls report them, once each.
     late: VecDeque<OpError>,
-    idle_pumps: u32,
+    out: Departure<B>,
     hold_acks: bool,
     sent_goaway: bool,
     peer_goaway: bool,
     broken: bool,
 }
-
-/// Pumps without traffic after which lazily held grants are sent anyway. An idle one takes from 60 ns (rings) to 200 ns
-/// (TCP), so a spinning ping-pong never gets there within a round trip, and a peer that waits for a grant of a small
-/// receive (to learn that its message was too long for it) waits less than a millisecond.
-const IDLE_FLUSH: u32 = 1024;
 
 impl<B: Buf> Engine<B> {
     /// A connection with no rail yet.
@@ -161,7 +129,7 @@ impl<B: Buf> Engine<B> {
             recvs: Receives::new(),
             onesided: onesided::OneSided::new(),
             late: VecDeque::new(),
-            idle_pumps: 0,
+            out: Departure::new(),
             hold_acks: false,
             sent_goaway: false,
             peer_goaway: false,
@@ -179,15 +147,15 @@ impl<B: Buf> Engine<B> {
         self.broken
     }
 
-    /// Brings a rail up in slot `rail`, below [`MAX_RAILS`]. `id` numbers rails over the life of the connection, is the
+    /// Brings a rail up in slot `rail`, below [`MAX_RAILS`], that likes chunks of `chunk` bytes best. `id` numbers rails over the life of the connection, is the
     /// same on both sides, used again only long after its rail is gone, and never `u32::MAX`. False: the peer has given this rail up already, or
     /// the number is in use; drop it.
     ///
     /// # Panics
     /// The slot holds a live rail.
     #[must_use]
-    pub fn rail_up(&mut self, rail: usize, id: u32) -> bool {
-        if id == u32::MAX || !self.rails.up(rail, id) {
+    pub fn rail_up(&mut self, rail: usize, id: u32, chunk: usize) -> bool {
+        if id == u32::MAX || !self.rails.up(rail, id, chunk) {
             return false;
         }
         if self.rails.control().is_none() {
@@ -265,21 +233,8 @@ impl<B: Buf> Engine<B> {
         self.peer_goaway
     }
 
-    /// Moves everything that can move. Called after each round of arrivals; `busy` says that something arrived.
-    pub fn pump(&mut self, out: &mut impl Outlet<B>, busy: bool) {
-        self.idle_pumps = if busy { 0 } else { self.idle_pumps.saturating_add(1) };
-        let idle = self.idle_pumps >= IDLE_FLUSH;
-        self.pump_acks(out);
-        if self.control.replaying() {
-            self.control.replay(out, &self.rails);
-        }
-        self.pump_waiting(out);
-        self.pump_control(out, idle, busy && self.hold_acks);
-        self.pump_chunks(out);
-    }
-
-    /// Whether a pump that found something leaves its acknowledgement to what will be sent next, or to the next pump that
-    /// finds nothing: for callers that are about to answer. Few messages are left so at a time.
+    /// Whether a round that brought something leaves its acknowledgement to what will be sent next, or to the next round that
+    /// brings nothing: for callers that are about to answer. Few messages are left so at a time.
     pub fn hold_acks(&mut self, hold: bool) {
         self.hold_acks = hold;
     }
@@ -295,14 +250,11 @@ impl<B: Buf> Engine<B> {
         !self.recvs.holds_grants() && self.control.is_quiet() && sent && !self.rails.owes_acks()
     }
 
-    /// Sends lazily held messages at the next pump; called before sleeping.
-    pub fn flush_lazy(&mut self) {
-        self.idle_pumps = IDLE_FLUSH - 1;
-    }
-
-    /// Asks after an operation. A ticket is dead once this answered anything but [`Outcome::Pending`].
-    pub fn test(&mut self, out: &impl Outlet<B>, ticket: Ticket) -> Outcome {
-        self.ops.test(ticket, |rail, pos| out.taken(rail) >= pos, self.control.acked())
+    /// Asks after an operation; `taken` is what the rail in a slot has taken for good. A ticket is dead once this answered anything
+    /// but [`Outcome::Pending`].
+    #[inline]
+    pub fn test(&mut self, taken: impl Fn(usize) -> u64, ticket: Ticket) -> Outcome {
+        self.ops.test(ticket, |rail, pos| taken(rail) >= pos, self.control.acked())
     }
 
     /// Sizes of the parts of a group, in posting order, once [`Engine::test`] has said that it is done and until the next

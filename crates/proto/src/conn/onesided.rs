@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+use super::action::{CHUNKS, Offer, Post};
 use super::ops::CompletionRule;
 use super::planted::{self, Bug};
 use super::send::Segmentation;
-use super::{Broken, Engine, MAX_OPS, MAX_RECVS, OpError, Outlet, Refused, Ticket};
+use super::{Broken, Engine, MAX_OPS, MAX_RECVS, OpError, Refused, Ticket};
 use crate::head::EAGER_MAX;
 use crate::{Buf, Head, Kind};
 
@@ -142,6 +143,11 @@ impl<B: Buf> OneSided<B> {
         Ok(self.find(head.id.get(), head.offset.get(), len, true))
     }
 
+    /// Whether notifications wait for their writes.
+    pub(super) fn has_notifies(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     pub(super) fn answered(&mut self) {
         self.answers = self.answers.saturating_sub(1);
     }
@@ -223,18 +229,13 @@ impl<B: Buf> Engine<B> {
         });
     }
 
-    /// Writes into a region of the peer, then notifies it if asked. Done when the peer has acknowledged the bytes.
+    /// Writes into a region of the peer, then notifies it if asked. Its ticket is done when the peer has acknowledged the bytes;
+    /// [`Engine::posted`] has it, or, for a small write that no rail took, none.
     ///
     /// # Errors
     /// [`Refused::Busy`]: too much in flight, try again after progress. [`Refused::Failed`] with [`OpError::NotAcked`]
     /// or [`OpError::Range`]. A refusal by the peer fails the operation later.
-    pub fn post_write(
-        &mut self,
-        out: &mut impl Outlet<B>,
-        src: B,
-        to: RemoteSlice,
-        notify: Option<u64>,
-    ) -> Result<Ticket, Refused> {
+    pub fn post_write(&mut self, src: B, to: RemoteSlice, notify: Option<u64>) -> Result<(), Refused> {
         let len = src.len() as u64;
         self.check_onesided(to.offset, len)?;
         if self.ops.is_full() {
@@ -260,57 +261,72 @@ impl<B: Buf> Engine<B> {
                 let inline_put = 0;
                 self.onesided.waiting.push_back(Waiting { ticket, value, inline_put });
             }
-            self.pump_chunks(out);
-            return Ok(ticket);
+            self.out.is_due(CHUNKS);
+            self.out.posted(ticket);
+            return Ok(());
         }
-        let ticket = self.ops.start(len, 1, CompletionRule::Reported).ok_or(Refused::Busy)?;
-        // Notifications leave in order: behind one that waits for its chunks this one has to wait too.
-        let whole = notify.filter(|_| self.onesided.waiting.is_empty());
-        let mut head = Head::new(if whole.is_some() { Kind::InlinePutNotify } else { Kind::InlinePut });
-        head.id.set(to.key);
-        head.tag.set(ticket.index() as u32);
-        head.offset.set(to.offset);
-        head.total.set(whole.unwrap_or(u64::from(notify.is_some())));
-        let Some(sent) = self.control.emit(out, &self.rails, head, src) else {
-            self.ops.cancel(ticket);
-            return Err(Refused::Busy);
-        };
-        self.ops.is_write(ticket);
-        self.ops.set_rule(ticket, CompletionRule::Acked { seq: sent.seq });
-        if let (Some(value), None) = (notify, whole) {
-            self.ops.set_rule(ticket, CompletionRule::Notify);
-            self.ops.all_out(ticket, true);
-            let inline_put = 1 + u64::from(sent.seq as u32);
-            self.onesided.waiting.push_back(Waiting { ticket, value, inline_put });
-            self.pump_notifies(out);
-        }
-        Ok(ticket)
+        self.post(Post::Write { src, to, notify });
+        Ok(())
     }
 
-    /// Reads from a region of the peer.
+    /// The notification that a small write carries itself. They leave in order: behind one that waits for its chunks it has to
+    /// wait too.
+    fn carried(&self, notify: Option<u64>) -> Option<u64> {
+        notify.filter(|_| self.onesided.waiting.is_empty())
+    }
+
+    pub(super) fn inline_put_head(&self, to: RemoteSlice, notify: Option<u64>) -> Head {
+        let carried = self.carried(notify);
+        let mut head = Head::new(if carried.is_some() { Kind::InlinePutNotify } else { Kind::InlinePut });
+        head.id.set(to.key);
+        head.tag.set(self.ops.next_index());
+        head.offset.set(to.offset);
+        head.total.set(carried.unwrap_or(u64::from(notify.is_some())));
+        head
+    }
+
+    /// A small write has left.
+    pub(super) fn inline_put_left(&mut self, src: B, notify: Option<u64>, seq: u64) -> Option<Ticket> {
+        let follows = notify.filter(|_| self.carried(notify).is_none());
+        let rule = if follows.is_some() { CompletionRule::Notify } else { CompletionRule::Acked { seq } };
+        let ticket = self.ops.start(src.len() as u64, 1, rule)?;
+        self.ops.is_write(ticket);
+        if let Some(value) = follows {
+            self.ops.all_out(ticket, true);
+            let inline_put = 1 + u64::from(seq as u32);
+            self.onesided.waiting.push_back(Waiting { ticket, value, inline_put });
+        }
+        Some(ticket)
+    }
+
+    /// Reads from a region of the peer. [`Engine::posted`] has the ticket, or none if no rail took the request.
     ///
     /// # Errors
     /// As [`Engine::post_write`].
-    pub fn post_read(&mut self, out: &mut impl Outlet<B>, dst: B, from: RemoteSlice) -> Result<Ticket, Refused> {
-        let len = dst.len() as u64;
-        self.check_onesided(from.offset, len)?;
-        if !self.recvs.has_free(1) {
+    pub fn post_read(&mut self, dst: B, from: RemoteSlice) -> Result<(), Refused> {
+        self.check_onesided(from.offset, dst.len() as u64)?;
+        if !self.recvs.has_free(1) || self.ops.is_full() {
             return Err(Refused::Busy);
         }
-        let ticket = self.ops.start(0, 1, CompletionRule::Reported).ok_or(Refused::Busy)?;
-        let id = self.recvs.take_slot(0, dst, ticket, 0);
-        self.recvs.expect(id, len);
+        self.post(Post::Read { dst, from });
+        Ok(())
+    }
+
+    pub(super) fn read_head(&self, dst: B, from: RemoteSlice) -> Head {
         let mut head = Head::new(Kind::Read);
         head.id.set(from.key);
-        head.tag.set(id);
+        head.tag.set(self.recvs.next_id());
         head.offset.set(from.offset);
-        head.total.set(len);
-        if self.control.emit(out, &self.rails, head, B::EMPTY).is_none() {
-            self.recvs.fail(id, &mut self.ops, OpError::Ended);
-            self.ops.cancel(ticket);
-            return Err(Refused::Busy);
-        }
-        Ok(ticket)
+        head.total.set(dst.len() as u64);
+        head
+    }
+
+    /// The request of a read has left.
+    pub(super) fn read_left(&mut self, dst: B) -> Option<Ticket> {
+        let ticket = self.ops.start(0, 1, CompletionRule::Reported)?;
+        let id = self.recvs.take_slot(0, dst, ticket, 0);
+        self.recvs.expect(id, dst.len() as u64);
+        Some(ticket)
     }
 
     /// The oldest notification not taken yet.
@@ -340,11 +356,11 @@ impl<B: Buf> Engine<B> {
         Ok(())
     }
 
-    /// Sends notifications whose writes have landed, in order.
-    pub(super) fn pump_notifies(&mut self, out: &mut impl Outlet<B>) {
+    /// The next notification whose write has landed. They leave in order.
+    pub(super) fn look_at_notifies(&mut self) -> Option<(Offer, Head, B)> {
         while let Some(&Waiting { ticket, value, inline_put }) = self.onesided.waiting.front() {
             if !self.ops.chunks_are_back(ticket) && !planted::is(Bug::EarlyNotify) {
-                return;
+                return None;
             }
             // The peer drops the notification of a small write that it has refused, and waits for it.
             if inline_put == 0 && self.ops.is_failed(ticket) {
@@ -354,11 +370,15 @@ impl<B: Buf> Engine<B> {
             let mut head = Head::new(Kind::Notify);
             head.total.set(value);
             head.offset.set(inline_put);
-            let Some(sent) = self.control.emit(out, &self.rails, head, B::EMPTY) else {
-                return;
-            };
-            self.ops.set_rule(ticket, CompletionRule::Acked { seq: sent.seq });
-            self.onesided.waiting.pop_front();
+            return Some((Offer::Notify, head, B::EMPTY));
+        }
+        None
+    }
+
+    /// It has left.
+    pub(super) fn notify_left(&mut self, seq: u64) {
+        if let Some(Waiting { ticket, .. }) = self.onesided.waiting.pop_front() {
+            self.ops.set_rule(ticket, CompletionRule::Acked { seq });
         }
     }
 

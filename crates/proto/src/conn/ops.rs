@@ -199,6 +199,11 @@ impl Ops {
         MAX_OPS - self.free.len()
     }
 
+    /// The table index of the operation that is started next.
+    pub(super) fn next_index(&self) -> u32 {
+        self.free.last().copied().unwrap_or_default().into()
+    }
+
     /// A new operation that moves `bytes`; `None` when the table is full.
     pub(super) fn start(&mut self, bytes: u64, parts: usize, mark: CompletionRule) -> Option<Ticket> {
         let index = usize::from(self.free.pop()?);

@@ -61,6 +61,8 @@ pub(super) struct Rail<B> {
     /// Holds chunks that the peer has yet to account for, so the slot cannot be used again.
     unsettled: bool,
     peer_closed: bool,
+    /// Chunk size it likes best, bytes.
+    chunk: usize,
     sent: u32,
     /// Chunks that the peer says have landed, and how many of them have been handed back.
     heard: u32,
@@ -90,6 +92,7 @@ impl<B: Buf> Rails<B> {
                 live: false,
                 unsettled: false,
                 peer_closed: false,
+                chunk: 1,
                 sent: 0,
                 heard: 0,
                 acked: 0,
@@ -106,7 +109,7 @@ impl<B: Buf> Rails<B> {
     }
 
     /// False: the peer has given the rail up already, or the number is in use.
-    pub(super) fn up(&mut self, slot: usize, id: u32) -> bool {
+    pub(super) fn up(&mut self, slot: usize, id: u32, chunk: usize) -> bool {
         let mut known = self.rails.iter().filter(|r| r.live || r.unsettled);
         if self.given_up.contains(&id) || known.any(|r| r.id == id) {
             return false;
@@ -116,6 +119,7 @@ impl<B: Buf> Rails<B> {
         rail.id = id;
         rail.live = true;
         rail.peer_closed = false;
+        rail.chunk = chunk.max(1);
         rail.sent = 0;
         rail.heard = 0;
         rail.acked = 0;
@@ -195,6 +199,10 @@ impl<B: Buf> Rails<B> {
         let rail = &self.rails[slot];
         let window = if self.live > 1 { WINDOW } else { WINDOW_ALONE };
         rail.live && !rail.peer_closed && rail.flight.len() < window
+    }
+
+    pub(super) fn chunk(&self, slot: usize) -> usize {
+        self.rails[slot].chunk
     }
 
     pub(super) fn in_flight(&self, slot: usize) -> usize {
@@ -309,16 +317,16 @@ impl<B: Buf> Rails<B> {
         Some(arriving)
     }
 
-    /// A rail whose arrivals the peer does not know of yet, with their number; marks it told.
-    pub(super) fn take_owed_ack(&mut self) -> Option<(usize, u32, u32)> {
+    /// A rail whose arrivals the peer does not know of yet, with its id and their number.
+    #[inline]
+    pub(super) fn owed_ack(&self) -> Option<(usize, u32, u32)> {
         let slot = self.rails[..self.used].iter().position(|r| r.live && r.owes_ack)?;
-        let rail = &mut self.rails[slot];
-        rail.owes_ack = false;
-        Some((slot, rail.id, rail.landed))
+        Some((slot, self.rails[slot].id, self.rails[slot].landed))
     }
 
-    pub(super) fn owe_ack(&mut self, slot: usize) {
-        self.rails[slot].owes_ack = true;
+    /// The peer has been told of all that has arrived on it.
+    pub(super) fn told(&mut self, slot: usize) {
+        self.rails[slot].owes_ack = false;
     }
 
     pub(super) fn owes_acks(&self) -> bool {

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+use super::action::{GRANTS, Offer};
 use super::credit::{cost, first_at, take_at};
 use super::ops::{CompletionRule, Ops};
 use super::planted::{self, Bug};
-use super::{Broken, EAGER_CREDIT, Engine, MAX_GROUP, MAX_RECVS, OpError, Outlet, Refused, Ticket};
+use super::{Broken, EAGER_CREDIT, Engine, MAX_GROUP, MAX_RECVS, OpError, Refused, Ticket};
 use crate::head::EAGER_MAX;
 use crate::{Buf, Head, Kind};
 
@@ -45,6 +46,15 @@ struct PendingGrant {
     /// 0 when a message has been found already.
     id: u32,
     capacity: u64,
+}
+
+impl PendingGrant {
+    fn head(&self) -> Head {
+        let mut head = Head::new(Kind::Grant);
+        head.tag.set(self.tag);
+        head.total.set(self.capacity);
+        head
+    }
 }
 
 #[derive(Debug)]
@@ -90,6 +100,18 @@ impl<B: Buf> Receives<B> {
 
     pub(super) fn has_free(&self, n: usize) -> bool {
         self.free.len() >= n
+    }
+
+    /// Whether held grants are to leave now: one is large (its sender can do nothing before it has it), or enough have gathered.
+    #[inline]
+    pub(super) fn must_grant(&self) -> bool {
+        self.large_grants > 0 || self.grants.len() >= GRANT_BATCH || self.bytes_to_return >= GRANT_BYTES
+    }
+
+    /// The id that [`Receives::take_slot`] gives out next.
+    pub(super) fn next_id(&self) -> u32 {
+        let index = self.free.last().copied().unwrap_or_default();
+        self.slots[usize::from(index)].generation << INDEX_BITS | u32::from(index)
     }
 
     /// A slot with its id (generation and index, never 0). The caller has checked that one is free.
@@ -239,12 +261,13 @@ impl<B: Buf> Receives<B> {
 }
 
 impl<B: Buf> Engine<B> {
-    /// Posts a receive, or a group of them that reports as one. All memory is in use until the ticket has reported.
+    /// Posts a receive, or a group of them that reports as one. All memory is in use until the ticket has reported, which
+    /// [`Engine::posted`] has.
     ///
     /// # Errors
     /// [`Refused::Busy`]: too many are posted. [`Refused::Failed`] with [`OpError::GroupSize`]: no parts, or more than
     /// [`MAX_GROUP`].
-    pub fn post_recv(&mut self, out: &mut impl Outlet<B>, parts: &[(u32, B)]) -> Result<Ticket, Refused> {
+    pub fn post_recv(&mut self, parts: &[(u32, B)]) -> Result<(), Refused> {
         let n = parts.len();
         if n == 0 || n > MAX_GROUP {
             return Err(Refused::Failed(OpError::GroupSize(n)));
@@ -269,57 +292,55 @@ impl<B: Buf> Engine<B> {
             }
             self.recvs.grants.push_back(grant);
         }
-        self.pump_grants(out, false);
-        Ok(ticket)
-    }
-
-    /// Sends held grants: all of them when one is large (its sender can do nothing before it has it), when enough
-    /// have gathered, or when `now`.
-    #[inline]
-    pub(super) fn pump_grants(&mut self, out: &mut impl Outlet<B>, now: bool) {
-        let recvs = &self.recvs;
-        let enough =
-            recvs.large_grants > 0 || recvs.grants.len() >= GRANT_BATCH || recvs.bytes_to_return >= GRANT_BYTES;
-        if enough || now && recvs.holds_grants() {
-            self.send_grants(out);
+        if self.recvs.must_grant() {
+            self.out.is_due(GRANTS);
         }
+        self.out.posted(ticket);
+        Ok(())
     }
 
-    fn send_grants(&mut self, out: &mut impl Outlet<B>) {
+    /// The next message that grants receives: of one whose message was found while its grant waited, and of all that follow it
+    /// and are like it, it tells so, so that nothing is sent into them.
+    pub(super) fn look_at_grants(&mut self) -> Option<(Offer, Head, B)> {
         let recvs = &mut self.recvs;
-        while let Some(&grant) = recvs.grants.front() {
-            let mut head = Head::new(Kind::Grant);
-            head.tag.set(grant.tag);
-            head.total.set(grant.capacity);
-            // A receive that was met while its grant waited is told as met, so that nothing is sent into it; all that
-            // follow and are like it are told with it.
-            let mut run = 1;
-            if recvs.is_met(grant.id) {
-                let like = |next: &&PendingGrant| {
-                    (next.tag, next.capacity) == (grant.tag, grant.capacity) && recvs.is_met(next.id)
-                };
-                run += recvs.grants.iter().skip(1).take_while(like).count();
-                head.offset.set(run as u64 - 1);
-            } else {
-                head.id.set(grant.id);
-                if let Some(index) = recvs.find(grant.id).filter(|_| grant.capacity > EAGER_MAX as u64) {
-                    out.granted(grant.id, recvs.slots[index].buf);
-                }
-            }
-            let Some(sent) = self.control.emit(out, &self.rails, head, B::EMPTY) else {
-                return;
+        let Some(&grant) = recvs.grants.front() else {
+            recvs.bytes_to_return = 0;
+            return None;
+        };
+        let (mut head, mut into, mut run) = (grant.head(), B::EMPTY, 1);
+        if recvs.is_met(grant.id) {
+            let like = |next: &&PendingGrant| {
+                (next.tag, next.capacity) == (grant.tag, grant.capacity) && recvs.is_met(next.id)
             };
-            if planted::is(Bug::DoubleGrant) && head.id.get() != 0 {
-                self.control.queue(head);
-            }
-            for grant in recvs.grants.drain(..run) {
-                recvs.large_grants -= usize::from(grant.id != 0 && grant.capacity > EAGER_MAX as u64);
-            }
-            if let Some(index) = recvs.find(grant.id) {
-                recvs.slots[index].granted = Some(sent.seq);
+            run += recvs.grants.iter().skip(1).take_while(like).count();
+            head.offset.set(run as u64 - 1);
+        } else {
+            head.id.set(grant.id);
+            if let Some(index) = recvs.find(grant.id).filter(|_| grant.capacity > EAGER_MAX as u64) {
+                into = recvs.slots[index].buf;
             }
         }
-        recvs.bytes_to_return = 0;
+        Some((Offer::Grants(run), head, into))
+    }
+
+    /// The grants of the first `run` receives have left, as the message with number `seq`.
+    pub(super) fn grants_left(&mut self, run: usize, seq: u64) {
+        let recvs = &mut self.recvs;
+        let Some(&first) = recvs.grants.front() else { return };
+        for grant in recvs.grants.drain(..run) {
+            recvs.large_grants -= usize::from(grant.id != 0 && grant.capacity > EAGER_MAX as u64);
+        }
+        if recvs.grants.is_empty() {
+            recvs.bytes_to_return = 0;
+        }
+        if let Some(index) = recvs.find(first.id) {
+            recvs.slots[index].granted = Some(seq);
+            if planted::is(Bug::DoubleGrant) && !recvs.slots[index].matched {
+                let mut again = first.head();
+                again.id.set(first.id);
+                self.control.queue(again);
+            }
+        }
     }
 
     pub(super) fn on_eager(&mut self, head: &Head, payload: &[u8]) -> Result<(), Broken> {

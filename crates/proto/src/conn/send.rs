@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
+use super::action::{CHUNKS, Post};
 use super::credit::{Unpaired, first_at, take_at};
 use super::ops::CompletionRule;
 use super::rails::ChunkTx;
 use super::waiting::{Held, Waiting};
-use super::{Broken, Engine, MAX_OPS, MAX_RECVS, OpError, Outlet, Refused, Ticket};
+use super::{Broken, Engine, MAX_OPS, MAX_RECVS, OpError, Refused, Ticket};
 use crate::head::EAGER_MAX;
 use crate::{Buf, Head, Kind};
 
@@ -67,41 +68,39 @@ impl<B: Buf> Sends<B> {
 }
 
 impl<B: Buf> Engine<B> {
-    /// Posts a tagged message. Its memory is in use until the ticket has reported. Without a receive, or credit for a small
-    /// message, it waits; see [`Engine::waiting`].
+    /// Posts a tagged message. Its memory is in use until the ticket, which [`Engine::posted`] has once [`Engine::next_action`] has
+    /// nothing more, has reported. Without a receive, or credit for a small message, it waits; see [`Engine::waiting`].
     ///
     /// # Errors
     /// [`Refused::Busy`]: too much in flight, or [`MAX_WAITING`](super::MAX_WAITING) sends wait already.
     /// [`Refused::Failed`] with [`OpError::Truncated`]: its receive is posted, and shorter.
-    pub fn post_send(&mut self, out: &mut impl Outlet<B>, tag: u32, src: B) -> Result<Ticket, Refused> {
+    #[inline]
+    pub fn post_send(&mut self, tag: u32, src: B) -> Result<(), Refused> {
         if self.ops.is_full() {
             return Err(Refused::Busy);
         }
         let grant = self.sends.grant_for(tag);
-        if self.sends.waiting.is_ahead_of(tag, src.len() <= EAGER_MAX && grant.is_none()) {
-            return self.wait(tag, src, Held::Receive);
-        }
+        let small = src.len() <= EAGER_MAX;
         let len = src.len() as u64;
-        if let Some(at) = grant
-            && len > self.sends.grants[at].capacity
-        {
+        let ticket = if self.sends.waiting.is_ahead_of(tag, small && grant.is_none()) {
+            self.wait(tag, src, Held::Receive)?
+        } else if let Some(at) = grant.filter(|&at| len > self.sends.grants[at].capacity) {
             return Err(Refused::Failed(self.refuse_truncated(at, len)));
-        }
-        if src.len() <= EAGER_MAX {
-            let mark = match self.send_eager(out, tag, src, grant) {
-                Ok(mark) => mark,
-                Err(held) => return self.wait(tag, src, held),
-            };
-            let ticket = self.ops.start(len, 1, mark).ok_or(Refused::Busy)?;
-            // Whatever else is to be said leaves in the same system call.
-            self.pump_grants(out, true);
-            return Ok(ticket);
-        }
-        let Some(at) = grant else { return self.wait(tag, src, Held::Receive) };
-        let ticket = self.ops.start(len, 1, CompletionRule::Reported).ok_or(Refused::Busy)?;
-        self.send_large(ticket, src, at);
-        self.pump_chunks(out);
-        Ok(ticket)
+        } else if small && (grant.is_some() || self.credit.allows(src.len())) {
+            self.post(Post::Send { tag, src, grant });
+            return Ok(());
+        } else if small {
+            self.wait(tag, src, Held::Credit)?
+        } else if let Some(at) = grant {
+            let ticket = self.ops.start(len, 1, CompletionRule::Reported).ok_or(Refused::Busy)?;
+            self.send_large(ticket, src, at);
+            self.out.is_due(CHUNKS);
+            ticket
+        } else {
+            self.wait(tag, src, Held::Receive)?
+        };
+        self.out.posted(ticket);
+        Ok(())
     }
 
     /// Spends a grant on a message that is longer than its receive, and tells the peer.
@@ -116,32 +115,33 @@ impl<B: Buf> Engine<B> {
         OpError::Truncated { sent, posted, tag }
     }
 
-    /// Sends a small message in a control message, and tells when it is done.
-    pub(super) fn send_eager(
-        &mut self,
-        out: &mut impl Outlet<B>,
-        tag: u32,
-        src: B,
-        grant: Option<usize>,
-    ) -> Result<CompletionRule, Held> {
+    /// The head of a small message.
+    #[inline]
+    pub(super) fn eager_head(&self, tag: u32, src: B, grant: Option<usize>) -> Head {
         let mut head = Head::new(Kind::Eager);
         head.tag.set(tag);
         head.total.set(src.len() as u64);
-        match grant {
-            Some(at) => head.id.set(self.sends.grants[at].id),
-            None if !self.credit.allows(src.len()) => return Err(Held::Credit),
-            None => {}
+        if let Some(at) = grant {
+            head.id.set(self.sends.grants[at].id);
         }
-        let sent = self.control.emit(out, &self.rails, head, src).ok_or(Held::Rail)?;
+        head
+    }
+
+    /// A small message has left: tells when it is done.
+    #[inline]
+    pub(super) fn eager_left(
+        &mut self,
+        tag: u32,
+        len: usize,
+        grant: Option<usize>,
+        (rail, pos): (usize, u64),
+        seq: u64,
+    ) -> CompletionRule {
         match grant {
             Some(at) => drop(take_at(&mut self.sends.grants, at)),
-            None => self.credit.spend(tag, src.len()),
+            None => self.credit.spend(tag, len),
         }
-        Ok(if self.cfg.acked {
-            CompletionRule::Acked { seq: sent.seq }
-        } else {
-            CompletionRule::Taken { rail: sent.rail, pos: sent.pos }
-        })
+        if self.cfg.acked { CompletionRule::Acked { seq } } else { CompletionRule::Taken { rail, pos } }
     }
 
     /// Begins a message that goes in chunks into the receive of a grant.
@@ -161,64 +161,41 @@ impl<B: Buf> Engine<B> {
         });
     }
 
-    /// Gives chunks to rails as far as they take them.
-    pub(super) fn pump_chunks(&mut self, out: &mut impl Outlet<B>) {
-        while let Some(piece) = self.sends.again.front().copied() {
-            if self.offer(out, piece).is_none() {
-                return;
-            }
-            self.sends.again.pop_front();
+    /// The next chunk, for the best of the rails that are not in `refused`, and with the first of a message all of it.
+    pub(super) fn look_at_chunks(&mut self, refused: u32) -> Option<(usize, ChunkTx<B>, Option<B>)> {
+        if let Some(&piece) = self.sends.again.front() {
+            let rail = self.pick_rail(refused)?;
+            return Some((rail, self.numbered(rail, piece), None));
         }
-        while let Some(cut) = self.sends.segmenting.front().copied() {
+        while let Some(&cut) = self.sends.segmenting.front() {
             // A write that the peer has refused is not sent to its end.
             if let Some(ticket) = cut.ticket.filter(|&t| self.ops.is_failed(t)) {
                 self.sends.segmenting.pop_front();
                 self.ops.all_out(ticket, self.cfg.acked);
                 continue;
             }
+            let rail = self.pick_rail(refused)?;
             let len = cut.src.len() as u64;
-            let Some(rail) = self.pick_rail(0) else {
-                return;
-            };
-            if cut.done == 0 {
-                out.prepare(cut.src, false);
-            }
             let live = self.rails.live() as u64;
             let stripe = if live > 1 { len.div_ceil(live).max(MIN_STRIPE) } else { len };
-            let size = (len - cut.done).min(stripe).min(out.chunk(rail) as u64);
-            let Some(src) = cut.src.sub(cut.done, size) else {
-                return;
-            };
+            let size = (len - cut.done).min(stripe).min(self.rails.chunk(rail) as u64);
+            let src = cut.src.sub(cut.done, size)?;
             let mut head = Head::new(cut.kind);
             head.len.set(size as u32);
             head.id.set(cut.id);
             head.tag.set(cut.tag);
             head.offset.set(cut.base + cut.done);
             head.total.set(len);
-            let Some((rail, pos)) = self.offer(out, ChunkTx { head, src, ticket: cut.ticket, key: cut.key }) else {
-                return;
-            };
-            if let (true, Some(ticket)) = (self.cfg.acked, cut.ticket) {
-                self.ops.chunk_out(ticket);
-            }
-            let done = cut.done + size;
-            if done < len {
-                if let Some(front) = self.sends.segmenting.front_mut() {
-                    front.done = done;
-                }
-                continue;
-            }
-            self.sends.segmenting.pop_front();
-            let Some(ticket) = cut.ticket else {
-                self.onesided.answered();
-                self.ops.traffic.answered[usize::from(!cut.src.is_host())] += len;
-                continue;
-            };
-            self.ops.all_out(ticket, self.cfg.acked);
-            if !self.cfg.acked {
-                self.ops.set_rule(ticket, CompletionRule::Taken { rail, pos });
-            }
+            let piece = ChunkTx { head, src, ticket: cut.ticket, key: cut.key };
+            return Some((rail, self.numbered(rail, piece), (cut.done == 0).then_some(cut.src)));
         }
+        None
+    }
+
+    fn numbered(&self, rail: usize, mut piece: ChunkTx<B>) -> ChunkTx<B> {
+        piece.head.seq.set(self.rails.next_seq(rail));
+        piece.head = piece.head.sealed();
+        piece
     }
 
     /// The rail with the fewest chunks in flight that may take one more, leaving out those in `not`.
@@ -231,20 +208,33 @@ impl<B: Buf> Engine<B> {
             .min_by_key(|&r| self.rails.in_flight(r))
     }
 
-    /// Offers a chunk to the best rail, then to the others.
-    fn offer(&mut self, out: &mut impl Outlet<B>, mut piece: ChunkTx<B>) -> Option<(usize, u64)> {
-        let mut not = 0;
-        loop {
-            let rail = self.pick_rail(not)?;
-            piece.head.seq.set(self.rails.next_seq(rail));
-            let head = piece.head.sealed();
-            let Some(pos) = out.data(rail, &head, piece.src) else {
-                not |= 1 << rail;
-                continue;
-            };
-            piece.head = head;
-            self.rails.sent(rail, pos, piece, self.cfg.acked);
-            return Some((rail, pos));
+    /// A chunk has left as item `pos` of its rail.
+    pub(super) fn chunk_left(&mut self, rail: usize, piece: ChunkTx<B>, pos: u64) {
+        self.rails.sent(rail, pos, piece, self.cfg.acked);
+        if self.sends.again.pop_front().is_some() {
+            return;
+        }
+        let Some(cut) = self.sends.segmenting.front_mut() else { return };
+        cut.done += piece.src.len() as u64;
+        let (src, len, whole) = (cut.src, cut.src.len() as u64, cut.done == cut.src.len() as u64);
+        if whole {
+            self.sends.segmenting.pop_front();
+        }
+        let Some(ticket) = piece.ticket else {
+            if whole {
+                self.onesided.answered();
+                self.ops.traffic.answered[usize::from(!src.is_host())] += len;
+            }
+            return;
+        };
+        if self.cfg.acked {
+            self.ops.chunk_out(ticket);
+        }
+        if whole {
+            self.ops.all_out(ticket, self.cfg.acked);
+            if !self.cfg.acked {
+                self.ops.set_rule(ticket, CompletionRule::Taken { rail, pos });
+            }
         }
     }
 

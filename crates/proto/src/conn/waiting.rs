@@ -6,11 +6,12 @@
 
 use std::collections::VecDeque;
 
+use super::action::Offer;
 use super::credit::take_at;
 use super::ops::CompletionRule;
-use super::{Engine, MAX_WAITING, Outlet, Refused, Ticket};
-use crate::Buf;
+use super::{Engine, MAX_WAITING, Refused, Ticket};
 use crate::head::EAGER_MAX;
+use crate::{Buf, Head};
 
 /// What a send lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +39,14 @@ pub(super) struct Waiting<B> {
     stirred: bool,
     /// One of them lacked credit then.
     starved: bool,
+    /// How far the look under way has come, and whether one lacked credit so far.
+    at: usize,
+    short: bool,
 }
 
 impl<B: Buf> Waiting<B> {
     pub(super) fn new() -> Waiting<B> {
-        Waiting { sends: VecDeque::with_capacity(MAX_WAITING), stirred: false, starved: false }
+        Waiting { sends: VecDeque::with_capacity(MAX_WAITING), stirred: false, starved: false, at: 0, short: false }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -53,6 +57,16 @@ impl<B: Buf> Waiting<B> {
     #[inline]
     pub(super) fn is_ahead_of(&self, tag: u32, needs_credit: bool) -> bool {
         !self.sends.is_empty() && (self.starved && needs_credit || self.sends.iter().any(|send| send.tag == tag))
+    }
+
+    /// They are looked at from the first.
+    pub(super) fn look(&mut self) {
+        (self.at, self.short) = (0, false);
+    }
+
+    /// The look ends before the last one: a rail is busy.
+    pub(super) fn interrupt(&mut self) {
+        self.starved |= self.short;
     }
 
     /// A grant has come, or credit was given back.
@@ -109,25 +123,16 @@ impl<B: Buf> Engine<B> {
         self.sends.waiting.stirred && !self.sends.waiting.sends.is_empty() && !self.sent_goaway
     }
 
-    /// Lets those leave that can, in the order of their posts.
-    #[inline]
-    pub(super) fn pump_waiting(&mut self, out: &mut impl Outlet<B>) {
-        if self.some_may_leave() {
-            self.let_leave(out);
-        }
-    }
-
-    fn let_leave(&mut self, out: &mut impl Outlet<B>) {
-        let was_starved = std::mem::take(&mut self.sends.waiting.starved);
-        self.sends.waiting.stirred = false;
-        let mut at = 0;
-        while let Some(&WaitingSend { ticket, tag, src }) = self.sends.waiting.sends.get(at) {
+    /// Goes on to the first of those that wait that can leave in a control message. Those on the way there that have a receive and go
+    /// in chunks, or are too long for it, wait no longer.
+    pub(super) fn look_at_waiting(&mut self) -> Option<(Offer, Head, B)> {
+        while let Some(&WaitingSend { ticket, tag, src }) = self.sends.waiting.sends.get(self.sends.waiting.at) {
+            let at = self.sends.waiting.at;
             let grant = self.sends.grant_for(tag);
             let small = src.len() <= EAGER_MAX;
-            let starved = self.sends.waiting.starved;
-            if grant.is_none() && (!small || starved) || self.sends.waiting.sends.iter().take(at).any(|w| w.tag == tag)
-            {
-                at += 1;
+            let held = grant.is_none() && (!small || self.sends.waiting.short);
+            if held || self.sends.waiting.sends.iter().take(at).any(|w| w.tag == tag) {
+                self.sends.waiting.at += 1;
                 continue;
             }
             let len = src.len() as u64;
@@ -137,25 +142,25 @@ impl<B: Buf> Engine<B> {
             } else if let Some(grant) = grant.filter(|_| !small) {
                 self.send_large(ticket, src, grant);
                 self.ops.traffic.left(src);
+            } else if grant.is_some() || self.credit.allows(src.len()) {
+                return Some((Offer::Waiting(at, grant), self.eager_head(tag, src, grant), src));
             } else {
-                match self.send_eager(out, tag, src, grant) {
-                    Ok(mark) => {
-                        self.ops.set_rule(ticket, mark);
-                        self.ops.traffic.left(src);
-                    }
-                    Err(Held::Rail) => {
-                        self.sends.waiting.stirred = true;
-                        self.sends.waiting.starved |= was_starved;
-                        return;
-                    }
-                    Err(Held::Credit | Held::Receive) => {
-                        self.sends.waiting.starved = true;
-                        at += 1;
-                        continue;
-                    }
-                }
+                self.sends.waiting.short = true;
+                self.sends.waiting.at += 1;
+                continue;
             }
             take_at(&mut self.sends.waiting.sends, at);
         }
+        let waiting = &mut self.sends.waiting;
+        (waiting.stirred, waiting.starved) = (false, waiting.short);
+        None
+    }
+
+    /// One that waited has left.
+    pub(super) fn waiting_left(&mut self, at: usize, grant: Option<usize>, item: (usize, u64), seq: u64) {
+        let Some(WaitingSend { ticket, tag, src }) = take_at(&mut self.sends.waiting.sends, at) else { return };
+        let rule = self.eager_left(tag, src.len(), grant, item, seq);
+        self.ops.set_rule(ticket, rule);
+        self.ops.traffic.left(src);
     }
 }

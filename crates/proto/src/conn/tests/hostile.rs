@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::super::{Access, Outcome, RemoteSlice, Ticket};
-use super::wire::Wire;
 use super::{Joined, Mem};
 use crate::head::EAGER_MAX;
 use crate::{Buf, Head, Kind};
@@ -109,17 +108,16 @@ impl Victim {
         let tag = self.open.len() as u32 % 4;
         let buf = self.fenced([10, 9000, 20_000][tag as usize % 3]);
         let Joined { ends, wires } = &mut self.joined;
-        let wire: &mut Wire = &mut wires[0];
-        wire.queues.iter_mut().for_each(VecDeque::clear);
+        wires[0].queues.iter_mut().for_each(VecDeque::clear);
         if ends[0].live_rails() == 0 {
             return;
         }
-        if let Ok(ticket) = ends[0].post_recv(wire, &[(tag, buf)]) {
+        if let Ok(ticket) = self.joined.post(0, |end| end.post_recv(&[(tag, buf)])) {
             self.open.push((ticket, buf));
         }
         let buf = self.fenced(9000);
         let from = RemoteSlice { key: 5, offset: 0 };
-        if let Ok(ticket) = self.joined.ends[0].post_read(&mut self.joined.wires[0], buf, from) {
+        if let Ok(ticket) = self.joined.read(0, buf, from) {
             self.open.push((ticket, buf));
         }
         let src = self.fenced(100);
@@ -284,7 +282,7 @@ fn an_acknowledgement_ahead_of_the_rail_frees_nothing() {
     let send = joined.send(0, 0, src).unwrap();
     let key = joined.ends[0].expose(region, Access::Read).unwrap();
     let dst = Mem::new(4000);
-    joined.ends[1].post_read(&mut joined.wires[1], dst, RemoteSlice { key, offset: 0 }).unwrap();
+    joined.read(1, dst, RemoteSlice { key, offset: 0 }).unwrap();
     assert!(joined.deliver(1, 0).unwrap());
     joined.pump(0, true);
     let waiting = joined.wires[0].queues[0].iter().filter(|item| item.kind().is_payload()).count();

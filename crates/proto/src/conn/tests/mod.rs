@@ -10,7 +10,7 @@ mod wrap;
 
 use super::control::Control;
 use super::rails::Rails;
-use wire::{Joined, Mem};
+use wire::{CHUNK, Joined, Mem};
 
 /// What only tests ask.
 impl Control {

@@ -11,7 +11,7 @@ fn at(key: u32) -> RemoteSlice {
 #[test]
 fn a_refusal_is_not_overtaken_by_the_acknowledgement_of_what_it_refuses() {
     let mut joined = Joined::new(1, true);
-    let write = joined.ends[0].post_write(&mut joined.wires[0], Mem::new(8), at(77 << 12), None);
+    let write = joined.write(0, Mem::new(8), at(77 << 12), None);
     joined.deliver(0, 0).unwrap();
     // The refusal waits in the queue; anything that leaves now carries acknowledgements too.
     joined.send(1, 1, Mem::new(4)).unwrap();
@@ -24,10 +24,7 @@ fn a_refusal_is_not_overtaken_by_the_acknowledgement_of_what_it_refuses() {
 fn a_refusal_acknowledges_nothing_that_is_refused_after_it() {
     let mut joined = Joined::new(1, true);
     joined.wires[1].depth = 1;
-    let writes = [1, 2, 3].map(|n| {
-        let wire = &mut joined.wires[0];
-        joined.ends[0].post_write(wire, Mem::new(8), at(n << 12), None).unwrap()
-    });
+    let writes = [1, 2, 3].map(|n| joined.write(0, Mem::new(8), at(n << 12), None).unwrap());
     while joined.deliver(0, 0).unwrap() {}
     // The refusals leave one at a time.
     for (n, write) in writes.into_iter().enumerate() {
@@ -47,8 +44,7 @@ fn a_refused_small_write_does_not_notify() {
     let key = joined.ends[1].expose(Mem::new(8), Access::Write).unwrap();
     let mut writes = Vec::new();
     for (n, key) in [(1, key), (2, 77 << 12), (3, key), (4, 78 << 12)] {
-        let wire = &mut joined.wires[0];
-        writes.push(joined.ends[0].post_write(wire, Mem::new(8), at(key), Some(n)).unwrap());
+        writes.push(joined.write(0, Mem::new(8), at(key), Some(n)).unwrap());
     }
     joined.settle();
     assert_eq!(joined.ends[1].take_notify(), Some(1));
@@ -71,10 +67,9 @@ fn a_refused_write_whose_notification_was_held_back_leaves_nothing_behind() {
     let key = joined.ends[1].expose(Mem::new(20_000), Access::Write).unwrap();
     for round in 0..600u64 {
         let (large, small) = (Mem::new(20_000), Mem::new(8));
-        let (end, wire) = (&mut joined.ends[0], &mut joined.wires[0]);
-        let first = end.post_write(wire, large, at(key), Some(round)).unwrap();
-        let second = end.post_write(wire, small, at(77 << 12), Some(u64::MAX)).unwrap();
-        let third = end.post_write(wire, small, at(key), Some(round)).unwrap();
+        let first = joined.write(0, large, at(key), Some(round)).unwrap();
+        let second = joined.write(0, small, at(77 << 12), Some(u64::MAX)).unwrap();
+        let third = joined.write(0, small, at(key), Some(round)).unwrap();
         // The refusal comes back before the acknowledgement of the chunks lets the notifications go.
         let small_first =
             joined.wires[0].queues[0].iter().filter(|i| !i.kind().is_payload()).cloned().collect::<Vec<_>>();
@@ -104,10 +99,7 @@ fn an_acknowledgement_is_held_for_the_answer_and_no_longer() {
     let mut joined = Joined::new(1, true);
     let keys = [0, 1].map(|end| joined.ends[end].expose(Mem::new(8), Access::Write).unwrap());
     joined.ends[1].hold_acks(true);
-    let write = |joined: &mut Joined, end: usize| {
-        let (from, wire) = (&mut joined.ends[end], &mut joined.wires[end]);
-        from.post_write(wire, Mem::new(8), at(keys[1 - end]), Some(5)).unwrap()
-    };
+    let write = |joined: &mut Joined, end: usize| joined.write(end, Mem::new(8), at(keys[1 - end]), Some(5)).unwrap();
     // The answer carries it.
     let first = write(&mut joined, 0);
     joined.deliver(0, 0).unwrap();
@@ -195,7 +187,7 @@ fn memory_read_by_a_peer_is_free_only_when_the_last_chunk_is_acknowledged() {
     joined.wires[1].depth = 3;
     let (region, dst) = (Mem::filled(60_000, 1), Mem::new(60_000));
     let key = joined.ends[1].expose(region, Access::Read).unwrap();
-    let read = joined.ends[0].post_read(&mut joined.wires[0], dst, at(key)).unwrap();
+    let read = joined.read(0, dst, at(key)).unwrap();
     joined.deliver(0, 0).unwrap();
     joined.pump(1, true);
     assert!(!joined.ends[1].unexpose(key), "three chunks are being read from it");

@@ -1,7 +1,7 @@
 //! Rails that come and go while messages about them cross.
 
 use super::super::{Access, OpError, RemoteSlice};
-use super::{Joined, Mem};
+use super::{CHUNK, Joined, Mem};
 use crate::{Head, Kind};
 
 fn numbers(len: usize) -> Mem {
@@ -122,7 +122,7 @@ fn a_chunk_half_landed_on_a_lost_rail_comes_again() {
 #[test]
 fn a_rail_that_only_one_side_brought_up() {
     let mut joined = Joined::new(1, true);
-    assert!(joined.ends[0].rail_up(1, 7));
+    assert!(joined.ends[0].rail_up(1, 7, CHUNK));
     let (src, dst) = (numbers(80_000), Mem::new(80_000));
     let recv = joined.recv(1, &[(1, dst)]);
     joined.settle();
@@ -137,13 +137,13 @@ fn a_rail_that_only_one_side_brought_up() {
 #[test]
 fn a_rail_given_up_before_it_came_up_here_never_comes_up() {
     let mut joined = Joined::new(1, true);
-    assert!(joined.ends[0].rail_up(1, 7));
+    assert!(joined.ends[0].rail_up(1, 7, CHUNK));
     assert!(joined.lose(0, 1));
     joined.settle();
-    assert!(!joined.ends[1].rail_up(1, 7), "its peer has closed it");
-    assert!(joined.ends[1].rail_up(1, 8));
-    assert!(!joined.ends[1].rail_up(2, 8), "a number is used once at a time");
-    assert!(!joined.ends[1].rail_up(2, u32::MAX), "reserved");
+    assert!(!joined.ends[1].rail_up(1, 7, CHUNK), "its peer has closed it");
+    assert!(joined.ends[1].rail_up(1, 8, CHUNK));
+    assert!(!joined.ends[1].rail_up(2, 8, CHUNK), "a number is used once at a time");
+    assert!(!joined.ends[1].rail_up(2, u32::MAX, CHUNK), "reserved");
 }
 
 #[test]
@@ -155,9 +155,9 @@ fn of_rails_given_up_before_they_came_up_the_last_64_are_remembered() {
         head.seq.set(joined.ends[1].control.due());
         joined.ends[1].on_ctrl(0, &head.sealed(), &[]).unwrap();
     }
-    assert!(!joined.ends[1].rail_up(1, 1064), "the peer has closed it");
-    assert!(!joined.ends[1].rail_up(1, 1001), "this one too");
-    assert!(joined.ends[1].rail_up(1, 1000), "memory that a peer can fill has a bound");
+    assert!(!joined.ends[1].rail_up(1, 1064, CHUNK), "the peer has closed it");
+    assert!(!joined.ends[1].rail_up(1, 1001, CHUNK), "this one too");
+    assert!(joined.ends[1].rail_up(1, 1000, CHUNK), "memory that a peer can fill has a bound");
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn an_answer_to_a_read_is_not_sent_again_from_a_region_that_was_withdrawn() {
     let mut joined = Joined::new(2, true);
     let (region, dst) = (Mem::filled(20_000, 1), Mem::new(20_000));
     let key = joined.ends[1].expose(region, Access::Read).unwrap();
-    let read = joined.ends[0].post_read(&mut joined.wires[0], dst, RemoteSlice { key, offset: 0 }).unwrap();
+    let read = joined.read(0, dst, RemoteSlice { key, offset: 0 }).unwrap();
     joined.deliver(0, 0).unwrap();
     joined.pump(1, true);
     assert_eq!(joined.wires[1].queues.iter().flatten().filter(|i| i.kind().is_payload()).count(), 5, "all of it");

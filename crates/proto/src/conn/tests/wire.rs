@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-use super::super::{Broken, Config, Engine, MAX_RAILS, OpError, Outcome, Outlet, Refused, Ticket};
+use super::super::{Action, Body, Broken, Config, Engine, MAX_RAILS, OpError, Outcome, Refused, RemoteSlice, Ticket};
 use crate::{Buf, Head, Kind};
 
 /// Leaked bytes: handles stay valid for the whole test.
@@ -117,27 +117,47 @@ impl Wire {
     }
 }
 
-impl Outlet<Mem> for Wire {
-    fn ctrl(&mut self, rail: usize, head: &Head, body: Mem) -> Option<u64> {
-        self.put(rail, head, body.bytes())
+impl Wire {
+    /// Number of the item, or `None`: busy.
+    fn take(&mut self, action: Action<'_, Mem>) -> Option<u64> {
+        match action {
+            Action::Ctrl { rail, head, body: Body::Mem(mem) } => self.put(rail, head, mem.bytes()),
+            Action::Ctrl { rail, head, body: Body::Bytes(bytes) } => self.put(rail, head, bytes.to_vec()),
+            Action::Grant { rail, head, .. } => self.put(rail, head, Vec::new()),
+            Action::Data { rail, head, src, .. } => self.put(rail, head, src.bytes()),
+        }
     }
 
-    fn ctrl_bytes(&mut self, rail: usize, head: &Head, body: &[u8]) -> Option<u64> {
-        self.put(rail, head, body.to_vec())
-    }
-
-    fn data(&mut self, rail: usize, head: &Head, src: Mem) -> Option<u64> {
-        self.put(rail, head, src.bytes())
-    }
-
-    fn taken(&self, rail: usize) -> u64 {
+    pub(super) fn taken(&self, rail: usize) -> u64 {
         self.accepted[rail] - self.queues[rail].len() as u64
     }
 
-    fn chunk(&self, _: usize) -> usize {
-        4096
+    /// Puts on the rails what `engine` says, and tells it what they took.
+    pub(super) fn carry(&mut self, engine: &mut Engine<Mem>) {
+        while let Some(first) = engine.next_action() {
+            // To look changes nothing.
+            let first = what(&first);
+            let action = engine.next_action().expect("it had something to say");
+            assert_eq!(what(&action), first);
+            match self.take(action) {
+                Some(item) => engine.accepted(item),
+                None => engine.busy(),
+            }
+        }
     }
 }
+
+/// The rail and the head of an action.
+fn what(action: &Action<'_, Mem>) -> (usize, Head) {
+    match *action {
+        Action::Ctrl { rail, head, .. } | Action::Grant { rail, head, .. } | Action::Data { rail, head, .. } => {
+            (rail, *head)
+        }
+    }
+}
+
+/// Chunk size of the rails.
+pub(super) const CHUNK: usize = 4096;
 
 /// Two engines, each with its own wire.
 pub(super) struct Joined {
@@ -152,22 +172,46 @@ impl Joined {
             wires: [0, 1].map(|_| Wire { depth: 1000, ..Wire::default() }),
         };
         for end in &mut joined.ends {
-            (0..rails).for_each(|r| assert!(end.rail_up(r, r as u32)));
+            (0..rails).for_each(|r| assert!(end.rail_up(r, r as u32, CHUNK)));
         }
         joined
     }
 
+    /// Posts something at `end`.
+    pub(super) fn post(
+        &mut self,
+        end: usize,
+        post: impl FnOnce(&mut Engine<Mem>) -> Result<(), Refused>,
+    ) -> Result<Ticket, Refused> {
+        post(&mut self.ends[end])?;
+        self.wires[end].carry(&mut self.ends[end]);
+        self.ends[end].posted().ok_or(Refused::Busy)
+    }
+
     pub(super) fn send(&mut self, end: usize, tag: u32, src: Mem) -> Result<Ticket, Refused> {
-        self.ends[end].post_send(&mut self.wires[end], tag, src)
+        self.post(end, |engine| engine.post_send(tag, src))
+    }
+
+    pub(super) fn write(
+        &mut self,
+        end: usize,
+        src: Mem,
+        to: RemoteSlice,
+        notify: Option<u64>,
+    ) -> Result<Ticket, Refused> {
+        self.post(end, |engine| engine.post_write(src, to, notify))
+    }
+
+    pub(super) fn read(&mut self, end: usize, dst: Mem, from: RemoteSlice) -> Result<Ticket, Refused> {
+        self.post(end, |engine| engine.post_read(dst, from))
     }
 
     pub(super) fn recv(&mut self, end: usize, parts: &[(u32, Mem)]) -> Ticket {
-        let recv = self.ends[end].post_recv(&mut self.wires[end], parts);
-        recv.expect("receives are free")
+        self.post(end, |engine| engine.post_recv(parts)).expect("receives are free")
     }
 
     pub(super) fn test(&mut self, end: usize, ticket: Ticket) -> Outcome {
-        self.ends[end].test(&self.wires[end], ticket)
+        self.ends[end].test(|rail| self.wires[end].taken(rail), ticket)
     }
 
     /// Brings the first item of a rail from `end` to the other side. False: there was none.
@@ -183,7 +227,8 @@ impl Joined {
     }
 
     pub(super) fn pump(&mut self, end: usize, busy: bool) {
-        self.ends[end].pump(&mut self.wires[end], busy);
+        self.ends[end].round(|rail| self.wires[end].taken(rail), busy);
+        self.wires[end].carry(&mut self.ends[end]);
     }
 
     /// A rail is lost at one end: what was coming is lost, and nothing more is sent there.

@@ -166,7 +166,7 @@ fn full_logs_on_both_sides_do_not_wait_for_each_other() {
         // Writes with notifications: two messages each, until the table of operations or the log is full.
         let to = RemoteSlice { key: keys[1 - end], offset: 0 };
         let src = Mem::new(32);
-        while joined.ends[end].post_write(&mut joined.wires[end], src, to, Some(1)).is_ok() {
+        while joined.write(end, src, to, Some(1)).is_ok() {
             posted += 1;
         }
     }
