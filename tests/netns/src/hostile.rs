@@ -48,7 +48,9 @@ fn seconds() -> u64 {
 
 /// `node attack KIND PROCESS SECONDS TARGET...`: the enemy.
 pub(crate) fn enemy(args: &[&str]) -> Result<(), String> {
-    let [kind, process, seconds, targets @ ..] = args else { return Err("attack KIND PROCESS SECONDS TARGET...".into()) };
+    let [kind, process, seconds, targets @ ..] = args else {
+        return Err("attack KIND PROCESS SECONDS TARGET...".into());
+    };
     let kind = Kind::named(kind).ok_or_else(|| format!("there is no attack {kind}"))?;
     let number = |text: &str| text.parse::<u32>().map_err(|_| format!("{text} is not a number"));
     let targets: Option<Vec<Target>> = targets.iter().map(|text| Target::parse(text)).collect();
@@ -79,8 +81,7 @@ fn join(world: &World) -> Outcome<()> {
 fn strangers(world: &World, kind: &str, victim: &Node, seconds: u64) -> Outcome<Node> {
     let sources: Vec<String> = (1..=SOURCES).map(|n| format!("10.66.1.{n}")).collect();
     let target = format!("10.66.0.1@{}", sources.join(","));
-    let mut node =
-        world.node("e", &[], &["attack", kind, &victim.id().to_string(), &seconds.to_string(), &target])?;
+    let mut node = world.node("e", &[], &["attack", kind, &victim.id().to_string(), &seconds.to_string(), &target])?;
     node.expect("attacking", SOON)?;
     Ok(node)
 }
@@ -136,7 +137,8 @@ impl Attacked {
     /// Judges it; what it was, in words.
     fn within(&self, bound: Usage) -> Outcome<String> {
         let Attacked { usage, connects, lines, rate } = self;
-        let rate_said = rate.map_or(String::new(), |rate| format!("; the honest rate is {rate:.2} of that beside a spinning client"));
+        let rate_said = rate
+            .map_or(String::new(), |rate| format!("; the honest rate is {rate:.2} of that beside a spinning client"));
         let said = format!(
             "{connects:.0} connects/s: {:+.1} MiB, {:+} threads, {:+} descriptors, {} KiB pinned, {:.0} % of a processor, {lines} lines{rate_said}",
             usage.memory_kib as f64 / 1024.0,
@@ -158,7 +160,11 @@ impl Attacked {
         if *connects < 50.0 {
             return Err(format!("the enemy hardly connects: {said}"));
         }
-        if over { Err(format!("more than {bound:?}, {lines_most} lines and a rate of {least}: {said}")) } else { Ok(said) }
+        if over {
+            Err(format!("more than {bound:?}, {lines_most} lines and a rate of {least}: {said}"))
+        } else {
+            Ok(said)
+        }
     }
 }
 

@@ -54,7 +54,10 @@ impl Growth {
         let memory = self.now.memory_kib.saturating_sub(self.settled.memory_kib);
         let descriptors = self.now.descriptors.saturating_sub(self.settled.descriptors);
         match memory > MEMORY_KIB || descriptors > DESCRIPTORS {
-            true => Err(format!("{whose} grew by {memory} KiB and {descriptors} descriptors: {:?}, then {:?}", self.settled, self.now)),
+            true => Err(format!(
+                "{whose} grew by {memory} KiB and {descriptors} descriptors: {:?}, then {:?}",
+                self.settled, self.now
+            )),
             false => Ok(()),
         }
     }
@@ -252,7 +255,9 @@ pub(crate) fn run(seconds: u64, seed: u64) -> Outcome<String> {
             rounds = (rate * job as f64).clamp(40.0, 1e6) as usize;
         }
         for (n, (server, growth)) in servers.iter_mut().enumerate() {
-            let Some(now) = Usage::of(server.id()) else { return Err(format!("the mesh server of {} has ended", HOSTS[n])) };
+            let Some(now) = Usage::of(server.id()) else {
+                return Err(format!("the mesh server of {} has ended", HOSTS[n]));
+            };
             let growth = growth.get_or_insert(Growth { settled: now, now });
             growth.now = now;
             growth.judge(&format!("the mesh server of {}", HOSTS[n]))?;

@@ -6,7 +6,7 @@ use crate::tree::Source;
 
 /// Layer of each crate by its folder, times ten; layer 4 has an order of its own inside. A crate may depend on those
 /// with a smaller number only. Tests (`[dev-dependencies]`) may look anywhere.
-const LAYERS: [(&str, u32); 21] = [
+const LAYERS: [(&str, u32); 22] = [
     ("crates/proto", 0),
     ("crates/transport", 10),
     ("crates/gpu", 15),
@@ -26,6 +26,7 @@ const LAYERS: [(&str, u32); 21] = [
     ("bindings/", 50),
     ("bin/", 50),
     ("lab/", 60),
+    ("tests/hostile", 55),
     ("tests/", 60),
     ("xtask", 60),
 ];
