@@ -185,11 +185,15 @@ impl Soak {
         if let Some((n, _)) = stopped {
             let _ = signal(processes[n], "CONT");
         }
+        let mut failed = String::new();
         for (n, mut node) in nodes.into_iter().enumerate() {
             let (code, said) = node.end(SOON * 6)?;
             if code != Some(0) {
-                return Err(format!("job {}, rank {n}: {code:?}: {}", self.done.jobs, tail(&said)));
+                failed.push_str(&format!("\njob {}, rank {n}: {code:?}: {}", self.done.jobs, tail(&said)));
             }
+        }
+        if !failed.is_empty() {
+            return Err(failed);
         }
         self.done.rounds += rounds;
         for (n, growth) in growth.into_iter().enumerate() {
@@ -226,7 +230,7 @@ fn signal(process: u32, name: &str) -> Outcome<()> {
 
 fn tail(said: &str) -> String {
     let lines: Vec<&str> = said.lines().filter(|line| !line.contains(": round ")).collect();
-    lines[lines.len().saturating_sub(12)..].join("\n")
+    lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
 /// Runs for so many seconds; what was done, or what went wrong.
