@@ -87,6 +87,8 @@ struct Soak {
     /// When the cables between each host and the next were last healed, and when two at once were.
     healed: [Instant; HOSTS.len()],
     around: Instant,
+    /// Two at once are next.
+    both: bool,
     done: Done,
 }
 
@@ -107,16 +109,18 @@ impl Soak {
             whole && now.duration_since(self.healed[pair]) >= CALM
         };
         let all_calm = (0..HOSTS.len()).all(calm);
+        // From here on one waits for all.
+        self.both |= self.rng.below(24) == 0;
         let pair = self.rng.below(HOSTS.len());
         let around = (0..HOSTS.len()).any(|n| self.cut[2 * n].is_some() && self.cut[2 * n + 1].is_some());
         let after = now.duration_since(self.around) < CALM;
-        if !calm(pair) || around || after {
+        if !calm(pair) || around || after || self.both && !all_calm {
             return Ok(());
         }
         let lasts = Duration::from_millis(500 + self.rng.below(5000) as u64);
         let one = 2 * pair + self.rng.below(2);
         let mut cables = vec![one];
-        if all_calm && self.rng.below(4) == 0 {
+        if std::mem::take(&mut self.both) {
             cables.push(one ^ 1);
             self.around = now + lasts;
             self.done.double_cuts += 1;
@@ -261,7 +265,7 @@ pub(crate) fn run(seconds: u64, seed: u64) -> Outcome<String> {
     let until = Instant::now() + Duration::from_secs(seconds);
     let now = Instant::now();
     let (cut, healed) = ([None; CABLES.len()], [now; HOSTS.len()]);
-    let mut soak = Soak { mesh, rng: Rng(seed << 1 | 1), cut, healed, around: now, done: Done::default() };
+    let mut soak = Soak { mesh, rng: Rng(seed << 1 | 1), cut, healed, around: now, both: false, done: Done::default() };
     let job = JOB.min(seconds / 4).max(5);
     let mut rounds = 60;
     while Instant::now() < until {
