@@ -189,7 +189,8 @@ impl World {
                 }
                 8 | 9 => over = !plan(&mut streams, at, input),
                 10 => {
-                    let _ = streams[at].socket.shutdown(if input.u8() & 1 == 0 { Shutdown::Write } else { Shutdown::Both });
+                    let _ =
+                        streams[at].socket.shutdown(if input.u8() & 1 == 0 { Shutdown::Write } else { Shutdown::Both });
                 }
                 _ => over = true,
             }

@@ -113,7 +113,9 @@ fn advised(all: &BTreeSet<Package>, known: &Advisories, ignored: &[String]) -> R
     let mut problems = Vec::new();
     for Package { name, version, .. } in all {
         let Some(advisories) = known.get(name) else {
-            problems.push(format!("{name} {version}: {SNAPSHOT} does not name it: make it anew, `cargo xtask deny --snapshot DIR`"));
+            problems.push(format!(
+                "{name} {version}: {SNAPSHOT} does not name it: make it anew, `cargo xtask deny --snapshot DIR`"
+            ));
             continue;
         };
         let own = Version::parse(version).map_err(|e| format!("{name} {version}: {e}"))?;
@@ -122,7 +124,8 @@ fn advised(all: &BTreeSet<Package>, known: &Advisories, ignored: &[String]) -> R
             let safe = safe.iter().map(matches).collect::<Result<Vec<_>, _>>().map_err(|e| format!("{id}: {e}"))?;
             if !safe.contains(&true) && !ignored.contains(id) {
                 let kind = if kind.is_empty() { "a vulnerability" } else { kind };
-                problems.push(format!("{name} {version}: {id} ({kind}): take another version, or say in {RULES} why not"));
+                problems
+                    .push(format!("{name} {version}: {id} ({kind}): take another version, or say in {RULES} why not"));
             }
         }
     }
@@ -164,11 +167,17 @@ fn pins(manifest: &Table) -> Vec<String> {
     for name in PINNED {
         match needs.iter().find(|(known, _)| *known == name) {
             Some((_, version)) if version.starts_with('=') => {}
-            Some((_, version)) => problems.push(format!("Cargo.toml: {name} = \"{version}\" is not pinned: \"={version}\"")),
-            None => problems.push(format!("Cargo.toml: no {name} among the dependencies: take it from the list of those that are pinned")),
+            Some((_, version)) => {
+                problems.push(format!("Cargo.toml: {name} = \"{version}\" is not pinned: \"={version}\""))
+            }
+            None => problems.push(format!(
+                "Cargo.toml: no {name} among the dependencies: take it from the list of those that are pinned"
+            )),
         }
     }
-    problems.extend(needs.iter().filter(|(_, v)| v.contains('*')).map(|(name, _)| format!("Cargo.toml: {name} takes any version")));
+    problems.extend(
+        needs.iter().filter(|(_, v)| v.contains('*')).map(|(name, _)| format!("Cargo.toml: {name} takes any version")),
+    );
     problems
 }
 
@@ -188,7 +197,10 @@ fn parse(text: &str) -> Result<Advisories, String> {
         };
         let safe = safe.split("; ").filter(|req| !req.is_empty()).map(str::to_owned).collect();
         let kind = if kind == "-" { String::new() } else { kind.to_owned() };
-        let of = last.as_ref().and_then(|name| all.get_mut(name)).ok_or_else(|| format!("{SNAPSHOT}: {line:?} is of no package"))?;
+        let of = last
+            .as_ref()
+            .and_then(|name| all.get_mut(name))
+            .ok_or_else(|| format!("{SNAPSHOT}: {line:?} is of no package"))?;
         of.push(Advisory { id: id.to_owned(), safe, kind });
     }
     Ok(all)
@@ -254,9 +266,14 @@ mod tests {
         let of = |name: &str, version: &str, ignored: &[String]| {
             advised(&[package(name, version)].into(), &known, ignored).unwrap()
         };
-        for (name, version, problems) in
-            [("a", "0.9.1", 0), ("a", "1.0.0", 1), ("a", "1.2.0", 0), ("b", "1.0.0", 1), ("c", "1.0.0", 0), ("d", "1.0.0", 1)]
-        {
+        for (name, version, problems) in [
+            ("a", "0.9.1", 0),
+            ("a", "1.0.0", 1),
+            ("a", "1.2.0", 0),
+            ("b", "1.0.0", 1),
+            ("c", "1.0.0", 0),
+            ("d", "1.0.0", 1),
+        ] {
             assert_eq!(of(name, version, &[]).len(), problems, "{name} {version}");
         }
         assert!(of("a", "1.0.0", &[]).concat().contains("RUSTSEC-1 (a vulnerability)"));
@@ -270,7 +287,10 @@ mod tests {
         let text = "```toml\n[advisory]\nid = \"RUSTSEC-2024-0011\"\ndate = \"2024-01-23\"\nWITHDRAWN[versions]\npatched = [\">= 0.9.5\"]\n```\n# Title\n";
         let mut newest = String::new();
         let one = advisory(&text.replace("WITHDRAWN", ""), &mut newest).unwrap().unwrap();
-        assert_eq!((one.id.as_str(), one.safe, one.kind.as_str()), ("RUSTSEC-2024-0011", vec![">= 0.9.5".to_owned()], ""));
+        assert_eq!(
+            (one.id.as_str(), one.safe, one.kind.as_str()),
+            ("RUSTSEC-2024-0011", vec![">= 0.9.5".to_owned()], "")
+        );
         assert_eq!(newest, "2024-01-23");
         assert_eq!(advisory(&text.replace("WITHDRAWN", "withdrawn = \"2024-02-01\"\n"), &mut newest), Ok(None));
     }
@@ -281,7 +301,8 @@ mod tests {
         assert_eq!(sources(&[package("a", "1.0.0"), git].into()).len(), 1);
         let rules: Table = "[bans]\ndeny = [{ crate = \"a\" }]".parse().unwrap();
         assert_eq!(banned(&[package("a", "1.0.0"), package("b", "1.0.0")].into(), &rules).len(), 1);
-        let pinned = |snow: &str| format!("[workspace.dependencies]\ngraviola = \"=0.4.2\"\nsnow = {{ version = \"{snow}\" }}");
+        let pinned =
+            |snow: &str| format!("[workspace.dependencies]\ngraviola = \"=0.4.2\"\nsnow = {{ version = \"{snow}\" }}");
         assert!(pins(&pinned("=0.10.0").parse().unwrap()).is_empty());
         assert_eq!(pins(&pinned("0.10").parse().unwrap()).len(), 1);
         assert_eq!(pins(&pinned("*").parse().unwrap()).len(), 2);

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use linkspan_fabric::{
     Cancel, Channel, ChannelError, Connecting, Gpu, HANDLE_LEN, HostBuf, PeerState, Poll, WaitFd, chain,
 };
-use linkspan_fabric::stats::Event;
 use linkspan_proto::login::{PublicKey, Secret};
 
 use crate::acceptor::{Acceptor, PendingHello};
@@ -599,7 +598,7 @@ impl TransportState {
         match &mut self.phase {
             Phase::Making(Making { peer: PeerState::Gone, .. }) => self.ends_with_peer(),
             Phase::Making(making) if again || self.epoch > 0 => {
-                self.ctx.fabric().count(Event::PathRetries);
+                self.ctx.fabric().count(linkspan_fabric::stats::Event::PathRetries);
                 making.dial = Dial::At(now + RECONNECT);
                 self.why = Arc::from(why);
                 false

@@ -18,6 +18,12 @@ pub struct AcceptPause {
     warnings: LineLimit,
 }
 
+impl Default for AcceptPause {
+    fn default() -> AcceptPause {
+        AcceptPause::new()
+    }
+}
+
 impl AcceptPause {
     /// No pause.
     pub const fn new() -> AcceptPause {

@@ -18,6 +18,9 @@ const HOSTS: [&str; 4] = ["a", "b", "c", "d"];
 const CABLES: [(&str, &str); 8] =
     [("a", "b"), ("a", "b"), ("b", "c"), ("b", "c"), ("c", "d"), ("c", "d"), ("d", "a"), ("d", "a")];
 
+/// How long rails may take to come back: the longest time between two tries (8 s), and a login.
+const CALM: Duration = Duration::from_secs(11);
+
 /// Longest that a job is meant to take, and longest that it may: a host of the plugin ends itself after 300 s.
 const JOB: u64 = 120;
 const JOB_MOST: Duration = Duration::from_secs(290);
@@ -54,7 +57,10 @@ impl Growth {
         let memory = self.now.memory_kib.saturating_sub(self.settled.memory_kib);
         let descriptors = self.now.descriptors.saturating_sub(self.settled.descriptors);
         match memory > MEMORY_KIB || descriptors > DESCRIPTORS {
-            true => Err(format!("{whose} grew by {memory} KiB and {descriptors} descriptors: {:?}, then {:?}", self.settled, self.now)),
+            true => Err(format!(
+                "{whose} grew by {memory} KiB and {descriptors} descriptors: {:?}, then {:?}",
+                self.settled, self.now
+            )),
             false => Ok(()),
         }
     }
@@ -78,37 +84,51 @@ struct Soak {
     rng: Rng,
     /// When each cable heals, where it is cut.
     cut: [Option<Instant>; CABLES.len()],
+    /// When the cables between each host and the next were last healed, and when two at once were.
+    healed: [Instant; HOSTS.len()],
+    around: Instant,
+    /// Two at once are next.
+    both: bool,
     done: Done,
 }
 
 impl Soak {
-    /// Cuts and heals as it comes.
+    /// Cuts and heals as it comes: one cable between two hosts, where the other one has been whole for long enough that lost rails are
+    /// back; at times both, so that they are reached the other way around the ring, where all others have been.
     fn cables(&mut self) -> Outcome<()> {
         let now = Instant::now();
         for n in 0..CABLES.len() {
             if self.cut[n].is_some_and(|heals| now >= heals) {
                 self.set(n, "up")?;
                 self.cut[n] = None;
+                self.healed[n / 2] = now;
             }
         }
-        // At times both between two hosts, so that they are reached the other way around the ring; never at two places.
+        let calm = |pair: usize| {
+            let whole = self.cut[2 * pair].is_none() && self.cut[2 * pair + 1].is_none();
+            whole && now.duration_since(self.healed[pair]) >= CALM
+        };
+        let all_calm = (0..HOSTS.len()).all(calm);
+        // From here on one waits for all.
+        self.both |= self.rng.below(24) == 0;
         let pair = self.rng.below(HOSTS.len());
-        let others = (0..CABLES.len()).any(|n| n / 2 != pair && self.cut[n].is_some() && self.cut[n ^ 1].is_some());
-        let both = self.rng.below(8) == 0 && !others;
-        if self.rng.below(3) == 0 {
-            let one = 2 * pair + self.rng.below(2);
-            let lasts = Duration::from_millis(500 + self.rng.below(5000) as u64);
-            for n in [Some(one), both.then_some(one ^ 1)].into_iter().flatten() {
-                let alone = self.cut[n ^ 1].is_none() || both;
-                if self.cut[n].is_none() && alone {
-                    self.set(n, "down")?;
-                    self.cut[n] = Some(now + lasts);
-                    self.done.cuts += 1;
-                }
-            }
-            if both {
-                self.done.double_cuts += 1;
-            }
+        let around = (0..HOSTS.len()).any(|n| self.cut[2 * n].is_some() && self.cut[2 * n + 1].is_some());
+        let after = now.duration_since(self.around) < CALM;
+        if !calm(pair) || around || after || self.both && !all_calm {
+            return Ok(());
+        }
+        let lasts = Duration::from_millis(500 + self.rng.below(5000) as u64);
+        let one = 2 * pair + self.rng.below(2);
+        let mut cables = vec![one];
+        if std::mem::take(&mut self.both) {
+            cables.push(one ^ 1);
+            self.around = now + lasts;
+            self.done.double_cuts += 1;
+        }
+        for n in cables {
+            self.set(n, "down")?;
+            self.cut[n] = Some(now + lasts);
+            self.done.cuts += 1;
         }
         Ok(())
     }
@@ -125,6 +145,7 @@ impl Soak {
         for n in 0..CABLES.len() {
             if self.cut[n].take().is_some() {
                 self.set(n, "up")?;
+                self.healed[n / 2] = Instant::now();
             }
         }
         Ok(())
@@ -182,11 +203,15 @@ impl Soak {
         if let Some((n, _)) = stopped {
             let _ = signal(processes[n], "CONT");
         }
+        let mut failed = String::new();
         for (n, mut node) in nodes.into_iter().enumerate() {
             let (code, said) = node.end(SOON * 6)?;
             if code != Some(0) {
-                return Err(format!("job {}, rank {n}: {code:?}: {}", self.done.jobs, tail(&said)));
+                failed.push_str(&format!("\njob {}, rank {n}: {code:?}: {}", self.done.jobs, tail(&said)));
             }
+        }
+        if !failed.is_empty() {
+            return Err(failed);
         }
         self.done.rounds += rounds;
         for (n, growth) in growth.into_iter().enumerate() {
@@ -223,7 +248,7 @@ fn signal(process: u32, name: &str) -> Outcome<()> {
 
 fn tail(said: &str) -> String {
     let lines: Vec<&str> = said.lines().filter(|line| !line.contains(": round ")).collect();
-    lines[lines.len().saturating_sub(12)..].join("\n")
+    lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
 /// Runs for so many seconds; what was done, or what went wrong.
@@ -238,7 +263,9 @@ pub(crate) fn run(seconds: u64, seed: u64) -> Outcome<String> {
         servers.push((server, None::<Growth>));
     }
     let until = Instant::now() + Duration::from_secs(seconds);
-    let mut soak = Soak { mesh, rng: Rng(seed << 1 | 1), cut: [None; CABLES.len()], done: Done::default() };
+    let now = Instant::now();
+    let (cut, healed) = ([None; CABLES.len()], [now; HOSTS.len()]);
+    let mut soak = Soak { mesh, rng: Rng(seed << 1 | 1), cut, healed, around: now, both: false, done: Done::default() };
     let job = JOB.min(seconds / 4).max(5);
     let mut rounds = 60;
     while Instant::now() < until {
@@ -252,7 +279,9 @@ pub(crate) fn run(seconds: u64, seed: u64) -> Outcome<String> {
             rounds = (rate * job as f64).clamp(40.0, 1e6) as usize;
         }
         for (n, (server, growth)) in servers.iter_mut().enumerate() {
-            let Some(now) = Usage::of(server.id()) else { return Err(format!("the mesh server of {} has ended", HOSTS[n])) };
+            let Some(now) = Usage::of(server.id()) else {
+                return Err(format!("the mesh server of {} has ended", HOSTS[n]));
+            };
             let growth = growth.get_or_insert(Growth { settled: now, now });
             growth.now = now;
             growth.judge(&format!("the mesh server of {}", HOSTS[n]))?;

@@ -207,7 +207,10 @@ impl Node {
                 Ok(line) => self.said.push(line),
                 Err(_) => {
                     let tail = self.said.iter().rev().take(6).rev().cloned().collect::<Vec<_>>();
-                    return Err(format!("{} does not say `{words}` within {within:?}; its last lines: {tail:?}", self.name));
+                    return Err(format!(
+                        "{} does not say `{words}` within {within:?}; its last lines: {tail:?}",
+                        self.name
+                    ));
                 }
             }
         }

@@ -27,6 +27,7 @@ const LAYERS: [(&str, u32); 22] = [
     ("bindings/", 50),
     ("bin/", 50),
     ("lab/", 60),
+    ("tests/hostile", 55),
     ("tests/", 60),
     ("xtask", 60),
 ];

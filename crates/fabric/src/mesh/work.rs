@@ -47,9 +47,11 @@ impl WorkSlot {
     /// Takes one, or says why there is none.
     pub(super) fn take(shared: &Arc<Shared>, work: Work) -> Result<WorkSlot, String> {
         let share = match work {
-            Work::Relay => shared.works.relays.take(1).ok_or_else(|| {
-                format!("LS1406 {RELAYS_MAX} streams are relayed already, which is the limit")
-            }),
+            Work::Relay => shared
+                .works
+                .relays
+                .take(1)
+                .ok_or_else(|| format!("LS1406 {RELAYS_MAX} streams are relayed already, which is the limit")),
             Work::Measure => shared.works.measurements.take(1).ok_or_else(|| {
                 format!("LS1425 {MEASUREMENTS_MAX} measurements are under way already, which is the limit")
             }),

@@ -9,7 +9,8 @@ use linkspan_shmring::page;
 
 use super::places::{is_run, shared};
 use super::{
-    BUCKETS, COMM, COUNTERS, Counter, DOWNGRADES, EVENTS, Event, HEADER, JOB, LATENCY, MAGIC, NAME, PEER, RECORD, RECORDS, VERSION,
+    BUCKETS, COMM, COUNTERS, Counter, DOWNGRADES, EVENTS, Event, HEADER, JOB, LATENCY, MAGIC, NAME, PEER, RECORD,
+    RECORDS, VERSION,
 };
 
 /// Text that somebody else may have written: control characters, which a terminal would obey, are replaced.

@@ -30,7 +30,8 @@ impl Counted {
     fn new(name: &str, more: &[(&str, &str)]) -> Counted {
         let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("events-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
-        let base = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", dir.to_str().unwrap())];
+        let base =
+            [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", dir.to_str().unwrap())];
         let get = |name: &str| more.iter().chain(&base).find(|p| p.0 == name).map(|p| p.1.to_owned());
         let fabric = Fabric::new(Config::read(&get).unwrap(), Log::off(), true).unwrap();
         Counted { fabric, dir }

@@ -7,10 +7,10 @@ use crate::idle::Idle;
 use crate::interrupt::Interrupt;
 use crate::link::LinkDesc;
 use crate::mock::{Faults, pair};
-use linkspan_net::Quota;
 use crate::session::{Limits, serve};
 use crate::spec::WaitMode;
 use bare::{Server, Terms};
+use linkspan_net::Quota;
 
 const TOKEN: [u8; 16] = [7; 16];
 

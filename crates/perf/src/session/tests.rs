@@ -3,8 +3,8 @@ use std::time::Instant;
 
 use super::*;
 use crate::mock::{Faults, Mock, pair};
-use linkspan_net::Share;
 use crate::spec::{Direction, Stop, Test, WaitMode};
+use linkspan_net::Share;
 
 fn small(test: Test, size: u64) -> Spec {
     Spec {
