@@ -21,6 +21,10 @@ pub(crate) const WATCHES: usize = 256;
 /// Shortest and longest time between two signals.
 pub(crate) const INTERVAL_MS: std::ops::RangeInclusive<u32> = 250..=3_600_000;
 
+fn full() -> Error {
+    Error::LimitReached(format!("LS3222 {WATCHES} clients watch already"))
+}
+
 /// One task for each client that watches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watches(Arc<Mutex<HashMap<UniqueName<'static>, AbortHandle>>>);
@@ -41,7 +45,7 @@ impl Watches {
     ) -> Result<(), Error> {
         self.end(&client);
         if self.tasks().len() >= WATCHES {
-            return Err(Error::LimitReached(format!("LS3222 {WATCHES} clients watch already")));
+            return Err(full());
         }
         // Heard before it is asked whether it is still there, so that its end is missed in neither case.
         let left = MatchRule::builder()
@@ -64,7 +68,7 @@ impl Watches {
             task.abort();
         }
         if tasks.len() >= WATCHES {
-            return Err(Error::LimitReached(format!("LS3222 {WATCHES} clients watch already")));
+            return Err(full());
         }
         let task = tokio::spawn(async move {
             tokio::select! {
