@@ -69,15 +69,15 @@ impl Log {
         let priority = if event.kind.warns() { Priority::Warning } else { Priority::Info };
         let numbers = [event.uid.map(|n| n.to_string()), event.pid.map(|n| n.to_string())];
         let all = [
-            ("LINKSPAN_EVENT", Some(event.kind.name())),
-            ("LINKSPAN_CABLE", event.cable.as_deref()),
-            ("LINKSPAN_PEER", event.peer.as_deref()),
-            ("LINKSPAN_PEER_UUID", event.peer_uuid.as_deref()),
-            ("LINKSPAN_UID", numbers[0].as_deref()),
-            ("LINKSPAN_PID", numbers[1].as_deref()),
-            ("LINKSPAN_COMM", event.comm.as_deref()),
-            ("LINKSPAN_DEVICE", event.device.as_deref()),
-            ("LINKSPAN_TRANSPORT", event.transport.as_deref()),
+            ("LSPAN_EVENT", Some(event.kind.name())),
+            ("LSPAN_CABLE", event.cable.as_deref()),
+            ("LSPAN_PEER", event.peer.as_deref()),
+            ("LSPAN_PEER_UUID", event.peer_uuid.as_deref()),
+            ("LSPAN_UID", numbers[0].as_deref()),
+            ("LSPAN_PID", numbers[1].as_deref()),
+            ("LSPAN_COMM", event.comm.as_deref()),
+            ("LSPAN_DEVICE", event.device.as_deref()),
+            ("LSPAN_TRANSPORT", event.transport.as_deref()),
         ];
         let fields: Vec<(&str, &str)> = all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
         self.line(priority, &event.text, &fields);
@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn no_value_can_begin_a_field_of_its_own() {
-        let bytes = message(Priority::Info, "one", &[("LINKSPAN_PEER", "a\nPRIORITY=0")]);
-        let mut want = b"MESSAGE=one\nPRIORITY=6\nSYSLOG_IDENTIFIER=linkspand\nLINKSPAN_PEER\n".to_vec();
+        let bytes = message(Priority::Info, "one", &[("LSPAN_PEER", "a\nPRIORITY=0")]);
+        let mut want = b"MESSAGE=one\nPRIORITY=6\nSYSLOG_IDENTIFIER=linkspand\nLSPAN_PEER\n".to_vec();
         want.extend_from_slice(&12_u64.to_le_bytes());
         want.extend_from_slice(b"a\nPRIORITY=0\n");
         assert_eq!(bytes, want);
