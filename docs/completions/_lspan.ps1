@@ -34,6 +34,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('bugreport', 'bugreport', [CompletionResultType]::ParameterValue, 'Put what is known of this machine and linkspan into one archive for a report, without secrets')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
             [CompletionResult]::new('top', 'top', [CompletionResultType]::ParameterValue, 'Watch what running processes move over linkspan, on this host or on several')
+            [CompletionResult]::new('events', 'events', [CompletionResultType]::ParameterValue, 'Show what happened to cables and jobs: plugged, unplugged, other speed, rails lost and back, slower paths')
             [CompletionResult]::new('metrics', 'metrics', [CompletionResultType]::ParameterValue, 'Print the statistics as Prometheus reads them, or serve them over HTTP')
             [CompletionResult]::new('files', 'files', [CompletionResultType]::ParameterValue, 'Serve directories and services of this host to peers')
             [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List a peer''s shares, or what is in one')
@@ -469,6 +470,15 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
+        'lspan;events' {
+            [CompletionResult]::new('--root', '--root', [CompletionResultType]::ParameterName, 'Without the service, on the machine whose sys and proc are here')
+            [CompletionResult]::new('--follow', '--follow', [CompletionResultType]::ParameterName, 'Go on with what happens from now on, until Ctrl-C')
+            [CompletionResult]::new('--all', '--all', [CompletionResultType]::ParameterName, 'Jobs of all users')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON, a line for each event (schema linkspan.event/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'lspan;metrics' {
             [CompletionResult]::new('--listen', '--listen', [CompletionResultType]::ParameterName, 'Serve them over HTTP at /metrics; ADDR is a PORT of loopback or IP:PORT')
             [CompletionResult]::new('--textfile', '--textfile', [CompletionResultType]::ParameterName, 'Write them to a file, as node_exporter''s textfile collector reads (NAME.prom), in place of what was there')
@@ -706,8 +716,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;link' {
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
-            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts')
-            [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko, until it is unplugged; needs root')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts')
+            [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -719,14 +729,14 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;link;allow' {
-            [CompletionResult]::new('--deny', '--deny', [CompletionResultType]::ParameterName, 'Withdraw the permission')
-            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
-            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--deny', '--deny', [CompletionResultType]::ParameterName, 'Withdraw the permission, for good')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
         'lspan;link;help' {
-            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts')
-            [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko, until it is unplugged; needs root')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts')
+            [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -773,6 +783,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('bugreport', 'bugreport', [CompletionResultType]::ParameterValue, 'Put what is known of this machine and linkspan into one archive for a report, without secrets')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
             [CompletionResult]::new('top', 'top', [CompletionResultType]::ParameterValue, 'Watch what running processes move over linkspan, on this host or on several')
+            [CompletionResult]::new('events', 'events', [CompletionResultType]::ParameterValue, 'Show what happened to cables and jobs: plugged, unplugged, other speed, rails lost and back, slower paths')
             [CompletionResult]::new('metrics', 'metrics', [CompletionResultType]::ParameterValue, 'Print the statistics as Prometheus reads them, or serve them over HTTP')
             [CompletionResult]::new('files', 'files', [CompletionResultType]::ParameterValue, 'Serve directories and services of this host to peers')
             [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List a peer''s shares, or what is in one')
@@ -871,6 +882,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;help;top' {
             break
         }
+        'lspan;help;events' {
+            break
+        }
         'lspan;help;metrics' {
             break
         }
@@ -953,8 +967,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;link' {
-            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts')
-            [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko, until it is unplugged; needs root')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts')
+            [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko')
             break
         }
         'lspan;help;link;up' {

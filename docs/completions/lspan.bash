@@ -34,6 +34,9 @@ _lspan() {
             lspan,env)
                 cmd="lspan__subcmd__env"
                 ;;
+            lspan,events)
+                cmd="lspan__subcmd__events"
+                ;;
             lspan,files)
                 cmd="lspan__subcmd__files"
                 ;;
@@ -159,6 +162,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help,env)
                 cmd="lspan__subcmd__help__subcmd__env"
+                ;;
+            lspan__subcmd__help,events)
+                cmd="lspan__subcmd__help__subcmd__events"
                 ;;
             lspan__subcmd__help,files)
                 cmd="lspan__subcmd__help__subcmd__files"
@@ -440,7 +446,7 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status mesh doctor wait perf selftest bugreport stats top metrics files ls send get rm mv du verify mount pipe forward pair key devmem link run env man completions help"
+            opts="-h -V --help --version status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get rm mv du verify mount pipe forward pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -693,6 +699,24 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__events)
+            opts="-h --follow --all --json --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__files)
             opts="-h --help serve help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -816,7 +840,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status mesh doctor wait perf selftest bugreport stats top metrics files ls send get rm mv du verify mount pipe forward pair key devmem link run env man completions help"
+            opts="status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get rm mv du verify mount pipe forward pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -942,6 +966,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__env)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__events)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

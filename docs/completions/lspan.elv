@@ -31,6 +31,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand bugreport 'Put what is known of this machine and linkspan into one archive for a report, without secrets'
             cand stats 'Show what running processes have moved over linkspan'
             cand top 'Watch what running processes move over linkspan, on this host or on several'
+            cand events 'Show what happened to cables and jobs: plugged, unplugged, other speed, rails lost and back, slower paths'
             cand metrics 'Print the statistics as Prometheus reads them, or serve them over HTTP'
             cand files 'Serve directories and services of this host to peers'
             cand ls 'List a peer''s shares, or what is in one'
@@ -430,6 +431,14 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'lspan;events'= {
+            cand --root 'Without the service, on the machine whose sys and proc are here'
+            cand --follow 'Go on with what happens from now on, until Ctrl-C'
+            cand --all 'Jobs of all users'
+            cand --json 'Print JSON, a line for each event (schema linkspan.event/1)'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'lspan;metrics'= {
             cand --listen 'Serve them over HTTP at /metrics; ADDR is a PORT of loopback or IP:PORT'
             cand --textfile 'Write them to a file, as node_exporter''s textfile collector reads (NAME.prom), in place of what was there'
@@ -628,8 +637,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;link'= {
             cand -h 'Print help'
             cand --help 'Print help'
-            cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
-            cand allow 'Allow a host to use the driver linkspan.ko, until it is unplugged; needs root'
+            cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts'
+            cand allow 'Allow a host to use the driver linkspan.ko'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;link;up'= {
@@ -639,13 +648,13 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --help 'Print help'
         }
         &'lspan;link;allow'= {
-            cand --deny 'Withdraw the permission'
-            cand -h 'Print help'
-            cand --help 'Print help'
+            cand --deny 'Withdraw the permission, for good'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
         }
         &'lspan;link;help'= {
-            cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
-            cand allow 'Allow a host to use the driver linkspan.ko, until it is unplugged; needs root'
+            cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts'
+            cand allow 'Allow a host to use the driver linkspan.ko'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;link;help;up'= {
@@ -684,6 +693,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand bugreport 'Put what is known of this machine and linkspan into one archive for a report, without secrets'
             cand stats 'Show what running processes have moved over linkspan'
             cand top 'Watch what running processes move over linkspan, on this host or on several'
+            cand events 'Show what happened to cables and jobs: plugged, unplugged, other speed, rails lost and back, slower paths'
             cand metrics 'Print the statistics as Prometheus reads them, or serve them over HTTP'
             cand files 'Serve directories and services of this host to peers'
             cand ls 'List a peer''s shares, or what is in one'
@@ -760,6 +770,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         }
         &'lspan;help;top'= {
         }
+        &'lspan;help;events'= {
+        }
         &'lspan;help;metrics'= {
         }
         &'lspan;help;files'= {
@@ -818,8 +830,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;devmem;down'= {
         }
         &'lspan;help;link'= {
-            cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts'
-            cand allow 'Allow a host to use the driver linkspan.ko, until it is unplugged; needs root'
+            cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts'
+            cand allow 'Allow a host to use the driver linkspan.ko'
         }
         &'lspan;help;link;up'= {
         }

@@ -48,10 +48,10 @@ pub(crate) fn run(root: &Path, dir: &Path) -> Outcome {
     }
 }
 
-/// Compiles plugin, program and C library: in one call, for another set of packages has other features of the crates below them, and
+/// Compiles plugin, programs and C library: in one call, for another set of packages has other features of the crates below them, and
 /// these would be compiled twice.
 pub(crate) fn compile(root: &Path, machine: &Machine) -> Result<(), String> {
-    let packages = ["-p", "linkspan-nccl", "-p", "lspan", "-p", "linkspan-capi"];
+    let packages = ["-p", "linkspan-nccl", "-p", "lspan", "-p", "linkspand", "-p", "linkspan-capi"];
     run::must(machine.cargo(root).args(["build", "--release"]).args(packages))
 }
 

@@ -14,7 +14,7 @@ use crate::run::{self, Outcome};
 use licences::Part;
 
 /// Programs and libraries that are installed.
-const SHIPPED: [&str; 3] = ["lspan", "linkspan-nccl", "linkspan-capi"];
+const SHIPPED: [&str; 4] = ["lspan", "linkspand", "linkspan-nccl", "linkspan-capi"];
 
 /// By the words behind `package`.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Outcome {

@@ -63,6 +63,13 @@ pub(crate) enum Command {
         after_long_help = "Press h for the keys. Colours are left out where NO_COLOR is set. Other hosts run `lspan stats --json --watch`."
     )]
     Top(TopArgs),
+    /// Show what happened to cables and jobs: plugged, unplugged, other speed, rails lost and back, slower paths
+    #[command(
+        after_long_help = "From linkspand where it runs, which keeps events; else what this process can see itself: the cables that are there, and \
+                           what has gone wrong in running jobs, of those whose statistics this user may read. Of other users' jobs the service tells root, and with \
+                           --all those to whom polkit allows it."
+    )]
+    Events(EventsArgs),
     /// Print the statistics as Prometheus reads them, or serve them over HTTP
     #[command(
         after_long_help = "At most 64 jobs and 256 processes have labels of their own, the oldest; the others are added up as workload \
@@ -207,7 +214,7 @@ pub(crate) enum KeyCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LinkCommand {
-    /// Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root, on both hosts
+    /// Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts
     Up {
         /// Streams to each host: a connection takes one
         #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=8))]
@@ -216,11 +223,14 @@ pub(crate) enum LinkCommand {
         #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(8..=256))]
         first_hop: u16,
     },
-    /// Allow a host to use the driver linkspan.ko, until it is unplugged; needs root
+    /// Allow a host to use the driver linkspan.ko
+    ///
+    /// Through linkspand, where it is installed: whenever it is plugged in, by root or whom polkit allows. Else until it is unplugged, by
+    /// root. The UUID is the host's own word and proves nothing.
     Allow {
         /// UUID of the host, as `lspan status` shows it
         uuid: String,
-        /// Withdraw the permission
+        /// Withdraw the permission, for good
         #[arg(long)]
         deny: bool,
     },
@@ -249,6 +259,22 @@ pub(crate) enum Devmem {
         after_long_help = "Needs root (CAP_NET_ADMIN). Does nothing where nothing is left; an `up` that still runs is left alone."
     )]
     Down(DownArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct EventsArgs {
+    /// Go on with what happens from now on, until Ctrl-C
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// Jobs of all users
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print JSON, a line for each event (schema linkspan.event/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Without the service, on the machine whose sys and proc are here
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) root: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

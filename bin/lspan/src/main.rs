@@ -8,6 +8,7 @@ mod cli;
 mod devmem;
 mod doctor;
 mod env;
+mod events;
 mod exit;
 mod fabric;
 mod files;
@@ -83,6 +84,7 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Selftest(args) => selftest::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Events(args) => events::run(&args),
         Command::Metrics(args) => metrics::run(&args),
         Command::Files { files: Files::Serve(args) } => files::serve::run(&args),
         Command::Ls(args) => files::ls(&args),

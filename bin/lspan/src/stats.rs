@@ -4,9 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::Config;
-use linkspan_fabric::stats::{Counter, Event, ProcessStats, Record, read};
+use linkspan_fabric::stats::{Counter, ProcessStats, Record, read};
 use linkspan_perf::format::table;
-use serde_json::{Map, Value, json};
+use linkspan_service::statistics;
+use serde_json::{Value, json};
 
 use crate::cli::StatsArgs;
 use crate::exit::{Exit, Failure};
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &StatsArgs) -> Result<Exit, Failure> {
         let found = read(&dir).map_err(|error| Failure::system(&format!("statistics in {}", dir.display()), &error))?;
         let cards = pools::cards(&config);
         if args.json {
-            let processes: Vec<Value> = found.iter().map(process).collect();
+            let processes: Vec<Value> = found.iter().map(statistics::json).collect();
             out.json(&json!({ "schema": SCHEMA, "processes": processes, "cards": cards }), args.watch.is_none())?;
         } else if found.is_empty() {
             out.text(&format!("no process that uses linkspan writes statistics to {}\n", dir.display()))?;
@@ -51,36 +52,10 @@ pub(crate) fn run(args: &StatsArgs) -> Result<Exit, Failure> {
     }
 }
 
-fn process(process: &ProcessStats) -> Value {
-    let records: Vec<Value> = process
-        .records
-        .iter()
-        .map(|record| {
-            let mut fields = Map::new();
-            fields.insert("device".into(), record.device.as_str().into());
-            fields.insert("transport".into(), record.transport.as_str().into());
-            if !record.peer.is_empty() {
-                fields.insert("peer".into(), record.peer.as_str().into());
-            }
-            for (counter, value) in Counter::ALL.iter().zip(&record.counters) {
-                fields.insert(counter.name().into(), (*value).into());
-            }
-            fields.insert("latency_below_2_pow_n_us".into(), record.latency.clone().into());
-            Value::Object(fields)
-        })
-        .collect();
-    let events: Map<String, Value> = events(process).map(|(event, n)| (event.name().into(), n.into())).collect();
-    json!({ "pid": process.pid, "uid": process.uid, "comm": process.comm, "job": process.job, "uptime_s": process.uptime.as_secs_f64(), "downgrades": process.downgrades, "events": events, "paths": records })
-}
-
-fn events(process: &ProcessStats) -> impl Iterator<Item = (Event, u64)> {
-    Event::ALL.iter().copied().zip(process.events.iter().copied())
-}
-
 /// A line for each event of each process that there was.
 fn event_lines(found: &[ProcessStats]) -> String {
     let lines = found.iter().flat_map(|process| {
-        let some = events(process).filter(|(_, n)| *n > 0);
+        let some = statistics::events(process).filter(|(_, n)| *n > 0);
         some.map(|(event, n)| format!("pid {}: {} {n}: {}\n", process.pid, event.name(), event.text()))
     });
     lines.collect()

@@ -1,6 +1,6 @@
 //! What the commands, the services and the desktop share: how two users come to trust each other ([`pairing`]), how a
 //! serving peer is found ([`rendezvous`], [`cable`]), queues of network cards lent to processes ([`devmem`]), what happens to
-//! cables and jobs ([`observe`], [`events`]), which hosts are let in ([`admission`]), what the system service does with it all
+//! cables and jobs ([`observe`], [`events`]), which hosts are let in ([`admission`]), numbers ([`statistics`]), what the system service does with it all
 //! ([`system`]), and what a host calls itself.
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod mesh;
 pub mod observe;
 pub mod pairing;
 pub mod rendezvous;
+pub mod statistics;
 pub mod system;
 
 use linkspan_fabric::keys::{NAME_MAX, name_fault};

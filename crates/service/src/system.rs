@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::stats::{self, ProcessStats};
-use linkspan_fabric::thunderbolt::Error as LinkError;
+pub use linkspan_fabric::thunderbolt::Error as LinkError;
 use linkspan_fabric::thunderbolt::find::Root;
 use linkspan_topology::{Interface, Roots};
 
@@ -36,7 +36,7 @@ pub struct Places {
 pub type Tell = Box<dyn Fn(bool, &str) + Send + Sync>;
 
 /// For how long statistics that were read are read no second time, however many watch them.
-const FRESH: Duration = Duration::from_millis(50);
+const FRESH: Duration = Duration::from_millis(200);
 
 /// The state.
 pub struct System {
@@ -136,7 +136,7 @@ impl System {
         locked(&self.state).log.after(after_us, uid)
     }
 
-    /// Pages of all users' jobs, read at most 50 ms ago. Empty where they cannot be read.
+    /// Pages of all users' jobs, read at most 200 ms ago. Empty where they cannot be read.
     pub fn statistics(&self) -> Arc<Vec<ProcessStats>> {
         let mut pages = locked(&self.pages);
         match &*pages {
@@ -185,8 +185,7 @@ impl System {
     /// Each of [`Unlent`].
     pub fn lend(&self, interface: &str, queues: u32, each: u32, users: Vec<u32>) -> Result<String, Unlent> {
         let found = self.interface(interface)?;
-        let mut lent = locked(&self.lent);
-        if lent.get(interface).is_some_and(|lent| !lent.thread.is_finished()) {
+        if locked(&self.lent).get(interface).is_some_and(|lent| !lent.thread.is_finished()) {
             return Err(Unlent::Running { interface: interface.to_owned() });
         }
         let terms = Terms { queues, each, users, folder: self.places.devmem.clone() };
@@ -210,7 +209,7 @@ impl System {
         let thread = spawned.map_err(|e| Unlent::Failed { interface: interface.to_owned(), why: e.to_string() })?;
         match is_ready.recv() {
             Ok(line) => {
-                lent.insert(interface.to_owned(), Lent { stop, thread });
+                locked(&self.lent).insert(interface.to_owned(), Lent { stop, thread });
                 Ok(line)
             }
             // It has ended before it was ready.

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::tree::Source;
 
 /// Hosts that addresses in the tree may name: specifications, upstreams, and names reserved for examples (RFC 2606).
-const HOSTS: [&str; 25] = [
+const HOSTS: [&str; 26] = [
     "github.com",
     "doc.rust-lang.org",
     "docs.rs",
@@ -28,6 +28,7 @@ const HOSTS: [&str; 25] = [
     "clang.llvm.org",
     "creativecommons.org",
     "www.w3.org",
+    "www.freedesktop.org",
     "json-schema.org",
     "example.com",
     "example.org",

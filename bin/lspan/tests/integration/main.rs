@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
 
 mod bugreport;
+#[path = "../../../../crates/bus/tests/integration/bus.rs"]
+mod bus;
 mod doctor;
+mod events;
 mod files;
 mod job;
 mod keys;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use linkspan_fabric::stats::{Counter, ProcessStats, Record};
+use linkspan_fabric::stats::{Counter, Event as SetupEvent, ProcessStats, Record};
 
 use crate::events::{Event, Kind};
 
@@ -12,6 +12,12 @@ const TOLD: [(Counter, Kind, &str, &str); 3] = [
     (Counter::RailsLost, Kind::RailLost, "lost a rail", "rails lost"),
     (Counter::RailsBack, Kind::RailBack, "has a lost rail again", "lost rails back"),
     (Counter::Failures, Kind::ConnectionFailed, "a connection ended in an error", "connections ended in an error"),
+];
+
+/// Of what happens while connections are set up, what is an event, with its words.
+const REFUSED: [(SetupEvent, &str); 2] = [
+    (SetupEvent::RefusedKey, "whose key is another, or that had none"),
+    (SetupEvent::RefusedVersion, "of another protocol version"),
 ];
 
 /// Most processes of one user that are observed. What a page says is its owner's word, and anybody may write many.
@@ -27,6 +33,7 @@ type Process = (u32, u32, Duration);
 #[derive(Debug, Default)]
 struct Told {
     downgrades: u64,
+    refused: [u64; REFUSED.len()],
     /// By device, transport and peer.
     counts: HashMap<(String, String, String), [u64; TOLD.len()]>,
 }
@@ -73,6 +80,14 @@ impl Told {
                 n => format!("took {n} paths slower than this machine could give; its log says why"),
             };
             events.push(job(Kind::SlowPath, more, what));
+        }
+        for ((event, whom), told) in REFUSED.iter().zip(&mut self.refused) {
+            let now = page.events.get(*event as usize).copied().unwrap_or(0);
+            if let Some(more) = grown(told, now, left) {
+                let peers =
+                    if more == 1 { "a peer was refused".to_owned() } else { format!("{more} peers were refused") };
+                events.push(job(Kind::PeerRefused, more, format!("{peers} {whom}")));
+            }
         }
         // Not told of records that are gone: a page never takes one back.
         for record in &page.records {

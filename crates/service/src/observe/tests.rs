@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linkspan_fabric::stats::{Counter, ProcessStats, Record};
+use linkspan_fabric::stats::{Counter, Event as SetupEvent, ProcessStats, Record};
 use linkspan_topology::fixture::{Fixture, STRIX_HALO};
 
 use super::*;
@@ -135,6 +135,18 @@ fn rails_and_slow_paths_of_a_job_are_told_once() {
     // Another process with the same number.
     let next = ProcessStats { start: Duration::from_secs(2), ..page(1, 7, 1, 0, 0) };
     assert_eq!(kinds(&watch.look(&[next])), [Kind::RailLost]);
+}
+
+#[test]
+fn a_refused_peer_is_told_with_the_reason() {
+    let mut watch = JobWatch::default();
+    let mut job = page(1, 7, 0, 0, 0);
+    job.events = vec![0; SetupEvent::ALL.len()];
+    job.events[SetupEvent::RefusedKey as usize] = 2;
+    let events = watch.look(&[job.clone()]);
+    assert_eq!(kinds(&events), [Kind::PeerRefused]);
+    assert_eq!(events[0].text, "job (7, user 1): 2 peers were refused whose key is another, or that had none");
+    assert_eq!(watch.look(&[job]), []);
 }
 
 #[test]

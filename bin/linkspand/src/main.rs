@@ -1,0 +1,47 @@
+//! `linkspand`: linkspan's system service. It observes cables and jobs, keeps events, and does what polkit lets its callers do; what that
+//! is, is in `linkspan-service`, and on D-Bus in `linkspan-bus`.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod config;
+mod log;
+mod run;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+
+use cli::{Cli, Command, ConfigCommand};
+use config::Config;
+use log::Log;
+
+/// The command line or the configuration cannot be understood, as in `lspan`.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let config = match Config::read(&cli.config) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("linkspand: {error}");
+            return ExitCode::from(USAGE);
+        }
+    };
+    match &cli.command {
+        Some(Command::Config { config: ConfigCommand::Show { origin } }) => {
+            print!("{}", config.text(*origin));
+            ExitCode::SUCCESS
+        }
+        None => {
+            let log = Arc::new(if cli.foreground { Log::stderr() } else { Log::journal() });
+            match run::run(&cli, config, log.clone()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    log.line(log::Priority::Error, &error, &[]);
+                    ExitCode::FAILURE
+                }
+            }
+        }
+    }
+}

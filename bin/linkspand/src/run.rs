@@ -1,0 +1,212 @@
+//! The service while it runs.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linkspan_bus::{NAME, Server, zbus};
+use linkspan_service::events::Event;
+use linkspan_service::observe::{Changes, KernelWatch};
+use linkspan_service::system::{Places, System};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sd_notify::NotifyState;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use crate::cli::Cli;
+use crate::config::Config;
+use crate::log::{Log, Priority};
+
+/// Between two looks that the kernel causes: a cable that is plugged in says several things at once.
+const GAP: Duration = Duration::from_millis(100);
+
+/// Between two tries to reach a bus that has gone.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Threads for what may block: calls of clients, and looks.
+const THREADS: usize = 8;
+
+/// Runs until SIGTERM or SIGINT.
+pub(crate) fn run(cli: &Cli, config: Config, log: Arc<Log>) -> Result<(), String> {
+    // One for each stream of a job that is steered to lent queues.
+    let most = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(THREADS).build();
+    let runtime = runtime.map_err(|error| format!("no event loop: {error}"))?;
+    let places = Places {
+        root: cli.root.clone(),
+        allowed: cli.state.join("allowed"),
+        statistics: config.statistics().to_owned(),
+        devmem: cli.runtime.clone(),
+    };
+    let lines = log.clone();
+    let tell = move |warns: bool, line: &str| {
+        lines.line(if warns { Priority::Warning } else { Priority::Info }, line, &[]);
+    };
+    let system = Arc::new(System::new(places, config.events(), Box::new(tell)));
+    let service = Service { system, log, server: None, changed: Arc::default() };
+    runtime.block_on(service.serve(cli, config))
+}
+
+struct Service {
+    system: Arc<System>,
+    log: Arc<Log>,
+    /// `None`: the bus has gone.
+    server: Option<Server>,
+    /// A client has changed something.
+    changed: Arc<Notify>,
+}
+
+fn failed(what: &str, error: impl std::fmt::Display) -> String {
+    format!("{what}: {error}")
+}
+
+impl Service {
+    async fn serve(mut self, cli: &Cli, mut config: Config) -> Result<(), String> {
+        let handler = |kind| signal(kind).map_err(|error| failed("a signal handler", error));
+        let (mut end, mut stop) = (handler(SignalKind::terminate())?, handler(SignalKind::interrupt())?);
+        let mut reload = handler(SignalKind::hangup())?;
+        let mut kernel = self.listen();
+        let system = self.system.clone();
+        self.blocking(move || system.restore()).await;
+        self.look(BTreeSet::new()).await;
+        self.read_jobs().await;
+        self.server =
+            Some(self.connect().await.map_err(|error| failed(&format!("LS3226 no {NAME} on the system bus"), error))?);
+        self.say_state(&[NotifyState::Ready]);
+        let watchdog = sd_notify::watchdog_enabled().unwrap_or(Duration::from_secs(3600));
+        let mut alive = interval(watchdog / 2);
+        let mut jobs = interval(config.interval());
+        let mut retry = interval(RETRY);
+        for ticks in [&mut alive, &mut jobs, &mut retry] {
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
+        let mut next = Instant::now();
+        loop {
+            let closed = self.server.as_ref().map(Server::closed);
+            let lost = closed.is_none();
+            tokio::select! {
+                _ = end.recv() => break,
+                _ = stop.recv() => break,
+                _ = reload.recv() => {
+                    self.reload(cli, &mut config, &mut jobs);
+                    self.look(BTreeSet::new()).await;
+                    self.read_jobs().await;
+                }
+                changes = async { sleep_until(next).await; kernel.recv().await } => {
+                    let Some(changes) = changes else { continue };
+                    if changes.any {
+                        self.look(changes.removed).await;
+                    }
+                    next = Instant::now() + GAP;
+                }
+                () = self.changed.notified() => self.look(BTreeSet::new()).await,
+                _ = jobs.tick() => self.read_jobs().await,
+                _ = alive.tick() => self.say_state(&[NotifyState::Watchdog]),
+                () = async { match closed { Some(closed) => closed.await, None => std::future::pending().await } } => {
+                    self.log.line(Priority::Warning, "the bus has ended the connection; events are kept, and it is tried again", &[]);
+                    self.server = None;
+                }
+                _ = retry.tick(), if lost => {
+                    if let Ok(server) = self.connect().await {
+                        self.log.line(Priority::Info, "on the bus again", &[]);
+                        self.server = Some(server);
+                    }
+                }
+            }
+        }
+        self.say_state(&[NotifyState::Stopping]);
+        let system = self.system.clone();
+        self.blocking(move || system.end()).await;
+        if let Some(server) = self.server.take() {
+            server.end().await;
+        }
+        Ok(())
+    }
+
+    fn say_state(&self, state: &[NotifyState<'_>]) {
+        // Nobody waits for it where no service manager has started us.
+        let _ = sd_notify::notify(state);
+    }
+
+    /// What the kernel says, taken by a thread: there is no more than one look's worth of it at a time.
+    fn listen(&self) -> mpsc::Receiver<Changes> {
+        let (send, receive) = mpsc::channel(1);
+        match KernelWatch::open() {
+            Ok(watch) => {
+                let hear = move || {
+                    while watch.wait(60_000).is_ok() && send.blocking_send(watch.take()).is_ok() {}
+                };
+                let spawned = std::thread::Builder::new().name("kernel-watch".into()).spawn(hear);
+                if let Err(error) = spawned {
+                    self.log.line(Priority::Warning, &failed("cables are looked at on SIGHUP alone", error), &[]);
+                }
+            }
+            Err(error) => {
+                let text =
+                    failed("cables are looked at on SIGHUP alone, for the kernel's messages cannot be had", error);
+                self.log.line(Priority::Warning, &text, &[]);
+            }
+        }
+        receive
+    }
+
+    async fn connect(&self) -> zbus::Result<Server> {
+        Server::start(zbus::connection::Builder::system()?, &self.system, self.changed.clone()).await
+    }
+
+    async fn blocking<T: Default + Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> T {
+        match spawn_blocking(what).await {
+            Ok(done) => done,
+            Err(error) => {
+                self.log.line(Priority::Error, &failed("LS3227 a part of the service failed", error), &[]);
+                T::default()
+            }
+        }
+    }
+
+    fn reload(&self, cli: &Cli, config: &mut Config, jobs: &mut tokio::time::Interval) {
+        match Config::read(&cli.config) {
+            Ok(new) => {
+                if new.statistics() != config.statistics() {
+                    let text = "statistics has another value: restart the service for it";
+                    self.log.line(Priority::Warning, text, &[]);
+                }
+                self.system.keep_events(new.events());
+                *jobs = interval(new.interval());
+                jobs.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                *config = new;
+            }
+            Err(error) => self.log.line(Priority::Error, &format!("{error}; the configuration is as before"), &[]),
+        }
+    }
+
+    async fn look(&mut self, removed: BTreeSet<String>) {
+        let system = self.system.clone();
+        let events = self.blocking(move || system.look(&removed)).await;
+        if let Some(server) = &mut self.server {
+            let (look, hosts) = self.system.seen();
+            if server.update(&look, &hosts).await.is_err() {
+                self.server = None;
+            }
+        }
+        self.tell(&events).await;
+    }
+
+    async fn read_jobs(&mut self) {
+        let system = self.system.clone();
+        let events = self.blocking(move || system.read_jobs()).await;
+        self.tell(&events).await;
+    }
+
+    async fn tell(&mut self, events: &[Event]) {
+        events.iter().for_each(|event| self.log.event(event));
+        if let (Some(server), Some(last)) = (&self.server, events.last())
+            && server.events_changed(last.time_us).await.is_err()
+        {
+            self.server = None;
+        }
+    }
+}

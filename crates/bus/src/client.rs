@@ -1,0 +1,67 @@
+//! The system service for programs that block, and that do their work without it.
+
+use std::time::Duration;
+
+use linkspan_service::events::Event;
+use zbus::blocking::connection::Builder;
+use zbus::blocking::fdo::DBusProxy;
+use zbus::names::BusName;
+
+use crate::proxy::EventsChangedIterator;
+use crate::{Error, ManagerProxyBlocking, NAME, from_dict};
+
+/// For how long an answer is waited for: a person may have to give a password.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The service.
+#[derive(Clone, Debug)]
+pub struct Client {
+    manager: ManagerProxyBlocking<'static>,
+}
+
+impl Client {
+    /// The service, if it runs. Does not start it.
+    pub fn running() -> Option<Client> {
+        Client::connect(|bus, name| bus.name_has_owner(name).unwrap_or(false))
+    }
+
+    /// The service, started by the bus if need be. `None`: there is no system bus, it is not installed, or it is masked.
+    pub fn activated() -> Option<Client> {
+        Client::connect(|bus, name| {
+            bus.name_has_owner(name).unwrap_or(false)
+                || NAME.try_into().is_ok_and(|name| bus.start_service_by_name(name, 0).is_ok())
+        })
+    }
+
+    fn connect(there: impl FnOnce(&DBusProxy<'_>, BusName<'_>) -> bool) -> Option<Client> {
+        let connection = Builder::system().ok()?.method_timeout(PATIENCE).build().ok()?;
+        let bus = DBusProxy::new(&connection).ok()?;
+        if !there(&bus, NAME.try_into().ok()?) {
+            return None;
+        }
+        ManagerProxyBlocking::new(&connection).ok().map(|manager| Client { manager })
+    }
+
+    /// The methods.
+    pub fn manager(&self) -> &ManagerProxyBlocking<'static> {
+        &self.manager
+    }
+
+    /// Events later than this time: of cables, and of the caller's jobs or of all.
+    ///
+    /// # Errors
+    /// The service's, or the bus's where the service has ended.
+    pub fn events(&self, after_us: u64, all: bool) -> Result<Vec<Event>, Error> {
+        let dicts = self.manager.get_events(after_us, all)?;
+        // What a newer service tells of another kind is passed over.
+        Ok(dicts.iter().filter_map(|dict| from_dict(dict).ok()).collect())
+    }
+
+    /// One item each time something has happened.
+    ///
+    /// # Errors
+    /// The bus's.
+    pub fn changes(&self) -> zbus::Result<EventsChangedIterator> {
+        self.manager.receive_events_changed()
+    }
+}

@@ -1,0 +1,118 @@
+//! Statistics as they change, for each client that asks, to it alone, until it says so or has left the bus. Nothing is read or sent while
+//! nobody watches.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use linkspan_service::system::System;
+use tokio::task::AbortHandle;
+use tokio::time::MissedTickBehavior;
+use zbus::names::{BusName, UniqueName};
+use zbus::object_server::SignalEmitter;
+use zbus::{Connection, MatchRule, MessageStream, fdo};
+
+use crate::manager::{Manager, read};
+use crate::{Error, PATH};
+
+/// Most clients that watch at a time.
+pub(crate) const WATCHES: usize = 256;
+
+/// Shortest and longest time between two signals.
+pub(crate) const INTERVAL_MS: std::ops::RangeInclusive<u32> = 250..=3_600_000;
+
+fn full() -> Error {
+    Error::LimitReached(format!("LS3222 {WATCHES} clients watch already"))
+}
+
+/// One task for each client that watches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watches(Arc<Mutex<HashMap<UniqueName<'static>, AbortHandle>>>);
+
+impl Watches {
+    fn tasks(&self) -> MutexGuard<'_, HashMap<UniqueName<'static>, AbortHandle>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins for a client, in place of what it had asked for before. `uid`: the user whose jobs it sees; `None`: all.
+    pub(crate) async fn begin(
+        &self,
+        connection: &Connection,
+        client: UniqueName<'static>,
+        interval: Duration,
+        uid: Option<u32>,
+        system: Arc<System>,
+    ) -> Result<(), Error> {
+        self.end(&client);
+        if self.tasks().len() >= WATCHES {
+            return Err(full());
+        }
+        // Heard before it is asked whether it is still there, so that its end is missed in neither case.
+        let left = MatchRule::builder()
+            .msg_type(zbus::message::Type::Signal)
+            .sender("org.freedesktop.DBus")?
+            .interface("org.freedesktop.DBus")?
+            .member("NameOwnerChanged")?
+            .arg(0, client.as_str())?
+            .build();
+        let left = MessageStream::for_match_rule(left, connection, None).await?;
+        let bus = fdo::DBusProxy::new(connection).await?;
+        if !bus.name_has_owner(client.clone().into()).await.map_err(|e| Error::ZBus(e.into()))? {
+            return Ok(());
+        }
+        let emitter = SignalEmitter::new(connection, PATH)?.set_destination(BusName::from(client.clone())).into_owned();
+        let (watches, name) = (self.clone(), client.clone());
+        let mut tasks = self.tasks();
+        // Two calls of one client at a time: the later one counts.
+        if let Some(task) = tasks.remove(&client) {
+            task.abort();
+        }
+        if tasks.len() >= WATCHES {
+            return Err(full());
+        }
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                () = send(&emitter, interval, uid, &system) => {}
+                () = next(left) => {}
+            }
+            watches.tasks().remove(&name);
+        });
+        tasks.insert(client, task.abort_handle());
+        Ok(())
+    }
+
+    /// Ends for a client, if it watches.
+    pub(crate) fn end(&self, client: &UniqueName<'_>) -> bool {
+        let task = self.tasks().remove(&client.to_owned());
+        task.inspect(AbortHandle::abort).is_some()
+    }
+
+    /// Ends for all.
+    pub(crate) fn end_all(&self) {
+        self.tasks().drain().for_each(|(_, task)| task.abort());
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.tasks().len()
+    }
+}
+
+/// Until the stream has something, or ends.
+async fn next(mut stream: MessageStream) {
+    std::future::poll_fn(|context| {
+        zbus::export::futures_core::Stream::poll_next(std::pin::Pin::new(&mut stream), context)
+    })
+    .await;
+}
+
+async fn send(emitter: &SignalEmitter<'_>, interval: Duration, uid: Option<u32>, system: &Arc<System>) {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if Manager::statistics_changed(emitter, read(system, uid).await).await.is_err() {
+            return;
+        }
+    }
+}
