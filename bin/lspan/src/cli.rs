@@ -1,6 +1,5 @@
 //! Every command and option, once. Help, manual pages and completions are made from this.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,8 +8,10 @@ use linkspan_fabric::MemoryName;
 use linkspan_perf::units::{self, BadValue};
 
 use crate::exit;
+pub(crate) use stats::{MetricsArgs, StatsArgs, TopArgs};
 
 pub(crate) mod files;
+mod stats;
 
 /// linkspan: memory to memory over any cable.
 ///
@@ -417,48 +418,6 @@ pub(crate) enum Target {
     K8s,
     /// A batch script for Slurm
     Sbatch,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct StatsArgs {
-    /// Show it again every so often, as in 500ms or 2s, with rates
-    #[arg(long, value_name = "TIME", value_parser = time, num_args = 0..=1, default_missing_value = "1s")]
-    pub(crate) watch: Option<Duration>,
-    /// Print JSON (schema linkspan.stats/1), with --watch one line each time
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct TopArgs {
-    /// Time from one look to the next, as in 500ms or 2s
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
-    pub(crate) every: Duration,
-    /// Look at these hosts in place of this one, over ssh
-    #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
-    pub(crate) ssh: Vec<String>,
-    /// What runs a command on another host
-    #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "ssh")]
-    pub(crate) rsh: String,
-    /// The program on the other hosts
-    #[arg(long, value_name = "PATH", default_value = "lspan", requires = "ssh")]
-    pub(crate) lspan: String,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct MetricsArgs {
-    /// Serve them over HTTP at /metrics; ADDR is a PORT of loopback or IP:PORT
-    #[arg(long, value_name = "ADDR", value_parser = listen, conflicts_with = "textfile")]
-    pub(crate) listen: Option<SocketAddr>,
-    /// Write them to a file, as node_exporter's textfile collector reads (NAME.prom), in place of what was there
-    #[arg(long, value_name = "FILE")]
-    pub(crate) textfile: Option<PathBuf>,
-}
-
-/// A port is of loopback: who else may read is said by an address.
-fn listen(text: &str) -> Result<SocketAddr, &'static str> {
-    let port = text.parse().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
-    port.or_else(|_| text.parse()).map_err(|_| "takes PORT (of 127.0.0.1), IPV4:PORT or [IPV6]:PORT")
 }
 
 #[derive(Args, Debug)]

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &TopArgs) -> Result<Exit, Failure> {
     if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
-        let message = "LS0743 lspan top needs a terminal; for scripts there is `lspan stats --json --watch`";
+        let message = "LS0744 lspan top needs a terminal; for scripts there is `lspan stats --json --watch`";
         return Err(Failure::new(Exit::Usage, message));
     }
     let interrupt = signals::interrupt()?;

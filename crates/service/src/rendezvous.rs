@@ -170,7 +170,9 @@ impl RendezvousServer {
                 }
                 Err(source) => {
                     let hint = match source.kind() {
-                        io::ErrorKind::AddrInUse => "; served already? choose another --port (clients then write HOST:PORT)",
+                        io::ErrorKind::AddrInUse => {
+                            "; served already? choose another --port (clients then write HOST:PORT)"
+                        }
                         io::ErrorKind::AddrNotAvailable => "; no interface has this address, see `lspan status`",
                         _ => "",
                     };

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::tree::Source;
 
 /// Hosts that addresses in the tree may name: specifications, upstreams, and names reserved for examples (RFC 2606).
-const HOSTS: [&str; 26] = [
+const HOSTS: [&str; 28] = [
     "github.com",
     "doc.rust-lang.org",
     "docs.rs",
@@ -23,6 +23,8 @@ const HOSTS: [&str; 26] = [
     "www.rfc-editor.org",
     "www.debian.org",
     "noiseprotocol.org",
+    "openucx.org",
+    "blog.hellas.ai",
     "refspecs.linuxfoundation.org",
     "llvm.org",
     "clang.llvm.org",
