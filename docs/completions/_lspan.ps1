@@ -40,6 +40,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List a peer''s shares, or what is in one')
             [CompletionResult]::new('send', 'send', [CompletionResultType]::ParameterValue, 'Send files and trees to a peer''s share; an interrupted transfer goes on where it was')
             [CompletionResult]::new('get', 'get', [CompletionResultType]::ParameterValue, 'Get files and trees from a peer''s share; an interrupted transfer goes on where it was')
+            [CompletionResult]::new('mirror', 'mirror', [CompletionResultType]::ParameterValue, 'Keep a directory like another one, here or at a peer; what goes goes to the trash')
+            [CompletionResult]::new('trash', 'trash', [CompletionResultType]::ParameterValue, 'Show, take back or remove what was deleted or replaced')
             [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove entries of a peer''s share, for good')
             [CompletionResult]::new('mv', 'mv', [CompletionResultType]::ParameterValue, 'Give an entry of a peer''s share another name; nothing is replaced')
             [CompletionResult]::new('du', 'du', [CompletionResultType]::ParameterValue, 'Count files and bytes below a directory of a peer''s share')
@@ -523,7 +525,11 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;send' {
+            [CompletionResult]::new('--max-delete', '--max-delete', [CompletionResultType]::ParameterName, 'Names that may go [default: 1000, or a quarter of all where that is less, but 10 always]')
+            [CompletionResult]::new('--exclude', '--exclude', [CompletionResultType]::ParameterName, 'Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more')
+            [CompletionResult]::new('--exclude-from', '--exclude-from', [CompletionResultType]::ParameterName, 'The same with the lines of a file')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
+            [CompletionResult]::new('--delete', '--delete', [CompletionResultType]::ParameterName, 'In directories that are sent, move to the trash of the receiver what the source has not, and what is replaced')
             [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Say what would be sent, and change nothing')
             [CompletionResult]::new('--no-fsync', '--no-fsync', [CompletionResultType]::ParameterName, 'Do not wait until everything is on the disk: a loss of power may lose what was reported as done')
             [CompletionResult]::new('--xattrs', '--xattrs', [CompletionResultType]::ParameterName, 'With extended attributes of users (user.*)')
@@ -533,13 +539,80 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;get' {
+            [CompletionResult]::new('--max-delete', '--max-delete', [CompletionResultType]::ParameterName, 'Names that may go [default: 1000, or a quarter of all where that is less, but 10 always]')
+            [CompletionResult]::new('--exclude', '--exclude', [CompletionResultType]::ParameterName, 'Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more')
+            [CompletionResult]::new('--exclude-from', '--exclude-from', [CompletionResultType]::ParameterName, 'The same with the lines of a file')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
+            [CompletionResult]::new('--delete', '--delete', [CompletionResultType]::ParameterName, 'In directories that are sent, move to the trash of the receiver what the source has not, and what is replaced')
             [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Say what would be sent, and change nothing')
             [CompletionResult]::new('--no-fsync', '--no-fsync', [CompletionResultType]::ParameterName, 'Do not wait until everything is on the disk: a loss of power may lose what was reported as done')
             [CompletionResult]::new('--xattrs', '--xattrs', [CompletionResultType]::ParameterName, 'With extended attributes of users (user.*)')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON, one object in a line for each file and a last one for all (schema linkspan.files/1)')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'lspan;mirror' {
+            [CompletionResult]::new('--max-delete', '--max-delete', [CompletionResultType]::ParameterName, 'Names that may go in one run [default: 1000, or a quarter of all where that is less, but 10 always]')
+            [CompletionResult]::new('--exclude', '--exclude', [CompletionResultType]::ParameterName, 'Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more')
+            [CompletionResult]::new('--exclude-from', '--exclude-from', [CompletionResultType]::ParameterName, 'The same with the lines of a file')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
+            [CompletionResult]::new('--init', '--init', [CompletionResultType]::ParameterName, 'The first run: mark both as belonging together')
+            [CompletionResult]::new('--watch', '--watch', [CompletionResultType]::ParameterName, 'Go on until Ctrl-C: what changes is mirrored when it has been quiet for a second')
+            [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Say what would be sent, and change nothing')
+            [CompletionResult]::new('--no-fsync', '--no-fsync', [CompletionResultType]::ParameterName, 'Do not wait until everything is on the disk: a loss of power may lose what was reported as done')
+            [CompletionResult]::new('--xattrs', '--xattrs', [CompletionResultType]::ParameterName, 'With extended attributes of users (user.*)')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON, one object in a line for each file and a last one for all (schema linkspan.files/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'lspan;trash' {
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Print what is in it: RUN/PATH, one line each')
+            [CompletionResult]::new('restore', 'restore', [CompletionResultType]::ParameterValue, 'Take files and directories back to where they were; nothing is replaced')
+            [CompletionResult]::new('empty', 'empty', [CompletionResultType]::ParameterValue, 'Remove all of it, for good')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'lspan;trash;list' {
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON, one object in a line for each (schema linkspan.trash/1)')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;trash;restore' {
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;trash;empty' {
+            [CompletionResult]::new('--older', '--older', [CompletionResultType]::ParameterName, 'Only what has been there for so many days')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'lspan;trash;help' {
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Print what is in it: RUN/PATH, one line each')
+            [CompletionResult]::new('restore', 'restore', [CompletionResultType]::ParameterValue, 'Take files and directories back to where they were; nothing is replaced')
+            [CompletionResult]::new('empty', 'empty', [CompletionResultType]::ParameterValue, 'Remove all of it, for good')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'lspan;trash;help;list' {
+            break
+        }
+        'lspan;trash;help;restore' {
+            break
+        }
+        'lspan;trash;help;empty' {
+            break
+        }
+        'lspan;trash;help;help' {
             break
         }
         'lspan;rm' {
@@ -789,6 +862,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List a peer''s shares, or what is in one')
             [CompletionResult]::new('send', 'send', [CompletionResultType]::ParameterValue, 'Send files and trees to a peer''s share; an interrupted transfer goes on where it was')
             [CompletionResult]::new('get', 'get', [CompletionResultType]::ParameterValue, 'Get files and trees from a peer''s share; an interrupted transfer goes on where it was')
+            [CompletionResult]::new('mirror', 'mirror', [CompletionResultType]::ParameterValue, 'Keep a directory like another one, here or at a peer; what goes goes to the trash')
+            [CompletionResult]::new('trash', 'trash', [CompletionResultType]::ParameterValue, 'Show, take back or remove what was deleted or replaced')
             [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove entries of a peer''s share, for good')
             [CompletionResult]::new('mv', 'mv', [CompletionResultType]::ParameterValue, 'Give an entry of a peer''s share another name; nothing is replaced')
             [CompletionResult]::new('du', 'du', [CompletionResultType]::ParameterValue, 'Count files and bytes below a directory of a peer''s share')
@@ -902,6 +977,24 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;get' {
+            break
+        }
+        'lspan;help;mirror' {
+            break
+        }
+        'lspan;help;trash' {
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Print what is in it: RUN/PATH, one line each')
+            [CompletionResult]::new('restore', 'restore', [CompletionResultType]::ParameterValue, 'Take files and directories back to where they were; nothing is replaced')
+            [CompletionResult]::new('empty', 'empty', [CompletionResultType]::ParameterValue, 'Remove all of it, for good')
+            break
+        }
+        'lspan;help;trash;list' {
+            break
+        }
+        'lspan;help;trash;restore' {
+            break
+        }
+        'lspan;help;trash;empty' {
             break
         }
         'lspan;help;rm' {

@@ -67,6 +67,9 @@ _lspan() {
             lspan,metrics)
                 cmd="lspan__subcmd__metrics"
                 ;;
+            lspan,mirror)
+                cmd="lspan__subcmd__mirror"
+                ;;
             lspan,mount)
                 cmd="lspan__subcmd__mount"
                 ;;
@@ -102,6 +105,9 @@ _lspan() {
                 ;;
             lspan,top)
                 cmd="lspan__subcmd__top"
+                ;;
+            lspan,trash)
+                cmd="lspan__subcmd__trash"
                 ;;
             lspan,verify)
                 cmd="lspan__subcmd__verify"
@@ -196,6 +202,9 @@ _lspan() {
             lspan__subcmd__help,metrics)
                 cmd="lspan__subcmd__help__subcmd__metrics"
                 ;;
+            lspan__subcmd__help,mirror)
+                cmd="lspan__subcmd__help__subcmd__mirror"
+                ;;
             lspan__subcmd__help,mount)
                 cmd="lspan__subcmd__help__subcmd__mount"
                 ;;
@@ -231,6 +240,9 @@ _lspan() {
                 ;;
             lspan__subcmd__help,top)
                 cmd="lspan__subcmd__help__subcmd__top"
+                ;;
+            lspan__subcmd__help,trash)
+                cmd="lspan__subcmd__help__subcmd__trash"
                 ;;
             lspan__subcmd__help,verify)
                 cmd="lspan__subcmd__help__subcmd__verify"
@@ -306,6 +318,15 @@ _lspan() {
                 ;;
             lspan__subcmd__help__subcmd__perf,write)
                 cmd="lspan__subcmd__help__subcmd__perf__subcmd__write"
+                ;;
+            lspan__subcmd__help__subcmd__trash,empty)
+                cmd="lspan__subcmd__help__subcmd__trash__subcmd__empty"
+                ;;
+            lspan__subcmd__help__subcmd__trash,list)
+                cmd="lspan__subcmd__help__subcmd__trash__subcmd__list"
+                ;;
+            lspan__subcmd__help__subcmd__trash,restore)
+                cmd="lspan__subcmd__help__subcmd__trash__subcmd__restore"
                 ;;
             lspan__subcmd__key,add)
                 cmd="lspan__subcmd__key__subcmd__add"
@@ -439,6 +460,30 @@ _lspan() {
             lspan__subcmd__perf__subcmd__help,write)
                 cmd="lspan__subcmd__perf__subcmd__help__subcmd__write"
                 ;;
+            lspan__subcmd__trash,empty)
+                cmd="lspan__subcmd__trash__subcmd__empty"
+                ;;
+            lspan__subcmd__trash,help)
+                cmd="lspan__subcmd__trash__subcmd__help"
+                ;;
+            lspan__subcmd__trash,list)
+                cmd="lspan__subcmd__trash__subcmd__list"
+                ;;
+            lspan__subcmd__trash,restore)
+                cmd="lspan__subcmd__trash__subcmd__restore"
+                ;;
+            lspan__subcmd__trash__subcmd__help,empty)
+                cmd="lspan__subcmd__trash__subcmd__help__subcmd__empty"
+                ;;
+            lspan__subcmd__trash__subcmd__help,help)
+                cmd="lspan__subcmd__trash__subcmd__help__subcmd__help"
+                ;;
+            lspan__subcmd__trash__subcmd__help,list)
+                cmd="lspan__subcmd__trash__subcmd__help__subcmd__list"
+                ;;
+            lspan__subcmd__trash__subcmd__help,restore)
+                cmd="lspan__subcmd__trash__subcmd__help__subcmd__restore"
+                ;;
             *)
                 ;;
         esac
@@ -446,7 +491,7 @@ _lspan() {
 
     case "${cmd}" in
         lspan)
-            opts="-h -V --help --version status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get rm mv du verify mount pipe forward pair key devmem link run env man completions help"
+            opts="-h -V --help --version status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -822,12 +867,24 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__get)
-            opts="-h --dry-run --no-fsync --xattrs --json --port --help"
+            opts="-h --delete --max-delete --dry-run --no-fsync --xattrs --exclude --exclude-from --json --port --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --max-delete)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --exclude)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --exclude-from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --port)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -840,7 +897,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help)
-            opts="status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get rm mv du verify mount pipe forward pair key devmem link run env man completions help"
+            opts="status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1245,6 +1302,20 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__help__subcmd__mirror)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__help__subcmd__mount)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1570,6 +1641,62 @@ _lspan() {
         lspan__subcmd__help__subcmd__top)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__trash)
+            opts="list restore empty"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__trash__subcmd__empty)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__trash__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__trash__subcmd__restore)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1971,6 +2098,36 @@ _lspan() {
                     return 0
                     ;;
                 --textfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__mirror)
+            opts="-h --init --watch --max-delete --dry-run --no-fsync --xattrs --exclude --exclude-from --json --port --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --max-delete)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --exclude)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --exclude-from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -3158,12 +3315,24 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__send)
-            opts="-h --dry-run --no-fsync --xattrs --json --port --help"
+            opts="-h --delete --max-delete --dry-run --no-fsync --xattrs --exclude --exclude-from --json --port --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --max-delete)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --exclude)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --exclude-from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --port)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -3227,6 +3396,148 @@ _lspan() {
                     return 0
                     ;;
                 --lspan)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__trash)
+            opts="-h --help list restore empty help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__trash__subcmd__empty)
+            opts="-h --older --port --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --older)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__trash__subcmd__help)
+            opts="list restore empty help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__trash__subcmd__help__subcmd__empty)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__trash__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__trash__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__trash__subcmd__help__subcmd__restore)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__trash__subcmd__list)
+            opts="-h --json --port --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__trash__subcmd__restore)
+            opts="-h --port --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --port)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

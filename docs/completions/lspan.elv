@@ -37,6 +37,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand ls 'List a peer''s shares, or what is in one'
             cand send 'Send files and trees to a peer''s share; an interrupted transfer goes on where it was'
             cand get 'Get files and trees from a peer''s share; an interrupted transfer goes on where it was'
+            cand mirror 'Keep a directory like another one, here or at a peer; what goes goes to the trash'
+            cand trash 'Show, take back or remove what was deleted or replaced'
             cand rm 'Remove entries of a peer''s share, for good'
             cand mv 'Give an entry of a peer''s share another name; nothing is replaced'
             cand du 'Count files and bytes below a directory of a peer''s share'
@@ -476,7 +478,11 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --help 'Print help'
         }
         &'lspan;send'= {
+            cand --max-delete 'Names that may go [default: 1000, or a quarter of all where that is less, but 10 always]'
+            cand --exclude 'Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more'
+            cand --exclude-from 'The same with the lines of a file'
             cand --port 'Port of the peer''s `lspan files serve`'
+            cand --delete 'In directories that are sent, move to the trash of the receiver what the source has not, and what is replaced'
             cand --dry-run 'Say what would be sent, and change nothing'
             cand --no-fsync 'Do not wait until everything is on the disk: a loss of power may lose what was reported as done'
             cand --xattrs 'With extended attributes of users (user.*)'
@@ -485,13 +491,70 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --help 'Print help (see more with ''--help'')'
         }
         &'lspan;get'= {
+            cand --max-delete 'Names that may go [default: 1000, or a quarter of all where that is less, but 10 always]'
+            cand --exclude 'Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more'
+            cand --exclude-from 'The same with the lines of a file'
             cand --port 'Port of the peer''s `lspan files serve`'
+            cand --delete 'In directories that are sent, move to the trash of the receiver what the source has not, and what is replaced'
             cand --dry-run 'Say what would be sent, and change nothing'
             cand --no-fsync 'Do not wait until everything is on the disk: a loss of power may lose what was reported as done'
             cand --xattrs 'With extended attributes of users (user.*)'
             cand --json 'Print JSON, one object in a line for each file and a last one for all (schema linkspan.files/1)'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;mirror'= {
+            cand --max-delete 'Names that may go in one run [default: 1000, or a quarter of all where that is less, but 10 always]'
+            cand --exclude 'Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more'
+            cand --exclude-from 'The same with the lines of a file'
+            cand --port 'Port of the peer''s `lspan files serve`'
+            cand --init 'The first run: mark both as belonging together'
+            cand --watch 'Go on until Ctrl-C: what changes is mirrored when it has been quiet for a second'
+            cand --dry-run 'Say what would be sent, and change nothing'
+            cand --no-fsync 'Do not wait until everything is on the disk: a loss of power may lose what was reported as done'
+            cand --xattrs 'With extended attributes of users (user.*)'
+            cand --json 'Print JSON, one object in a line for each file and a last one for all (schema linkspan.files/1)'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'lspan;trash'= {
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+            cand list 'Print what is in it: RUN/PATH, one line each'
+            cand restore 'Take files and directories back to where they were; nothing is replaced'
+            cand empty 'Remove all of it, for good'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'lspan;trash;list'= {
+            cand --port 'Port of the peer''s `lspan files serve`'
+            cand --json 'Print JSON, one object in a line for each (schema linkspan.trash/1)'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;trash;restore'= {
+            cand --port 'Port of the peer''s `lspan files serve`'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;trash;empty'= {
+            cand --older 'Only what has been there for so many days'
+            cand --port 'Port of the peer''s `lspan files serve`'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'lspan;trash;help'= {
+            cand list 'Print what is in it: RUN/PATH, one line each'
+            cand restore 'Take files and directories back to where they were; nothing is replaced'
+            cand empty 'Remove all of it, for good'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'lspan;trash;help;list'= {
+        }
+        &'lspan;trash;help;restore'= {
+        }
+        &'lspan;trash;help;empty'= {
+        }
+        &'lspan;trash;help;help'= {
         }
         &'lspan;rm'= {
             cand --port 'Port of the peer''s `lspan files serve`'
@@ -699,6 +762,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand ls 'List a peer''s shares, or what is in one'
             cand send 'Send files and trees to a peer''s share; an interrupted transfer goes on where it was'
             cand get 'Get files and trees from a peer''s share; an interrupted transfer goes on where it was'
+            cand mirror 'Keep a directory like another one, here or at a peer; what goes goes to the trash'
+            cand trash 'Show, take back or remove what was deleted or replaced'
             cand rm 'Remove entries of a peer''s share, for good'
             cand mv 'Give an entry of a peer''s share another name; nothing is replaced'
             cand du 'Count files and bytes below a directory of a peer''s share'
@@ -784,6 +849,19 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;send'= {
         }
         &'lspan;help;get'= {
+        }
+        &'lspan;help;mirror'= {
+        }
+        &'lspan;help;trash'= {
+            cand list 'Print what is in it: RUN/PATH, one line each'
+            cand restore 'Take files and directories back to where they were; nothing is replaced'
+            cand empty 'Remove all of it, for good'
+        }
+        &'lspan;help;trash;list'= {
+        }
+        &'lspan;help;trash;restore'= {
+        }
+        &'lspan;help;trash;empty'= {
         }
         &'lspan;help;rm'= {
         }

@@ -8,6 +8,7 @@ pub(crate) mod layers;
 pub(crate) mod links;
 pub(crate) mod locks;
 pub(crate) mod params;
+pub(crate) mod paths;
 pub(crate) mod sums;
 pub(crate) mod unsafety;
 pub(crate) mod words;
@@ -33,7 +34,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
     if fix && let Err(why) = counts::lower(root, &sources) {
         return Outcome::Failed(why);
     }
-    let rules: [(&str, Vec<String>); 16] = [
+    let rules: [(&str, Vec<String>); 17] = [
         ("unsafe", unsafety::problems(&sources)),
         ("links", links::problems(&sources)),
         ("lengths", lengths(&sources)),
@@ -41,6 +42,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
         ("codes", codes::problems(&sources)),
         ("findings", findings::problems(&sources)),
         ("params", params::problems(&sources)),
+        ("paths", paths::problems(&sources)),
         ("exports", abi::problems(&sources)),
         ("behaviours", behaviours::problems(&sources)),
         ("sums", sums::problems(&sources)),

@@ -90,6 +90,15 @@ pub(crate) enum Command {
     /// Get files and trees from a peer's share; an interrupted transfer goes on where it was
     #[command(after_long_help = files::TRANSFER)]
     Get(files::GetArgs),
+    /// Keep a directory like another one, here or at a peer; what goes goes to the trash
+    #[command(after_long_help = files::MIRROR)]
+    Mirror(files::MirrorArgs),
+    /// Show, take back or remove what was deleted or replaced
+    #[command(after_long_help = files::TRASH)]
+    Trash {
+        #[command(subcommand)]
+        trash: files::Trash,
+    },
     /// Remove entries of a peer's share, for good
     Rm(files::RmArgs),
     /// Give an entry of a peer's share another name; nothing is replaced

@@ -1,9 +1,11 @@
 //! The commands about files: what they take is parsed and what comes of it is printed here, the rest is in `crates/files`.
 
+pub(crate) mod mirror;
 pub(crate) mod mount;
 pub(crate) mod pipe;
 pub(crate) mod serve;
 pub(crate) mod transfer;
+pub(crate) mod trash;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -33,6 +35,7 @@ impl From<Error> for Failure {
             Error::Lost(_) | Error::Cut(_) | Error::Unjoined(_) => Exit::NoPeer,
             Error::Stopped => Exit::Interrupted,
             Error::Refused(fault) => exit_of(fault.kind),
+            Error::Rule(_) => Exit::Usage,
             Error::System { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Exit::Permission,
             Error::Link(linkspan::Error::Connect(_)) => Exit::NoPeer,
             _ => Exit::Failed,
@@ -155,6 +158,11 @@ pub(crate) fn state_dir() -> Option<OwnedFd> {
     }
 }
 
+/// A number of things.
+fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
 fn size(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }
@@ -217,7 +225,7 @@ fn print(out: &mut Out, entry: &Entry, args: &LsArgs) -> Result<(), Failure> {
             "schema": "linkspan.ls/1", "kind": kind.0, "size_bytes": entry.size, "mode": entry.mode,
             "mtime_s": entry.mtime.sec, "mtime_ns": entry.mtime.nsec,
         });
-        name_json(&mut line, "name", &entry.name);
+        name_json(&mut line, "path", &entry.name);
         return out.json(&line, false);
     }
     let name = escape(&entry.name);
@@ -281,17 +289,17 @@ pub(crate) fn du(args: &DuArgs) -> Result<Exit, Failure> {
         out.json(&line, false)?;
     } else {
         let text = format!(
-            "{} ({} bytes) in {} files and {} directories, {} on the disk\n",
+            "{} ({} bytes) in {} and {}, {} on the disk\n",
             size(sum.bytes),
             sum.bytes,
-            sum.files,
-            sum.dirs,
+            counted(sum.files, "file", "files"),
+            counted(sum.dirs, "directory", "directories"),
             size(sum.disk)
         );
         out.text(&text)?;
     }
     if sum.unread > 0 {
-        eprintln!("lspan: {} entries could not be read", sum.unread);
+        eprintln!("lspan: {} could not be read", counted(sum.unread, "entry", "entries"));
         return Ok(Exit::Degraded);
     }
     Ok(Exit::Ok)
@@ -302,7 +310,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let (dir, name, _) = local(&args.own)?;
     let mut client = connect(&place.peer, &args.peer)?;
     let (mut out, mut exit, mut broken, mut checked) = (Out::default(), Exit::Ok, None, 0u64);
-    let start = Start { dir, name: Some(name), path: RelPath::default() };
+    let start = Start { dir, name: Some(name), path: RelPath::default(), shallow: false };
     let shown = |path: &RelPath| {
         let below = std::ffi::OsString::from_vec(path.bytes().to_vec());
         let whole = if path.is_root() { args.own.clone() } else { args.own.join(below) };
@@ -333,7 +341,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     if let Some(failure) = broken {
         return Err(failure);
     }
-    eprintln!("lspan: {checked} files are the same at both ends");
+    let are = if checked == 1 { "is" } else { "are" };
+    eprintln!("lspan: {} {are} the same at both ends", counted(checked, "file", "files"));
     Ok(exit)
 }
 

@@ -90,6 +90,8 @@ fn dispatch(command: Command) -> Result<Exit, exit::Failure> {
         Command::Ls(args) => files::ls(&args),
         Command::Send(args) => files::transfer::send(&args),
         Command::Get(args) => files::transfer::get(&args),
+        Command::Mirror(args) => files::mirror::run(&args),
+        Command::Trash { trash } => files::trash::run(&trash),
         Command::Rm(args) => files::rm(&args),
         Command::Mv(args) => files::mv(&args),
         Command::Du(args) => files::du(&args),

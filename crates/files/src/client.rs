@@ -15,7 +15,7 @@ use crate::sink::Place;
 use crate::source::{self, Load, Source, Start};
 pub use crate::transfer::Watcher;
 use crate::transfer::{self, Outcome};
-use crate::wire::{Answer, Entry, Fault, FaultKind, Message, PeerPath, Request, Sum, VERSION};
+use crate::wire::{Answer, Delete, Entry, Fault, FaultKind, Message, PeerPath, Request, Sum, VERSION};
 
 /// How long a connection may take to come up, and how long a lost one is made again.
 const CONNECT: Duration = Duration::from_secs(20);
@@ -90,6 +90,30 @@ impl Client {
         }
     }
 
+    /// Asks for several things at once, none of which changes anything, and hands out the answers in their order as they come. It is not
+    /// asked again after a lost connection.
+    ///
+    /// # Errors
+    /// As [`Client::request`], without [`Error::Refused`].
+    pub fn requests(
+        &mut self,
+        what: Vec<Request>,
+        mut each: impl FnMut(usize, Result<Answer, Fault>),
+    ) -> Result<(), Error> {
+        let first = self.number + 1;
+        self.number += what.len() as u64;
+        for (number, what) in (first..).zip(what) {
+            self.control.send(&Message::Request { number, what })?;
+        }
+        for expected in first..=self.number {
+            match next(&self.control, &self.stop)? {
+                Message::Answer { number, result } if number == expected => each((expected - first) as usize, result),
+                _ => return Err(Violation("it says something else where an answer belongs").into()),
+            }
+        }
+        Ok(())
+    }
+
     fn again(&mut self) -> Result<(), Error> {
         let until = Instant::now() + CONNECT;
         loop {
@@ -140,9 +164,10 @@ impl Client {
         starts: Vec<Start<RealFs>>,
         to: &PeerPath,
         no_fsync: bool,
+        delete: Option<Delete>,
         watcher: &mut dyn Watcher,
     ) -> Result<Outcome, Error> {
-        let line = self.bulk(Request::Put { to: to.clone(), dry_run: load.dry_run, no_fsync })?;
+        let line = self.bulk(Request::Put { to: to.clone(), dry_run: load.dry_run, no_fsync, delete })?;
         let slots = next(&self.control, &self.stop)?;
         let source = Source::new(load, Arc::new(Clock::default()), starts);
         transfer::send(source, &self.control, &line, slots, watcher)
@@ -156,10 +181,12 @@ impl Client {
         &mut self,
         from: Vec<(PeerPath, RelPath)>,
         xattrs: bool,
+        exclude: Vec<String>,
         place: Place<RealFs>,
         watcher: &mut dyn Watcher,
     ) -> Result<Outcome, Error> {
-        let line = self.bulk(Request::Get { from, xattrs, dry_run: place.dry_run })?;
+        let delete = place.delete.is_some();
+        let line = self.bulk(Request::Get { from, xattrs, dry_run: place.dry_run, delete, exclude })?;
         transfer::receive(place, &self.control, &line, watcher)
     }
 
@@ -229,8 +256,11 @@ pub fn usage(dir: &std::os::fd::OwnedFd, path: &RelPath) -> Result<Sum, Fault> {
     ops::usage(&RealFs, dir, path)
 }
 
-/// Removes old partial files of earlier transfers to here.
+/// Removes old partial files of earlier transfers to here, and what is old in its trash.
 pub fn sweep(place: &Place<RealFs>, say: &dyn Fn(&str)) {
+    if let Err(error) = crate::trash::expire(&*place.fs, &place.root, say) {
+        say(&format!("what is old in the trash was not removed: {error}"));
+    }
     if let Some(state) = &place.state
         && let Err(error) = crate::sweep::sweep(&*place.fs, state, &[&place.root], say)
     {

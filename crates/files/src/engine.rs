@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use crate::fs::{Kind, Time};
 use crate::hash::{CHUNK, Value};
 use crate::name::RelPath;
-use crate::wire::{Fault, Key, LeftOut, Stages};
+use crate::wire::{Extra, Fault, Key, LeftOut, Note, Stages};
 
 /// Sizes that both sides of a transfer have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,16 +61,30 @@ pub struct Event {
 pub enum Happened {
     /// The receiver has it already.
     Same,
+    /// A directory or link that the receiver has made, or would make.
+    Made(Kind),
+    /// The receiver has it and the sender has not: it is in the receiver's trash now, or would be.
+    Extra(Extra),
     /// It has arrived: size and hash.
     Done(u64, Value),
-    /// It would be sent.
-    Would(u64),
+    /// It would be sent: its size and time.
+    Would(u64, Time),
     /// It has not arrived.
     Failed(Fault),
     /// Something of it does not travel.
     LeftOut(LeftOut),
     /// It changed while it was read and is sent again.
     Again,
+}
+
+impl Happened {
+    pub(crate) fn noted(note: Note) -> Happened {
+        match note {
+            Note::Failed(fault) => Happened::Failed(fault),
+            Note::LeftOut(why) => Happened::LeftOut(why),
+            Note::Extra(extra) => Happened::Extra(extra),
+        }
+    }
 }
 
 /// The peer does not follow the protocol; the connection is of no use any more.

@@ -24,11 +24,14 @@ pub enum Error {
     )]
     Version(u16),
     /// The peer refused a request.
-    #[error("LS1803 {0}")]
+    #[error("{}", refused(.0))]
     Refused(Fault),
     /// Bytes that are no message.
     #[error("LS1804 the peer sent something that is no message: {0}")]
     Malformed(#[from] Malformed),
+    /// A rule about names is none.
+    #[error(transparent)]
+    Rule(#[from] crate::BadRule),
     /// The peer broke the protocol.
     #[error(transparent)]
     Violation(#[from] Violation),
@@ -47,6 +50,15 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+}
+
+/// With one code: that of the peer, where its text has one.
+fn refused(fault: &Fault) -> String {
+    let digits = fault.text.strip_prefix("LS").and_then(|rest| rest.split_once(' ')).map(|(digits, _)| digits);
+    match digits.is_some_and(|digits| digits.len() == 4 && digits.bytes().all(|b| b.is_ascii_digit())) {
+        true => fault.to_string(),
+        false => format!("LS1803 {fault}"),
+    }
 }
 
 impl Error {

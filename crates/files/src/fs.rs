@@ -6,7 +6,9 @@ use std::io;
 use crate::name::{Name, RelPath};
 
 mod real;
+mod sorted;
 pub use real::{Listing, RealFs};
+pub(crate) use sorted::Sorted;
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,8 +169,8 @@ pub trait Fs: Send + Sync + 'static {
     fn sync_all(&self, dir: &Self::Dir) -> io::Result<()>;
     /// flock(2), exclusive; `false`: somebody else has it.
     fn try_lock(&self, file: &Self::File) -> io::Result<bool>;
-    /// Bytes that we may still write.
-    fn free(&self, dir: &Self::Dir) -> io::Result<u64>;
+    /// Bytes of the file system, and of those the ones that we may still write.
+    fn space(&self, dir: &Self::Dir) -> io::Result<(u64, u64)>;
     /// Writes a range to the disk and takes it out of the page cache.
     fn write_behind(&self, file: &Self::File, offset: u64, len: u64) -> io::Result<()>;
     /// Takes a range that was read out of the page cache.

@@ -12,17 +12,30 @@ pub mod fs;
 pub mod hash;
 pub mod journal;
 mod link;
+pub mod mirror;
 pub mod name;
 mod ops;
 pub mod pipe;
+mod rules;
 pub mod serve;
+mod side;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod sink;
 pub mod source;
 mod sweep;
 mod transfer;
+pub mod trash;
 pub mod wire;
 
+use std::sync::{Mutex, MutexGuard};
+
 pub use error::Error;
+pub use rules::{BadRule, Rules};
+pub use side::Side;
 pub use transfer::Outcome;
+
+/// The guard of a lock, also after a thread that held it has panicked: what it guards is whole between two calls.
+pub fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(|e| e.into_inner())
+}

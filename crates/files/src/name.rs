@@ -15,6 +15,9 @@ pub const DEPTH_MAX: usize = 128;
 /// The folder at the root of a share in which replaced files are kept.
 pub const PRIVATE: &[u8] = b".lspan";
 
+/// Behind the name of a share it names the share's trash.
+pub const TRASH: &str = "/.lspan/trash";
+
 /// Why bytes are no name or no path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

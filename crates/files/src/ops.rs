@@ -5,7 +5,8 @@ use std::io;
 use crate::fs::{Fs, Kind, Links, Rename, Stat, read_full};
 use crate::hash::Value;
 use crate::name::{DEPTH_MAX, Name, RelPath, escape, is_reserved};
-use crate::wire::{Entry, Fault, FaultKind, Sum};
+use crate::trash;
+use crate::wire::{Answer, Entry, Fault, FaultKind, Request, Sum};
 
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
@@ -23,6 +24,38 @@ pub(crate) fn parent<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath, links: Links)
     let root_itself = || Fault::new(FaultKind::Invalid, "the root of a share is no entry of it");
     let (dir, name) = path.split().ok_or_else(root_itself)?;
     Ok((fs.open_dir(root, &dir, links).map_err(failed(path))?, name))
+}
+
+/// Does what a request asks below a root; the way of its place to the root is the caller's.
+pub(crate) fn perform<F: Fs>(fs: &F, root: &F::Dir, what: &Request) -> Result<Answer, Fault> {
+    Ok(match what {
+        Request::Stat(at) => Answer::Stat(stat(fs, root, &at.path)?),
+        Request::Look(at) => Answer::Stat(look(fs, root, &at.path)?),
+        Request::Follow(at) => Answer::Bytes(follow(fs, root, &at.path)?),
+        Request::Usage(at) => Answer::Usage(usage(fs, root, &at.path)?),
+        Request::Hash(at) => {
+            let (size, hash) = hash(fs, root, &at.path)?;
+            Answer::Hash(size, hash)
+        }
+        Request::Mark(at, mark) => Answer::Bytes(crate::mirror::mark(fs, root, &at.path, mark.as_deref())?),
+        Request::Mkdir(at) => {
+            trash::make_dirs(fs, root, &at.path).map_err(failed(&at.path))?;
+            Answer::Done
+        }
+        Request::Remove(at, below) => {
+            remove(fs, root, &at.path, *below)?;
+            Answer::Done
+        }
+        Request::Rename(from, to) => {
+            rename(fs, root, &from.path, to)?;
+            Answer::Done
+        }
+        Request::Restore(at, run) => {
+            trash::restore(fs, root, &at.path, run.as_deref()).map_err(failed(&at.path))?;
+            Answer::Done
+        }
+        _ => return Err(Fault::new(FaultKind::Invalid, "it is about no place")),
+    })
 }
 
 pub(crate) fn stat<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<Entry, Fault> {
@@ -103,7 +136,7 @@ pub(crate) fn remove<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath, below: bool) 
 }
 
 /// Never through a link, and never out of the file system: the directory is opened by its one name.
-fn remove_dir<F: Fs>(fs: &F, at: &F::Dir, name: &Name, depth: usize) -> io::Result<()> {
+pub(crate) fn remove_dir<F: Fs>(fs: &F, at: &F::Dir, name: &Name, depth: usize) -> io::Result<()> {
     if depth >= DEPTH_MAX {
         return Err(io::Error::other("it is too deep"));
     }
@@ -153,6 +186,13 @@ pub(crate) fn usage<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<Sum,
         Err(error) => return Err(failed(path)(error)),
     }
     Ok(sum)
+}
+
+/// An entry itself and all below it.
+pub(crate) fn usage_below<F: Fs>(fs: &F, at: &F::Dir, name: &Name) -> Sum {
+    let mut sum = Sum::default();
+    add(fs, at, name, &mut sum, 0);
+    sum
 }
 
 fn add<F: Fs>(fs: &F, at: &F::Dir, name: &Name, sum: &mut Sum, depth: usize) {

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use crate::Error;
 use crate::client::connected;
 use crate::engine::Violation;
 use crate::link::{Line, first_message, say};
+use crate::lock;
 use crate::wire::{Answer, Fault, FaultKind, Message, VERSION};
 
 mod ends;
@@ -21,8 +22,8 @@ mod flow;
 mod service;
 
 pub use ends::Ends;
-pub(crate) use service::serve;
 pub use service::{BadService, Service};
+pub(crate) use service::{Say, serve};
 
 use flow::{Flow, Frame, Sender};
 
@@ -147,10 +148,6 @@ fn pump(reader: &mut File, out: &Sender) -> Result<(), Stopped> {
             Err(error) => ends::again(reader, PollFlags::IN, error).map_err(Stopped::Source)?,
         }
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// The peer asks for another version.

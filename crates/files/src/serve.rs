@@ -104,7 +104,7 @@ pub struct Server {
     state: Option<Arc<OwnedFd>>,
     /// Files of this many bytes leave the page cache.
     large: u64,
-    say: Box<dyn Fn(&str) + Send + Sync>,
+    say: pipe::Say,
     places: Quota,
     books: Mutex<Books>,
 }
@@ -131,7 +131,7 @@ impl Server {
             services,
             state: state.map(Arc::new),
             large: memory / 2,
-            say: Box::new(say),
+            say: Arc::new(say),
             places: Quota::new(CONNECTIONS_MAX),
             books: Mutex::default(),
         };
@@ -139,6 +139,11 @@ impl Server {
             let roots: Vec<&OwnedFd> = server.shares.iter().filter(|s| s.writable).map(|s| &*s.root).collect();
             if let Err(error) = sweep(&*server.fs, state, &roots, &*server.say) {
                 (server.say)(&format!("old partial files were not looked for: {error}"));
+            }
+        }
+        for share in server.shares.iter().filter(|share| share.writable) {
+            if let Err(error) = crate::trash::expire(&*server.fs, &share.root, &*server.say) {
+                (server.say)(&format!("share {}: what is old in the trash was not removed: {error}", share.name));
             }
         }
         Arc::new(server)
@@ -194,7 +199,7 @@ impl Server {
                     _ => Err(crate::engine::Violation("a connection brings a token that was not given to it").into()),
                 }
             }
-            Message::Pipe { version, service } => pipe::serve(&self.services, transport, version, &service),
+            Message::Pipe { version, service } => pipe::serve(&self.services, transport, version, &service, &self.say),
             _ => Err(crate::engine::Violation("a connection begins in the middle").into()),
         }
     }

@@ -8,6 +8,8 @@ use crate::fs::{Entry, Fs, Kind, Links, Rename, Stat, Time};
 use crate::name::{Name, RelPath, is_partial};
 
 pub mod history;
+pub mod mirrors;
+mod run;
 mod users;
 
 pub use users::Users;
@@ -63,9 +65,13 @@ pub enum Bug {
     ShortWriteIgnored,
     /// The version of the source is not part of what a journal says.
     SourceUnchecked,
+    /// A call that has to be repeated is taken for one that found nothing.
+    AgainNotFound,
+    /// A listing that fails is taken for one that has ended.
+    ListingCut,
 }
 
-/// All of them.
+/// Those that the histories of transfers find; the others are found by those of mirrors.
 pub const BUGS: [Bug; 10] = [
     Bug::NoDirSync,
     Bug::NoFileSync,
@@ -218,6 +224,9 @@ impl SimFs {
                         return Ok(world);
                     }
                 }
+                if kind == io::ErrorKind::WouldBlock && world.bug == Some(Bug::AgainNotFound) {
+                    return Err(io::ErrorKind::NotFound.into());
+                }
                 return Err(kind.into());
             }
             _ => {}
@@ -238,6 +247,11 @@ impl SimFs {
         let mut world = self.world();
         let at = world.calls + at;
         world.edit = Some((at, Box::new(edit)));
+    }
+
+    /// Whether something is planned to go wrong.
+    pub fn has_mishap(&self) -> bool {
+        self.world().mishap.is_some()
     }
 
     /// Whether the process was killed.
@@ -506,9 +520,21 @@ impl Fs for SimFs {
     }
 
     fn list(&self, at: &Dir) -> io::Result<Self::List> {
-        let world = self.call(None)?;
+        let (world, cut) = match self.call(None) {
+            Ok(world) => (world, false),
+            Err(error) if self.world().dead => return Err(error),
+            Err(_) => (self.world(), true),
+        };
         let names = world.of(at.0)?.entries.keys().map(|name| Ok(Entry { name: name.clone() }));
-        Ok(names.collect::<Vec<_>>().into_iter())
+        let mut names: Vec<_> = names.collect();
+        if cut {
+            // It fails in its middle.
+            names.truncate(names.len() / 2);
+            if world.bug != Some(Bug::ListingCut) {
+                names.push(Err(io::ErrorKind::PermissionDenied.into()));
+            }
+        }
+        Ok(names.into_iter())
     }
 
     fn mkdir(&self, at: &Dir, name: &Name, _: u32) -> io::Result<()> {
@@ -732,8 +758,8 @@ impl Fs for SimFs {
         }
     }
 
-    fn free(&self, _: &Dir) -> io::Result<u64> {
-        Ok(1 << 40)
+    fn space(&self, _: &Dir) -> io::Result<(u64, u64)> {
+        Ok((1 << 41, 1 << 40))
     }
 
     fn write_behind(&self, file: &File, _: u64, _: u64) -> io::Result<()> {

@@ -7,12 +7,15 @@ use crate::engine::{Clock, Engine, Event, Geometry, Happened, LinkLost, UNITS_MA
 use crate::fs::{Fs, Kind, Links, Stat};
 use crate::hash::{Merger, Value};
 use crate::name::{Name, RelPath};
-use crate::wire::{Fault, FaultKind, FileInfo, ITEMS_MAX, Item, Key, Message, Note, Verdict, What};
+use crate::trash::Trash;
+use crate::wire::{Delete, Fault, FaultKind, FileInfo, ITEMS_MAX, Item, Key, Message, Note, Verdict, What};
 
 mod commit;
+mod extras;
 mod jobs;
 mod target;
 
+use extras::Extras;
 pub use jobs::{Done, Job};
 use target::Target;
 
@@ -49,6 +52,26 @@ pub struct Place<F: Fs> {
     pub dry_run: bool,
     /// Do not wait for the disk.
     pub no_fsync: bool,
+    /// Move to the trash what the sender has not, and what is replaced.
+    pub delete: Option<Delete>,
+    /// The trash of this run.
+    trash: Trash<F>,
+}
+
+impl<F: Fs> Place<F> {
+    /// A place below a root. Journals are kept in `state`; without it nothing is resumed without hashing it again. The sizes are
+    /// those of every transfer; files leave the page cache from `large` bytes on.
+    pub fn new(fs: Arc<F>, root: Arc<F::Dir>, base: RelPath, state: Option<Arc<F::Dir>>, large: u64) -> Place<F> {
+        let (geometry, trash) = (Geometry::REAL, Trash::new(false));
+        Place { fs, root, base, state, geometry, large, dry_run: false, no_fsync: false, delete: None, trash }
+    }
+
+    /// What is done beside writing.
+    #[must_use]
+    pub fn with(self, dry_run: bool, no_fsync: bool, delete: Option<Delete>) -> Place<F> {
+        let trash = Trash::new(!no_fsync && delete.is_some());
+        Place { dry_run, no_fsync, delete, trash, ..self }
+    }
 }
 
 /// A file that was offered and is wanted.
@@ -96,13 +119,21 @@ pub struct Sink<F: Fs> {
     finishing: bool,
     over: bool,
     clock: Arc<Clock>,
+    extras: Option<Extras<F>>,
+    /// More would have gone than may.
+    limit: Option<Fault>,
     failed: Option<Fault>,
 }
 
 impl<F: Fs> Sink<F> {
     /// A receiver at this place.
-    pub fn new(place: Place<F>, clock: Arc<Clock>) -> Sink<F> {
-        Sink {
+    ///
+    /// # Errors
+    /// [`crate::BadRule`] about the names that stay.
+    pub fn new(place: Place<F>, clock: Arc<Clock>) -> Result<Sink<F>, crate::BadRule> {
+        Ok(Sink {
+            extras: place.delete.as_ref().map(Extras::new).transpose()?,
+            limit: None,
             place: Arc::new(place),
             dirs: VecDeque::new(),
             wanted: BTreeMap::new(),
@@ -119,7 +150,7 @@ impl<F: Fs> Sink<F> {
             over: false,
             clock,
             failed: None,
-        }
+        })
     }
 
     /// Where files go.
@@ -127,9 +158,39 @@ impl<F: Fs> Sink<F> {
         &self.place
     }
 
-    /// Failure of the last sync, once it is over.
+    /// Failure of the last sync, once it is over, or that more would have been deleted than may be.
     pub fn failed(&self) -> Option<&Fault> {
         self.failed.as_ref()
+    }
+
+    /// Names that are here and not at the sender, and all names that were compared.
+    pub fn extra(&self) -> (u64, u64) {
+        self.extras.as_ref().map_or((0, 0), Extras::counts)
+    }
+
+    /// What would go, with all below it.
+    fn show(&mut self, gone: Vec<extras::Gone>) {
+        let fs = self.place.fs.clone();
+        let mut told = Vec::new();
+        for one in gone {
+            let (path, is_dir) = (one.path.clone(), one.extra.kind == Kind::Dir);
+            told.push(one);
+            if is_dir
+                && let Some((parent, name)) = path.split()
+                && let Ok(dir) = self.dir(&parent)
+            {
+                extras::below(&*fs, &dir, &name, &path, &mut told);
+            }
+        }
+        for one in told {
+            self.tell_extra(one.path, one.extra);
+        }
+    }
+
+    /// What goes is told on both sides.
+    fn tell_extra(&mut self, path: RelPath, extra: crate::wire::Extra) {
+        self.out.push_back(Message::Note { path: path.clone(), what: Note::Extra(extra) });
+        self.tell(path, Happened::Extra(extra));
     }
 
     fn fs(&self) -> &F {
@@ -164,9 +225,20 @@ impl<F: Fs> Sink<F> {
         let mut verdicts = Vec::with_capacity(items.len());
         for (index, item) in items.into_iter().enumerate() {
             let path = item.path.clone();
+            let kind = match &item.what {
+                What::Dir { .. } => Kind::Dir,
+                What::Link { .. } => Kind::Symlink,
+                What::File(_) => Kind::File,
+                What::Present | What::Begin | What::End => {
+                    self.names(&path, &item.what);
+                    verdicts.push(Verdict::Have);
+                    continue;
+                }
+            };
             let verdict = self.judge(key(id, index), item).unwrap_or_else(Verdict::Refused);
             match &verdict {
                 Verdict::Have => self.tell(path, Happened::Same),
+                Verdict::Made => self.tell(path, Happened::Made(kind)),
                 Verdict::Refused(fault) => self.tell(path, Happened::Failed(fault.clone())),
                 Verdict::Want | Verdict::Compare => {}
             }
@@ -176,19 +248,62 @@ impl<F: Fs> Sink<F> {
         Ok(())
     }
 
+    /// What the sender says of names, for what it has not.
+    fn names(&mut self, path: &RelPath, what: &What) {
+        let dir = match what {
+            What::Begin => self.dir(path).ok(),
+            _ => None,
+        };
+        let fs = self.place.fs.clone();
+        let Some(extras) = &mut self.extras else { return };
+        match (what, dir) {
+            // A directory that cannot be listed loses nothing.
+            (What::Begin, Some(dir)) => drop(extras.begin(&*fs, path.clone(), dir)),
+            (What::End, _) => extras.end(&*fs, path),
+            (What::Present, _) => {
+                if let Some((parent, name)) = path.split() {
+                    extras.pass(&*fs, &parent, &name);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Something of another kind has the name, and goes to the trash where that is done with what the sender has not.
+    fn conflict(&mut self, dir: &F::Dir, name: &Name, path: &RelPath, old: &Stat) -> Result<(), Fault> {
+        let fs = self.place.fs.clone();
+        let fault = match old.kind {
+            Kind::Dir => Fault::new(FaultKind::IsDir, "there is a directory of this name"),
+            _ => Fault::new(FaultKind::Exists, "there is something else of this name"),
+        };
+        self.extras.as_mut().ok_or(fault)?.conflict(&*fs, dir, name)?;
+        if !self.place.dry_run {
+            let whole = self.place.base.join_path(path).map_err(|why| Fault::new(FaultKind::Limit, why.to_string()))?;
+            let gone = self.place.trash.discard(&*fs, &self.place.root, &whole);
+            gone.map_err(|error| Fault::io("moving what had this name to the trash", &error))?;
+            self.unsynced = true;
+        }
+        self.tell_extra(path.clone(), extras::extra(old));
+        Ok(())
+    }
+
     fn judge(&mut self, key: Key, item: Item) -> Result<Verdict, Fault> {
         let Some((parent, name)) = item.path.split() else {
             return Err(Fault::new(FaultKind::Invalid, "the place of a transfer itself cannot be replaced"));
         };
+        let fs = self.place.fs.clone();
+        if let Some(extras) = &mut self.extras {
+            extras.pass(&*fs, &parent, &name);
+        }
         let dir = match self.dir(&parent) {
             Ok(dir) => dir,
             // The directory would have been made.
             Err(error) if self.place.dry_run && error.kind() == std::io::ErrorKind::NotFound => {
                 if let What::File(info) = &item.what {
-                    self.tell(item.path.clone(), Happened::Would(info.ident.size));
+                    self.tell(item.path.clone(), Happened::Would(info.ident.size, info.mtime()));
                     return Ok(Verdict::Want);
                 }
-                return Ok(Verdict::Have);
+                return Ok(Verdict::Made);
             }
             Err(error) => return Err(Fault::io("its directory", &error)),
         };
@@ -203,44 +318,54 @@ impl<F: Fs> Sink<F> {
             let why = "the directory does not tell this name from another one that is there already";
             return Err(Fault::new(FaultKind::Exists, why));
         }
+        let stays = match (&item.what, old.map(|old| old.kind)) {
+            (_, None) | (What::Dir { .. }, Some(Kind::Dir)) => true,
+            (What::Dir { .. }, Some(_)) | (_, Some(Kind::Dir)) => false,
+            (What::File(_), Some(kind)) => kind != Kind::Special,
+            _ => true,
+        };
+        let old = match old {
+            Some(old) if !stays => {
+                self.conflict(&dir, &name, &item.path, &old)?;
+                None
+            }
+            other => other,
+        };
         match item.what {
+            What::Present | What::Begin | What::End => Ok(Verdict::Have),
             What::Dir { mode } => self.make_dir(&dir, &name, mode, old),
-            What::Link { target } => self.make_link(&dir, &name, &target, old),
+            What::Link { target } => self.make_link(&dir, &name, &item.path, &target, old),
             What::File(info) => self.want(key, Wanted { path: item.path, dir, name, info, old }),
         }
     }
 
     fn make_dir(&mut self, dir: &F::Dir, name: &Name, mode: u32, old: Option<Stat>) -> Result<Verdict, Fault> {
-        match old.map(|old| old.kind) {
-            Some(Kind::Dir) => return Ok(Verdict::Have),
-            Some(_) => return Err(Fault::new(FaultKind::NotDir, "there is something else of this name")),
-            None => {}
+        if old.is_some() {
+            return Ok(Verdict::Have);
         }
         if !self.place.dry_run {
             // What comes into it must be writable by us.
             self.fs().mkdir(dir, name, mode & 0o777 | 0o700).map_err(|error| Fault::io("the directory", &error))?;
             self.unsynced = true;
         }
-        Ok(Verdict::Have)
+        Ok(Verdict::Made)
     }
 
     fn make_link(
         &mut self,
         dir: &Arc<F::Dir>,
         name: &Name,
+        path: &RelPath,
         target: &[u8],
         old: Option<Stat>,
     ) -> Result<Verdict, Fault> {
         let failed = |error: std::io::Error| Fault::io("the link", &error);
-        match old.map(|old| old.kind) {
-            Some(Kind::Symlink) if self.fs().read_link(dir, name).map_err(failed)? == target => {
-                return Ok(Verdict::Have);
-            }
-            Some(Kind::Dir) => return Err(Fault::new(FaultKind::IsDir, "there is a directory of this name")),
-            _ => {}
+        if old.is_some_and(|old| old.kind == Kind::Symlink) && self.fs().read_link(dir, name).map_err(failed)? == target
+        {
+            return Ok(Verdict::Have);
         }
         if self.place.dry_run {
-            return Ok(Verdict::Have);
+            return Ok(Verdict::Made);
         }
         self.unsynced = true;
         match old {
@@ -248,10 +373,10 @@ impl<F: Fs> Sink<F> {
             Some(old) => {
                 let part = target::random_part().map_err(failed)?;
                 self.fs().symlink(dir, &part, target).map_err(failed)?;
-                commit::give_name(&self.place, dir, &part, name, Some(&old))?;
+                commit::give_name(&self.place, dir, &part, path, Some(&old))?;
             }
         }
-        Ok(Verdict::Have)
+        Ok(Verdict::Made)
     }
 
     fn want(&mut self, key: Key, wanted: Wanted<F>) -> Result<Verdict, Fault> {
@@ -260,20 +385,12 @@ impl<F: Fs> Sink<F> {
         if size > SIZE_MAX {
             return Err(Fault::new(FaultKind::Limit, format!("{size} bytes are more than any file may have (64 TiB)")));
         }
-        match old {
-            Some(old) if old.kind == Kind::Dir => {
-                return Err(Fault::new(FaultKind::IsDir, "there is a directory of this name"));
-            }
-            Some(old) if old.kind == Kind::Special => {
-                return Err(Fault::new(FaultKind::Exists, "there is a device, socket or fifo of this name"));
-            }
-            Some(old) if old.kind == Kind::File && old.size == size && old.mtime == info.mtime() => {
-                return Ok(Verdict::Have);
-            }
-            _ => {}
+        if old.is_some_and(|old| old.kind == Kind::File && old.size == size && old.mtime == info.mtime()) {
+            return Ok(Verdict::Have);
         }
         if self.place.dry_run {
-            self.tell(wanted.path, Happened::Would(size));
+            let mtime = info.mtime();
+            self.tell(wanted.path, Happened::Would(size, mtime));
             return Ok(Verdict::Want);
         }
         let compare = !self.place.geometry.is_small(size)
@@ -382,12 +499,12 @@ impl<F: Fs> Sink<F> {
         }
         let (mut small, mut at) = (Vec::with_capacity(files.len()), 0u64);
         for (key, len, hash) in files {
-            let Wanted { path, dir, name, info, old } =
+            let Wanted { path, dir, info, old, .. } =
                 self.wanted.remove(&key).ok_or(Violation("it speaks of a file that is not wanted"))?;
             if u64::from(len) != info.ident.size || !self.place.geometry.is_small(info.ident.size) {
                 return Err(Violation("a small file has another size than it was offered with"));
             }
-            small.push(jobs::Small { key, path, dir, name, info, old, at: at as usize, hash });
+            small.push(jobs::Small { key, path, dir, info, old, at: at as usize, hash });
             at += u64::from(len);
         }
         if at > self.place.geometry.slot() {
@@ -470,10 +587,10 @@ impl<F: Fs> Engine for Sink<F> {
                     self.settle(key);
                 }
             }
-            Message::Note { path, what } => match what {
-                Note::Failed(fault) => self.tell(path, Happened::Failed(fault)),
-                Note::LeftOut(why) => self.tell(path, Happened::LeftOut(why)),
-            },
+            Message::Note { what: Note::Extra(_), .. } => {
+                return Err(Violation("a sender has nothing of this kind to say"));
+            }
+            Message::Note { path, what } => self.tell(path, Happened::noted(what)),
             Message::Over => self.peer_over = true,
             _ => return Err(Violation("a sender has nothing of this kind to say")),
         }
@@ -529,9 +646,21 @@ impl<F: Fs> Engine for Sink<F> {
                 }
                 self.settle(key);
             }
-            Done::Synced(result) => {
+            Done::Finished { result, gone } => {
+                for (gone, done) in gone {
+                    match done {
+                        Ok(()) => self.tell_extra(gone.path, gone.extra),
+                        Err(fault) => {
+                            let note = Note::Failed(fault.clone());
+                            self.out.push_back(Message::Note { path: gone.path.clone(), what: note });
+                            self.tell(gone.path, Happened::Failed(fault));
+                        }
+                    }
+                }
+                let result = result.and(self.limit.take().map_or(Ok(()), Err));
                 self.failed = result.clone().err();
-                self.out.push_back(Message::Finished { stages: self.clock.stages(), result });
+                let (stages, extra) = (self.clock.stages(), self.extra());
+                self.out.push_back(Message::Finished { stages, extra, result });
                 self.over = true;
             }
         }
@@ -543,8 +672,16 @@ impl<F: Fs> Engine for Sink<F> {
         let empty = self.wanted.is_empty() || self.place.dry_run;
         if self.peer_over && idle && empty && !self.finishing {
             self.finishing = true;
+            let gone = self.extras.as_mut().map_or(Ok(Vec::new()), Extras::take);
+            let mut gone = gone.unwrap_or_else(|fault| {
+                self.limit = Some(fault);
+                Vec::new()
+            });
+            if self.place.dry_run {
+                self.show(std::mem::take(&mut gone));
+            }
             let needed = self.unsynced && !self.place.no_fsync;
-            self.jobs.push_back(Job::Sync { needed });
+            self.jobs.push_back(Job::Finish { needed, gone });
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use crate::Rules;
 use crate::engine::{Clock, Engine, Event, Geometry, Happened, LinkLost, UNITS_MAX, Violation, key};
 use crate::fs::{Fs, Kind, Links, Stat, await_tick};
 use crate::hash::Value;
@@ -18,19 +19,27 @@ mod walk;
 pub use jobs::{Done, Filled, Job, Outcome};
 use sending::Sending;
 pub use walk::Start;
-use walk::{Found, Walk};
+use walk::{Found, Step, Walk};
 
 /// What is found below a start: its directory, name and kind, under its path.
 type Below<F> = (RelPath, Result<(Arc<<F as Fs>::Dir>, Name, Kind), Fault>);
 
 /// Every entry below a start.
 pub(crate) fn below<F: Fs>(fs: &F, start: Start<F>) -> impl Iterator<Item = Below<F>> + '_ {
-    let mut walk = Walk::new(vec![start]);
+    let mut walk = Walk::new(vec![start], Arc::default());
     std::iter::from_fn(move || {
-        let (path, found) = walk.next(fs)?;
-        Some((path, found.map(|found| (found.dir, found.name, found.stat.kind))))
+        loop {
+            match walk.next(fs)? {
+                (path, Step::Found(found)) => return Some((path, Ok((found.dir, found.name, found.stat.kind)))),
+                (path, Step::Failed(fault, _)) => return Some((path, Err(fault))),
+                (_, Step::Left | Step::Begin | Step::End) => {}
+            }
+        }
     })
 }
+
+/// An entry and the attempts at it so far, or what is said of its name alone.
+type Next<F> = Result<(Arc<Found<F>>, u8), What>;
 
 /// Batches that are not answered and done with.
 const BATCHES_MAX: usize = 3;
@@ -62,6 +71,18 @@ pub struct Load<F: Fs> {
     pub large: u64,
     /// Only ask what would be sent.
     pub dry_run: bool,
+    /// Say which names there are, so that the receiver can delete the others.
+    pub delete: bool,
+    /// What is not sent.
+    pub rules: Arc<Rules>,
+}
+
+impl<F: Fs> Load<F> {
+    /// All of it, with the sizes of every transfer; files leave the page cache from `large` bytes on.
+    pub fn new(fs: Arc<F>, large: u64) -> Load<F> {
+        let (geometry, rules) = (Geometry::REAL, Arc::default());
+        Load { fs, geometry, xattrs: false, large, dry_run: false, delete: false, rules }
+    }
 }
 
 /// A file of a batch that is not done with.
@@ -78,8 +99,8 @@ pub struct Source<F: Fs> {
     walk: Walk<F>,
     again: VecDeque<Offer<F>>,
     next_batch: u32,
-    /// Offered and not answered, or wanted and not done.
-    batches: BTreeMap<u32, usize>,
+    /// Items of each batch, and those of them that are not done with.
+    batches: BTreeMap<u32, (usize, usize)>,
     offers: BTreeMap<Key, Offer<F>>,
     queue: VecDeque<(Key, bool)>,
     small: VecDeque<Key>,
@@ -94,16 +115,27 @@ pub struct Source<F: Fs> {
     jobs: VecDeque<Job<F>>,
     events: VecDeque<Event>,
     said_over: bool,
-    finished: Option<Result<Stages, Fault>>,
+    finished: Option<Finished>,
+}
+
+/// The receiver's last word.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// The time of its stages.
+    pub stages: Stages,
+    /// Names that it has and the sender has not, and all names that were compared.
+    pub extra: (u64, u64),
+    /// What failed in its last sync, or that more would have been deleted than may be.
+    pub result: Result<(), Fault>,
 }
 
 impl<F: Fs> Source<F> {
     /// A sender of these entries.
     pub fn new(load: Load<F>, clock: Arc<Clock>, starts: Vec<Start<F>>) -> Source<F> {
         Source {
+            walk: Walk::new(starts, load.rules.clone()),
             load: Arc::new(load),
             clock,
-            walk: Walk::new(starts),
             again: VecDeque::new(),
             next_batch: 0,
             batches: BTreeMap::new(),
@@ -134,8 +166,8 @@ impl<F: Fs> Source<F> {
         &self.clock
     }
 
-    /// The receiver's last word: the time of its stages, or what failed in its last sync.
-    pub fn finished(&self) -> Option<&Result<Stages, Fault>> {
+    /// The receiver's last word.
+    pub fn finished(&self) -> Option<&Finished> {
         self.finished.as_ref()
     }
 
@@ -144,11 +176,7 @@ impl<F: Fs> Source<F> {
     }
 
     fn note(&mut self, path: RelPath, note: Note) {
-        let what = match &note {
-            Note::Failed(fault) => Happened::Failed(fault.clone()),
-            Note::LeftOut(why) => Happened::LeftOut(*why),
-        };
-        self.tell(path.clone(), what);
+        self.tell(path.clone(), Happened::noted(note.clone()));
         self.out.push_back(Message::Note { path, what: note });
     }
 
@@ -157,41 +185,61 @@ impl<F: Fs> Source<F> {
         let (mut items, mut weight, id) = (Vec::new(), 0, self.next_batch);
         let mut dirs: Vec<*const F::Dir> = Vec::new();
         while items.len() < ITEMS_MAX && weight < BATCH_BYTES && dirs.len() < BATCH_DIRS {
-            let (path, found, tries) = match self.again.pop_front() {
-                Some(offer) => (offer.path, offer.found, offer.tries),
-                None => match self.walk.next(&*self.load.fs) {
-                    None => break,
-                    Some((path, Err(fault))) => {
-                        self.note(path, Note::Failed(fault));
-                        continue;
-                    }
-                    Some((path, Ok(found))) => (path, Arc::new(found), 0),
-                },
-            };
-            let what = match self.describe(&path, &found) {
-                Ok(Some(what)) => what,
-                Ok(None) => continue,
+            let again = self.again.pop_front().map(|Offer { path, found, tries }| (path, found, tries));
+            let next = again.map(|(path, found, tries)| (path, Ok((found, tries)))).or_else(|| self.step());
+            let Some((path, next)) = next else { break };
+            let described = next.and_then(|(found, tries)| match self.describe(&path, &found) {
+                Ok(Some(what)) => Ok((found, tries, what)),
+                Ok(None) => Err(What::Present),
                 Err(fault) => {
-                    self.note(path, Note::Failed(fault));
-                    continue;
+                    self.note(path.clone(), Note::Failed(fault));
+                    Err(What::Present)
                 }
+            });
+            let what = match described {
+                Ok((found, tries, what)) => {
+                    let place = Arc::as_ptr(&found.dir);
+                    if !dirs.contains(&place) {
+                        dirs.push(place);
+                    }
+                    self.offers.insert(key(id, items.len()), Offer { path: path.clone(), found, tries });
+                    what
+                }
+                Err(_) if !self.load.delete => continue,
+                Err(what) => what,
             };
-            let place = Arc::as_ptr(&found.dir);
-            if !dirs.contains(&place) {
-                dirs.push(place);
-            }
-            let item = Item { path: path.clone(), what };
+            let item = Item { path, what };
             weight += item.weight();
-            self.offers.insert(key(id, items.len()), Offer { path, found, tries });
             items.push(item);
         }
         if items.is_empty() {
             return false;
         }
         self.next_batch += 1;
-        self.batches.insert(id, items.len());
+        self.batches.insert(id, (items.len(), items.len()));
         self.out.push_back(Message::Batch { id, items });
         true
+    }
+
+    /// The next entry, or what is said of a name where the receiver deletes.
+    fn step(&mut self) -> Option<(RelPath, Next<F>)> {
+        loop {
+            let (path, step) = self.walk.next(&*self.load.fs)?;
+            let what = match step {
+                Step::Found(found) => return Some((path, Ok((Arc::new(found), 0)))),
+                Step::Failed(fault, entry) => {
+                    self.note(path.clone(), Note::Failed(fault));
+                    if !entry {
+                        continue;
+                    }
+                    What::Present
+                }
+                Step::Left => What::Present,
+                Step::Begin => What::Begin,
+                Step::End => What::End,
+            };
+            return Some((path, Err(what)));
+        }
     }
 
     fn describe(&mut self, path: &RelPath, found: &Found<F>) -> Result<Option<What>, Fault> {
@@ -227,7 +275,7 @@ impl<F: Fs> Source<F> {
     /// A file of a batch is done with.
     fn close(&mut self, key: Key) {
         self.offers.remove(&key);
-        if let Some(left) = self.batches.get_mut(&key.batch) {
+        if let Some((_, left)) = self.batches.get_mut(&key.batch) {
             *left -= 1;
             if *left == 0 {
                 self.batches.remove(&key.batch);
@@ -236,12 +284,20 @@ impl<F: Fs> Source<F> {
     }
 
     fn verdicts(&mut self, id: u32, verdicts: Vec<Verdict>) -> Result<(), Violation> {
-        if self.batches.get(&id) != Some(&verdicts.len()) {
+        // Every item has to be answered once, and nothing before its batch.
+        if self.batches.get(&id).is_none_or(|(items, left)| (*items, *left) != (verdicts.len(), verdicts.len())) {
             return Err(Violation("verdicts on a batch that was not asked about, or too few"));
+        }
+        if let Some((items, _)) = self.batches.get_mut(&id) {
+            *items = 0;
         }
         for (index, verdict) in verdicts.into_iter().enumerate() {
             let key = key(id, index);
-            let offer = self.offers.get(&key).ok_or(Violation("two verdicts on one file"))?;
+            let Some(offer) = self.offers.get(&key) else {
+                // A name that is only told.
+                self.close(key);
+                continue;
+            };
             let (path, stat) = (offer.path.clone(), offer.found.stat);
             let is_file = stat.kind == Kind::File;
             match verdict {
@@ -252,6 +308,10 @@ impl<F: Fs> Source<F> {
                     self.tell(path, Happened::Same);
                     self.close(key);
                 }
+                Verdict::Made => {
+                    self.tell(path, Happened::Made(stat.kind));
+                    self.close(key);
+                }
                 Verdict::Refused(fault) => {
                     self.tell(path, Happened::Failed(fault));
                     self.close(key);
@@ -260,7 +320,7 @@ impl<F: Fs> Source<F> {
                     return Err(Violation("it wants the bytes of something that has none"));
                 }
                 Verdict::Want | Verdict::Compare if self.load.dry_run => {
-                    self.tell(path, Happened::Would(stat.size));
+                    self.tell(path, Happened::Would(stat.size, stat.mtime));
                     self.close(key);
                 }
                 Verdict::Want | Verdict::Compare if self.load.geometry.is_small(stat.size) => self.small.push_back(key),
@@ -443,11 +503,14 @@ impl<F: Fs> Engine for Source<F> {
                 self.free.push(slot);
             }
             Message::Committed { key, result } => self.committed(key, result)?,
-            Message::Finished { stages, result } => {
+            Message::Note { path, what: what @ (Note::Extra(_) | Note::Failed(_)) } => {
+                self.tell(path, Happened::noted(what))
+            }
+            Message::Finished { stages, extra, result } => {
                 if !self.said_over {
                     return Err(Violation("it has finished before everything was sent"));
                 }
-                self.finished = Some(result.map(|()| stages));
+                self.finished = Some(Finished { stages, extra, result });
             }
             _ => return Err(Violation("a receiver has nothing of this kind to say")),
         }

@@ -9,7 +9,7 @@ use crate::engine::{Clock, Engine, Event, Geometry};
 use crate::fs::Fs;
 use crate::link::{Control, Incoming, Line, Slots, Writer};
 use crate::sink::{self, Sink};
-use crate::source::{self, Source};
+use crate::source::{self, Finished, Source};
 use crate::wire::{Fault, Message, Stages};
 use crate::{Error, engine};
 
@@ -25,7 +25,9 @@ pub struct Outcome {
     pub moved: u64,
     /// Bytes of content that did not have to.
     pub kept: u64,
-    /// What failed in the last sync of the receiver.
+    /// Names that the receiver has and the sender has not, and all names that were compared.
+    pub extra: (u64, u64),
+    /// What failed in the last sync of the receiver, or that more would have been deleted than may be.
     pub failed: Option<Fault>,
 }
 
@@ -158,12 +160,11 @@ pub(crate) fn send<F: Fs>(
     let result = drive(&mut engine, control, &pool, done, &clock, watcher);
     pool.stop(control, result.is_err());
     result?;
-    let (theirs, failed) = match engine.finished() {
-        Some(Ok(stages)) => (*stages, None),
-        Some(Err(fault)) => (Stages::default(), Some(fault.clone())),
-        None => (Stages::default(), None),
+    let (theirs, extra, failed) = match engine.finished() {
+        Some(Finished { stages, extra, result }) => (*stages, *extra, result.clone().err()),
+        None => Default::default(),
     };
-    Ok(Outcome { stages: clock.stages().plus(theirs), moved: clock.moved(), kept: clock.kept(), failed })
+    Ok(Outcome { stages: clock.stages().plus(theirs), moved: clock.moved(), kept: clock.kept(), extra, failed })
 }
 
 /// Receives over this bulk connection.
@@ -176,7 +177,7 @@ pub(crate) fn receive<F: Fs>(
     let geometry: Geometry = place.geometry;
     let (slots, message) = Slots::expose(line, geometry)?;
     let (slots, clock) = (Arc::new(slots), Arc::new(Clock::default()));
-    let mut engine = Sink::new(place, clock.clone());
+    let mut engine = Sink::new(place, clock.clone())?;
     control.send(&message)?;
     let worker = |_| {
         let (place, slots, clock) = (engine.place().clone(), slots.clone(), clock.clone());
@@ -188,6 +189,6 @@ pub(crate) fn receive<F: Fs>(
     let result = drive(&mut engine, control, &pool, done, &clock, watcher);
     pool.stop(control, result.is_err());
     result?;
-    let failed = engine.failed().cloned();
-    Ok(Outcome { stages: clock.stages(), moved: clock.moved(), kept: clock.kept(), failed })
+    let (extra, failed) = (engine.extra(), engine.failed().cloned());
+    Ok(Outcome { stages: clock.stages(), moved: clock.moved(), kept: clock.kept(), extra, failed })
 }

@@ -5,14 +5,14 @@ mod request;
 
 pub use codec::Malformed;
 pub(crate) use codec::{Reader, Writer, end};
-pub use request::{Answer, Entry, Fault, FaultKind, PeerPath, READ_MAX, Request, Sum};
+pub use request::{Answer, Delete, Entry, Fault, FaultKind, PeerPath, READ_MAX, RULES_MAX, Request, Sum};
 
-use crate::fs::{Ident, Time};
+use crate::fs::{Ident, Kind, Time};
 use crate::hash::Value;
 use crate::name::RelPath;
 
 /// Version of all of it. A peer with another one is refused with a word.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Longest message, bytes.
 pub const MESSAGE_MAX: usize = 256 << 10;
@@ -53,6 +53,23 @@ pub enum What {
     },
     /// A file.
     File(FileInfo),
+    /// Something of this name is there and is not sent: the receiver's stays as it is.
+    Present,
+    /// All names of this directory follow, in the order of their bytes. Only where the receiver is to delete what the sender has not.
+    Begin,
+    /// They have been.
+    End,
+}
+
+/// What the receiver has and the sender has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extra {
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes of a file.
+    pub size: u64,
+    /// Last change of the content.
+    pub mtime: Time,
 }
 
 /// What is told of a file before its bytes.
@@ -89,8 +106,10 @@ pub struct Key {
 /// What the receiver answers to an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is there already, or was made (directories and links).
+    /// It is there already.
     Have,
+    /// It was made, or would be: a directory or a link.
+    Made,
     /// All of it is wanted.
     Want,
     /// The receiver has something to compare with: ask for chunk values.
@@ -110,13 +129,15 @@ pub enum Known {
     Verified(Value),
 }
 
-/// What a sender says of an entry that does not travel, or not with all that it has.
+/// What one side says of an entry beside the transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// It could not be read.
     Failed(Fault),
     /// Something of it is left out by design.
     LeftOut(LeftOut),
+    /// Said by the receiver: the sender has nothing of this name. It is in the trash now, or would be.
+    Extra(Extra),
 }
 
 /// What is left out by design.
@@ -323,7 +344,9 @@ pub enum Message {
     Finished {
         /// What its stages took.
         stages: Stages,
-        /// A failure of the last sync.
+        /// Names that the receiver has and the sender has not, and all names that were compared.
+        extra: (u64, u64),
+        /// A failure of the last sync, or that more would have been deleted than may be.
         result: Result<(), Fault>,
     },
 }
@@ -355,6 +378,7 @@ impl Message {
                         Verdict::Want => w.u8(1),
                         Verdict::Compare => w.u8(2),
                         Verdict::Refused(fault) => fault.encode(w.u8(3)),
+                        Verdict::Made => w.u8(4),
                     };
                 }
                 &mut w
@@ -394,12 +418,15 @@ impl Message {
             Message::Note { path, what } => match what {
                 Note::Failed(fault) => fault.encode(w.u8(22).bytes(path.bytes()).u8(0)),
                 Note::LeftOut(why) => w.u8(22).bytes(path.bytes()).u8(1).u8(*why as u8),
+                Note::Extra(Extra { kind, size, mtime }) => {
+                    w.u8(22).bytes(path.bytes()).u8(2).kind(*kind).u64(*size).time(*mtime)
+                }
             },
             Message::Over => w.u8(20),
             Message::Pipe { version, service } => w.u8(23).u16(*version).bytes(service.as_bytes()),
-            Message::Finished { stages, result } => {
+            Message::Finished { stages, extra, result } => {
                 let Stages { read, hash, link, check, write } = stages;
-                w.u8(21).u64(*read).u64(*hash).u64(*link).u64(*check).u64(*write);
+                w.u8(21).u64(*read).u64(*hash).u64(*link).u64(*check).u64(*write).u64(extra.0).u64(extra.1);
                 match result {
                     Ok(()) => w.u8(1),
                     Err(fault) => fault.encode(w.u8(0)),
@@ -434,6 +461,7 @@ impl Message {
                         1 => Verdict::Want,
                         2 => Verdict::Compare,
                         3 => Verdict::Refused(Fault::decode(r)?),
+                        4 => Verdict::Made,
                         _ => return Err(Malformed("a verdict is unknown")),
                     })
                 };
@@ -475,18 +503,21 @@ impl Message {
             21 => {
                 let stages =
                     Stages { read: r.u64()?, hash: r.u64()?, link: r.u64()?, check: r.u64()?, write: r.u64()? };
+                let extra = (r.u64()?, r.u64()?);
                 let result = if r.flag()? { Ok(()) } else { Err(Fault::decode(r)?) };
-                Message::Finished { stages, result }
+                Message::Finished { stages, extra, result }
             }
             22 => {
                 let path =
                     RelPath::new(r.bytes()?).map_err(|_| Malformed("a path is none that can be given to a file"))?;
-                let what = match r.flag()? {
-                    false => Note::Failed(Fault::decode(r)?),
-                    true => {
+                let what = match r.u8()? {
+                    0 => Note::Failed(Fault::decode(r)?),
+                    1 => {
                         let why = LEFT_OUT.get(usize::from(r.u8()?));
                         Note::LeftOut(*why.ok_or(Malformed("something unknown is left out"))?)
                     }
+                    2 => Note::Extra(Extra { kind: r.kind()?, size: r.u64()?, mtime: r.time()? }),
+                    _ => return Err(Malformed("a note is of no known kind")),
                 };
                 Message::Note { path, what }
             }
@@ -519,6 +550,7 @@ impl Item {
         let more = match &self.what {
             What::Dir { .. } => 4,
             What::Link { target } => 2 + target.len(),
+            What::Present | What::Begin | What::End => 0,
             What::File(info) => {
                 80 + info.xattrs.iter().map(|(name, value)| 4 + name.len() + value.len()).sum::<usize>()
             }
@@ -537,6 +569,9 @@ impl Item {
                 info.xattrs.iter().for_each(|(name, value)| end(w.bytes(name).bytes(value)));
                 w
             }
+            What::Present => w.u8(3),
+            What::Begin => w.u8(4),
+            What::End => w.u8(5),
         };
     }
 
@@ -554,6 +589,9 @@ impl Item {
                 }
                 What::File(FileInfo { ident, settled, disk, mode, xattrs })
             }
+            3 => What::Present,
+            4 => What::Begin,
+            5 => What::End,
             _ => return Err(Malformed("an item is of no known kind")),
         };
         Ok(Item { path, what })

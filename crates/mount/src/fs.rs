@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,13 +13,13 @@ use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, Notifier, OpenFlags,
     ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, Request as From,
 };
-use linkspan_files::Error;
 use linkspan_files::client::Client;
 use linkspan_files::fs::{Kind, Time};
 use linkspan_files::name::{Name, RelPath};
 use linkspan_files::wire::{Answer, Entry, PeerPath, Request};
+use linkspan_files::{Error, lock};
 
-use crate::ahead::OpenFile;
+use crate::ahead::{OpenFile, Read};
 use crate::courier::{Courier, errno};
 use crate::dirs::OpenDir;
 use crate::nodes::{Nodes, ROOT, number};
@@ -31,10 +31,6 @@ const BELIEVED: Duration = Duration::from_secs(1);
 
 /// statfs(2): what space is counted in.
 const BLOCK: u32 = 4096;
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(|e| e.into_inner())
-}
 
 /// What is known of the mount, by all of its threads.
 #[derive(Debug)]
@@ -156,17 +152,6 @@ impl Mount {
         let ticket = self.view.pending.add(self.view.options.names, reply);
         let view = self.view.clone();
         self.names.post(ticket, move |client| job(client, &view, at, ticket));
-    }
-}
-
-/// Reads ahead until there is enough, a piece at a time: requests of the kernel come between.
-fn read_ahead(data: Courier, file: Arc<Mutex<OpenFile>>) {
-    if lock(&file).wants() {
-        let own = data.clone();
-        data.offer(move |client| {
-            lock(&file).read_ahead(client);
-            read_ahead(own, file);
-        });
     }
 }
 
@@ -293,16 +278,7 @@ impl Filesystem for Mount {
     ) {
         let Some(file) = lock(&self.files).get(&fh.0).cloned() else { return reply.error(Errno::EBADF) };
         let ticket = self.view.pending.add(self.view.options.data, Reply::Data(reply));
-        let (view, data) = (self.view.clone(), self.data.clone());
-        self.data.post(ticket, move |client| {
-            let bytes = lock(&file).read(client, offset, size);
-            let Some(Reply::Data(reply)) = view.pending.take(&ticket) else { return };
-            match bytes {
-                Ok(bytes) => reply.data(&bytes),
-                Err(error) => reply.error(error),
-            }
-            read_ahead(data, file);
-        });
+        self.data.read(ticket, Read { file, offset, size, ticket });
     }
 
     fn release(

@@ -74,6 +74,8 @@ pub(crate) struct SendArgs {
     #[arg(value_name = "PEER:SHARE[/PATH]")]
     pub(crate) to: String,
     #[command(flatten)]
+    pub(crate) delete: DeleteArgs,
+    #[command(flatten)]
     pub(crate) how: HowArgs,
     #[command(flatten)]
     pub(crate) peer: PeerArgs,
@@ -88,13 +90,26 @@ pub(crate) struct GetArgs {
     #[arg(value_name = "DST")]
     pub(crate) to: PathBuf,
     #[command(flatten)]
+    pub(crate) delete: DeleteArgs,
+    #[command(flatten)]
     pub(crate) how: HowArgs,
     #[command(flatten)]
     pub(crate) peer: PeerArgs,
 }
 
+/// What a transfer deletes.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct DeleteArgs {
+    /// In directories that are sent, move to the trash of the receiver what the source has not, and what is replaced
+    #[arg(long)]
+    pub(crate) delete: bool,
+    /// Names that may go [default: 1000, or a quarter of all where that is less, but 10 always]
+    #[arg(long, value_name = "N", requires = "delete")]
+    pub(crate) max_delete: Option<u64>,
+}
+
 /// How a transfer is made.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct HowArgs {
     /// Say what would be sent, and change nothing
     #[arg(long)]
@@ -105,9 +120,90 @@ pub(crate) struct HowArgs {
     /// With extended attributes of users (user.*)
     #[arg(long)]
     pub(crate) xattrs: bool,
+    /// Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more
+    #[arg(long, value_name = "RULE")]
+    pub(crate) exclude: Vec<String>,
+    /// The same with the lines of a file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) exclude_from: Vec<PathBuf>,
     /// Print JSON, one object in a line for each file and a last one for all (schema linkspan.files/1)
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Behind the help of `mirror`.
+pub(crate) const MIRROR: &str = "One of SRC and DST is PEER:SHARE[/PATH], the other a directory of this host. What is in DST and not in SRC, and what is     replaced, goes to .lspan/trash at the root of the share (lspan trash). A mark in both (.lspan/mirror), made by the first run with --init, keeps a run     from deleting anything while a disk is not mounted. More than 1000 names, or a quarter of all, go only when asked for. Files that were renamed in SRC     are renamed in DST where size, time and hash say so. Exit code 1: something failed, or more would go than may.";
+
+#[derive(Args, Debug)]
+pub(crate) struct MirrorArgs {
+    /// What is to be mirrored: all that is in this directory
+    #[arg(value_name = "SRC")]
+    pub(crate) from: String,
+    /// Where: this directory becomes like SRC
+    #[arg(value_name = "DST")]
+    pub(crate) to: String,
+    /// The first run: mark both as belonging together
+    #[arg(long)]
+    pub(crate) init: bool,
+    /// Go on until Ctrl-C: what changes is mirrored when it has been quiet for a second
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) watch: bool,
+    /// Names that may go in one run [default: 1000, or a quarter of all where that is less, but 10 always]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_delete: Option<u64>,
+    #[command(flatten)]
+    pub(crate) how: HowArgs,
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
+}
+
+/// Behind the help of `trash`.
+pub(crate) const TRASH: &str = "What send --delete, get --delete and mirror delete or replace lies in .lspan/trash at the root of the share (of get: in DST),     for 30 days or until all of it takes more than a tenth of the disk; then the oldest goes first.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Trash {
+    /// Print what is in it: RUN/PATH, one line each
+    List(TrashListArgs),
+    /// Take files and directories back to where they were; nothing is replaced
+    Restore(TrashRestoreArgs),
+    /// Remove all of it, for good
+    Empty(TrashEmptyArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TrashListArgs {
+    /// A share, or a directory of this host
+    #[arg(value_name = "PEER:SHARE|DIR")]
+    pub(crate) at: String,
+    /// Print JSON, one object in a line for each (schema linkspan.trash/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TrashRestoreArgs {
+    /// A share, or a directory of this host
+    #[arg(value_name = "PEER:SHARE|DIR")]
+    pub(crate) at: String,
+    /// What to take back: PATH, the newest of it; or RUN/PATH
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TrashEmptyArgs {
+    /// A share, or a directory of this host
+    #[arg(value_name = "PEER:SHARE|DIR")]
+    pub(crate) at: String,
+    /// Only what has been there for so many days
+    #[arg(long, value_name = "DAYS")]
+    pub(crate) older: Option<u32>,
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
 }
 
 #[derive(Args, Debug)]

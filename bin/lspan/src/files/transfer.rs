@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use linkspan_files::client::{self, Client, Watcher};
-use linkspan_files::engine::{Event, Geometry, Happened};
+use linkspan_files::engine::{Event, Happened};
 use linkspan_files::fs::Kind;
 use linkspan_files::fs::RealFs;
 use linkspan_files::hash::hex;
 use linkspan_files::name::{Name, RelPath, escape};
 use linkspan_files::sink;
 use linkspan_files::source::{Load, Start};
-use linkspan_files::wire::{Answer, FaultKind, LeftOut, PeerPath, Request};
-use linkspan_files::{Error, Outcome};
+use linkspan_files::wire::{Answer, Delete, FaultKind, LeftOut, PeerPath, Request};
+use linkspan_files::{Error, Outcome, Rules};
 use linkspan_perf::Interrupt;
 use linkspan_topology::{Host, Roots};
 use serde_json::json;
 
-use super::{Place, connect, exit_of, local, name_json, same_peer, size, state_dir, usage};
-use crate::cli::files::{GetArgs, HowArgs, SendArgs};
+use super::{Place, connect, counted, exit_of, local, name_json, same_peer, size, state_dir, usage};
+use crate::cli::files::{DeleteArgs, GetArgs, HowArgs, SendArgs};
 use crate::exit::{Exit, Failure};
 use crate::out::Out;
 use crate::signals;
@@ -30,23 +30,28 @@ use crate::signals;
 const TRIES: u32 = 5;
 
 /// What the user sees of a transfer.
-struct View {
+pub(super) struct View {
     out: Out,
     json: bool,
     bar: ProgressBar,
     total: Arc<AtomicU64>,
     interrupt: Interrupt,
     exit: Exit,
+    dry_run: bool,
     done: u64,
     same: u64,
+    /// Directories and links.
+    made: u64,
     would: u64,
+    /// What the receiver had and the sender had not.
+    extra: u64,
     failed: u64,
     left_out: [u64; 5],
     broken: Option<Failure>,
 }
 
 impl View {
-    fn new(how: &HowArgs) -> Result<View, Failure> {
+    pub(super) fn new(how: &HowArgs) -> Result<View, Failure> {
         let bar = ProgressBar::no_length();
         bar.set_draw_target(ProgressDrawTarget::stderr());
         let style = "{binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left  {wide_msg}";
@@ -60,16 +65,19 @@ impl View {
             total: Arc::default(),
             interrupt: signals::interrupt()?,
             exit: Exit::Ok,
+            dry_run: how.dry_run,
             done: 0,
             same: 0,
+            made: 0,
             would: 0,
+            extra: 0,
             failed: 0,
             left_out: [0; 5],
             broken: None,
         })
     }
 
-    fn line(&mut self, path: &RelPath, what: &str, more: serde_json::Value) {
+    pub(super) fn line(&mut self, path: &RelPath, what: &str, more: serde_json::Value) {
         if !self.json {
             return;
         }
@@ -82,7 +90,15 @@ impl View {
         self.broken = self.broken.take().or(written.err());
     }
 
-    fn say(&self, text: &str) {
+    /// To standard output, where it is for people.
+    fn print(&mut self, text: &str) {
+        if !self.json {
+            let written = self.out.text(text);
+            self.broken = self.broken.take().or(written.err());
+        }
+    }
+
+    pub(super) fn say(&self, text: &str) {
         self.bar.suspend(|| eprintln!("lspan: {text}"));
     }
 }
@@ -101,13 +117,27 @@ impl Watcher for View {
                 self.bar.set_message(shown);
                 self.line(&path, "done", json!({"size_bytes": bytes, "blake3": hex(&hash)}));
             }
-            Happened::Would(bytes) => {
+            Happened::Made(kind) if self.dry_run => {
                 self.would += 1;
-                if !self.json {
-                    let written = self.out.text(&format!("{shown}\n"));
-                    self.broken = self.broken.take().or(written.err());
-                }
+                self.print(&format!("{shown}{}\n", if kind == Kind::Dir { "/" } else { "" }));
+                self.line(&path, "would", json!({}));
+            }
+            Happened::Made(_) => {
+                self.made += 1;
+                self.line(&path, "made", json!({}));
+            }
+            Happened::Would(bytes, _) => {
+                self.would += 1;
+                self.print(&format!("{shown}\n"));
                 self.line(&path, "would", json!({"size_bytes": bytes}));
+            }
+            Happened::Extra(extra) => {
+                self.extra += 1;
+                let slash = if extra.kind == Kind::Dir { "/" } else { "" };
+                if self.dry_run {
+                    self.print(&format!("delete {shown}{slash}\n"));
+                }
+                self.line(&path, if self.dry_run { "would_delete" } else { "deleted" }, json!({}));
             }
             Happened::Failed(fault) => {
                 self.failed += 1;
@@ -150,7 +180,7 @@ fn left_out(why: LeftOut) -> &'static str {
 
 impl View {
     /// Runs a transfer; again after a lost connection, as long as each time something moves.
-    fn drive(mut self, mut once: impl FnMut(&mut View) -> Result<Outcome, Error>) -> Result<Exit, Failure> {
+    pub(super) fn drive(mut self, mut once: impl FnMut(&mut View) -> Result<Outcome, Error>) -> Result<Exit, Failure> {
         let (began, mut tries, mut sum) = (Instant::now(), 0, Outcome::default());
         let outcome = loop {
             let before = self.done;
@@ -158,7 +188,7 @@ impl View {
                 Err(Error::Lost(why)) if tries < TRIES && !self.interrupt.raised() => {
                     tries = if self.done > before { 0 } else { tries + 1 };
                     self.say(&format!("{}; trying again", Error::Lost(why)));
-                    self.same = 0;
+                    (self.same, self.extra) = (0, 0);
                     std::thread::sleep(Duration::from_millis(300));
                 }
                 other => break other,
@@ -183,8 +213,8 @@ impl View {
         if self.json {
             let stages = outcome.stages;
             let line = json!({
-                "schema": "linkspan.files/1", "what": "end", "files_done": self.done, "files_same": self.same,
-                "files_would": self.would, "files_failed": self.failed, "moved_bytes": moved, "kept_bytes": outcome.kept,
+                "schema": "linkspan.files/1", "what": "end", "files_done": self.done, "entries_made": self.made,
+                "entries_same": self.same, "entries_would": self.would, "entries_deleted": self.extra, "entries_failed": self.failed, "moved_bytes": moved, "kept_bytes": outcome.kept,
                 "seconds": seconds,
                 "stages_s": {
                     "read": stages.read as f64 / 1e9, "hash": stages.hash as f64 / 1e9, "link": stages.link as f64 / 1e9,
@@ -194,37 +224,63 @@ impl View {
             });
             self.out.json(&line, false)?;
         }
-        let rate = moved as f64 / seconds / 1e9;
-        let mut text =
-            format!("{} files, {} in {seconds:.2} s ({rate:.2} GB/s, {:.1} Gb/s)", self.done, size(moved), rate * 8.0);
-        if self.same > 0 || outcome.kept > 0 {
-            text += &format!("; {} entries and {} were there already or are holes", self.same, size(outcome.kept));
-        }
-        if let Some((stage, share)) = slowest {
-            text += &format!("; slowest stage: {stage}, {:.0} % of the work", share * 100.0);
-        }
-        if self.would > 0 {
-            text = format!("{} files would be sent, {} entries are there already", self.would, self.same);
-        }
-        eprintln!("lspan: {text}");
+        eprintln!("lspan: {}", self.summary(outcome, moved, seconds));
         let count = |why: LeftOut| self.left_out[why as usize];
         let lost: u64 = [LeftOut::Special, LeftOut::Acl, LeftOut::Capability].into_iter().map(count).sum();
         let others = [LeftOut::HardLink, LeftOut::SetId].map(|why| (count(why), left_out(why)));
         for (n, what) in others.into_iter().filter(|other| other.0 > 0) {
-            eprintln!("lspan: left out {n} times: {what}");
+            eprintln!("lspan: left out {}: {what}", counted(n, "time", "times"));
         }
         if self.failed > 0 {
-            eprintln!("lspan: {} entries failed", self.failed);
+            eprintln!("lspan: {} failed", counted(self.failed, "entry", "entries"));
         }
         if lost > 0 && self.exit == Exit::Ok {
-            eprintln!("lspan: {lost} times something was left out that the other side cannot recreate");
+            let times = counted(lost, "time", "times");
+            eprintln!("lspan: {times} something was left out that the other side cannot recreate");
             return Ok(Exit::Degraded);
         }
         Ok(self.exit)
     }
+
+    /// The closing line.
+    fn summary(&self, outcome: &Outcome, moved: u64, seconds: f64) -> String {
+        let entries = |n| counted(n, "entry", "entries");
+        let mut parts = Vec::new();
+        if self.dry_run {
+            parts.push(format!("{} would be sent or made", entries(self.would)));
+            if self.extra > 0 {
+                parts.push(format!("{} would go to the trash", entries(self.extra)));
+            }
+            parts.push(format!("{} there already", entries(self.same)));
+            return parts.join("; ");
+        }
+        if self.done > 0 || moved > 0 {
+            let rate = moved as f64 / seconds / 1e9;
+            let files = counted(self.done, "file", "files");
+            parts.push(format!("{files}, {} in {seconds:.2} s ({rate:.2} GB/s, {:.1} Gb/s)", size(moved), rate * 8.0));
+        }
+        if self.made > 0 {
+            parts.push(format!("{} made", counted(self.made, "directory or link", "directories and links")));
+        }
+        if self.extra > 0 {
+            parts.push(format!("{} moved to the trash", entries(self.extra)));
+        }
+        if parts.is_empty() {
+            parts.push("nothing was to be sent".into());
+        }
+        if self.same > 0 || outcome.kept > 0 {
+            parts.push(format!("{} and {} were there already or are holes", entries(self.same), size(outcome.kept)));
+        }
+        if moved > 0
+            && let Some((stage, share)) = outcome.stages.slowest()
+        {
+            parts.push(format!("slowest stage: {stage}, {:.0} % of the work", share * 100.0));
+        }
+        parts.join("; ")
+    }
 }
 
-fn large() -> u64 {
+pub(super) fn large() -> u64 {
     Host::read(&Roots::default()).memory_bytes / 2
 }
 
@@ -239,6 +295,7 @@ pub(crate) fn send(args: &SendArgs) -> Result<Exit, Failure> {
             dir: dir.clone(),
             name: Some(name.clone()),
             path: path.clone(),
+            shallow: false,
         };
         sources.iter().zip(&paths).map(start).collect::<Vec<Start<RealFs>>>()
     };
@@ -254,12 +311,29 @@ pub(crate) fn send(args: &SendArgs) -> Result<Exit, Failure> {
         });
     }
     view.bar.set_message(client.path().unwrap_or_default());
-    let (how, large) = (args.how, large());
+    let (how, large, exclude) = (&args.how, large(), exclude(&args.how)?);
+    let (rules, delete) = (Arc::new(Rules::new(&exclude).map_err(Error::from)?), deletion(&args.delete, &exclude));
     view.drive(move |view| {
-        let load =
-            Load { fs: Arc::new(RealFs), geometry: Geometry::REAL, xattrs: how.xattrs, large, dry_run: how.dry_run };
-        client.send(load, starts(), &base, how.no_fsync, view)
+        let (xattrs, dry_run) = (how.xattrs, how.dry_run);
+        let load = Load { xattrs, dry_run, delete: delete.is_some(), ..Load::new(Arc::new(RealFs), large) };
+        let load = Load { rules: rules.clone(), ..load };
+        client.send(load, starts(), &base, how.no_fsync, delete.clone(), view)
     })
+}
+
+/// The rules about names, one text each.
+pub(super) fn exclude(how: &HowArgs) -> Result<Vec<String>, Failure> {
+    let mut rules = how.exclude.clone();
+    for file in &how.exclude_from {
+        let text = std::fs::read_to_string(file).map_err(|e| Failure::system(&file.display().to_string(), &e))?;
+        rules.extend(text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned));
+    }
+    Rules::new(&rules).map_err(Error::from)?;
+    Ok(rules)
+}
+
+fn deletion(args: &DeleteArgs, keep: &[String]) -> Option<Delete> {
+    args.delete.then(|| Delete { most: args.max_delete, keep: keep.to_vec() })
 }
 
 /// The directory at the peer, and the path of each source in it.
@@ -323,17 +397,12 @@ pub(crate) fn get(args: &GetArgs) -> Result<Exit, Failure> {
         view.total.store(total, Ordering::Relaxed);
     }
     view.bar.set_message(client.path().unwrap_or_default());
-    let place = move |large| sink::Place {
-        fs: Arc::new(RealFs),
-        root: root.clone(),
-        base: RelPath::default(),
-        state: state.clone(),
-        geometry: Geometry::REAL,
-        large,
-        dry_run: args.how.dry_run,
-        no_fsync: args.how.no_fsync,
+    let exclude = exclude(&args.how)?;
+    let (how, delete, large) = (&args.how, deletion(&args.delete, &exclude), large());
+    let place = move || {
+        let place = sink::Place::new(Arc::new(RealFs), root.clone(), RelPath::default(), state.clone(), large);
+        place.with(how.dry_run, how.no_fsync, delete.clone())
     };
-    client::sweep(&place(0), &|line| eprintln!("lspan: {line}"));
-    let large = large();
-    view.drive(move |view| client.get(from.clone(), args.how.xattrs, place(large), view))
+    client::sweep(&place(), &|line| eprintln!("lspan: {line}"));
+    view.drive(move |view| client.get(from.clone(), how.xattrs, exclude.clone(), place(), view))
 }

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 mod killed;
+mod mirror;
 mod mount;
 mod pipe;
 mod programs;
@@ -223,7 +224,8 @@ fn a_tree_arrives_whole_both_ways_and_is_known_the_second_time() {
     let _server = world.serve(&[], ":rw");
     plant(&world.path("src"));
     let sent = world.ok(&["send", "src", &world.place("data/")]);
-    assert!(err(&sent).contains("slowest stage: "), "{}", err(&sent));
+    assert!(err(&sent).contains("slowest stage: ") && !err(&sent).contains("there already or"), "{}", err(&sent));
+    assert!(err(&sent).contains("; 7 directories and links made"), "{}", err(&sent));
     world.same("src", "share/src");
     let again = world.ok(&["send", "src", &world.place("data/"), "--json"]);
     for (file, output) in [
@@ -238,6 +240,7 @@ fn a_tree_arrives_whole_both_ways_and_is_known_the_second_time() {
             assert!(problems.is_empty(), "{file}: {problems:?}: {line}");
         }
     }
+    assert!(err(&again).contains("nothing was to be sent; 3"), "{}", err(&again));
     let end = text(&again).lines().last().unwrap().to_owned();
     assert!(end.contains("\"moved_bytes\":0") && end.contains("\"files_done\":0"), "{end}");
     world.ok(&["get", &world.place("data/src"), "out"]);
@@ -260,7 +263,7 @@ fn a_tree_arrives_whole_both_ways_and_is_known_the_second_time() {
         "{names}"
     );
     let json = text(&world.ok(&["ls", "--json", &world.place("data/src")]));
-    assert!(json.contains("\"name_hex\":\"6e6fff75746638\"") && json.contains("new\\nline"), "{json}");
+    assert!(json.contains("\"path_hex\":\"6e6fff75746638\"") && json.contains("new\\nline"), "{json}");
     world.ok(&["mv", &world.place("data/src/small"), &world.place("data/src/tiny")]);
     assert_eq!(world.run(&["mv", &world.place("data/src/tiny"), &world.place("data/src/none")]).status.code(), Some(1));
     assert_eq!(world.run(&["rm", &world.place("data/src")]).status.code(), Some(1), "a directory without -r");
@@ -347,10 +350,11 @@ fn a_dry_run_says_what_would_be_sent_and_changes_nothing() {
     fs::create_dir(world.path("src/sub")).unwrap();
     fs::write(world.path("src/sub/f"), noise(3 << 20, 1)).unwrap();
     let output = world.ok(&["send", "src", &world.place("data/"), "--dry-run"]);
-    assert_eq!(text(&output), "src/sub/f\n");
+    assert_eq!(text(&output), "src/\nsrc/sub/\nsrc/sub/f\n");
+    assert!(err(&output).contains("3 entries would be sent or made; 0 entries there already"), "{}", err(&output));
     assert_eq!(fs::read_dir(world.path("share")).unwrap().count(), 0);
     world.ok(&["send", "src", &world.place("data/")]);
-    assert_eq!(text(&world.ok(&["get", &world.place("data/src/sub"), "out", "--dry-run"])), "sub/f\n");
+    assert_eq!(text(&world.ok(&["get", &world.place("data/src/sub"), "out", "--dry-run"])), "sub/\nsub/f\n");
     assert_eq!(fs::read_dir(world.path("out")).unwrap().count(), 0);
 }
 

@@ -26,12 +26,6 @@ impl RealFs {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(fs::openat(fs::CWD, path, flags, Mode::empty())?)
     }
-
-    /// Bytes of the file system, and of those the ones that we may still write.
-    pub(crate) fn space(&self, dir: &OwnedFd) -> io::Result<(u64, u64)> {
-        let stat = fs::fstatvfs(dir)?;
-        Ok((stat.f_blocks.saturating_mul(stat.f_frsize), stat.f_bavail.saturating_mul(stat.f_frsize)))
-    }
 }
 
 /// `EAGAIN`: a rename somewhere was in the way; ask again.
@@ -297,9 +291,9 @@ impl Fs for RealFs {
         }
     }
 
-    fn free(&self, dir: &OwnedFd) -> io::Result<u64> {
+    fn space(&self, dir: &OwnedFd) -> io::Result<(u64, u64)> {
         let stat = fs::fstatvfs(dir)?;
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+        Ok((stat.f_blocks.saturating_mul(stat.f_frsize), stat.f_bavail.saturating_mul(stat.f_frsize)))
     }
 
     fn write_behind(&self, file: &OwnedFd, offset: u64, len: u64) -> io::Result<()> {

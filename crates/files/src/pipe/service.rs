@@ -1,6 +1,7 @@
 //! The serving end of a pipe: services that the owner allowed by name, and one of them joined to a peer.
 
 use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -17,11 +18,18 @@ use super::flow::{Flow, Frame, Sender};
 use super::{Ends, Stopped, other_version, pump};
 use crate::Error;
 use crate::engine::Violation;
-use crate::link::{Line, first_message, say};
+use crate::link::{self, Line, first_message};
 use crate::wire::{Answer, Fault, FaultKind, Message, VERSION};
 
 /// How long a service of this host may take to accept.
 const REACH: Duration = Duration::from_secs(5);
+
+/// Lines of a program's standard error that are passed on for each connection, and bytes of one.
+const ERROR_LINES: u32 = 20;
+const ERROR_LINE: u64 = 500;
+
+/// Tells the owner one line.
+pub(crate) type Say = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Where distributions keep OpenSSH's server for files.
 const SFTP_SERVERS: [&str; 4] = [
@@ -64,7 +72,7 @@ enum What {
 /// A text that names no service.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "LS1816 service {text:?} {why}; write ssh, rsync, sftp, sftp:ro, tcp:PORT, or ssh=PORT and rsync=PORT where those wait elsewhere"
+    "LS1816 service {text:?} {why}; write ssh, rsync, sftp, sftp:ro, tcp:PORT; ssh=PORT and rsync=FILE where the port or rsyncd.conf is another"
 )]
 pub struct BadService {
     text: String,
@@ -115,7 +123,7 @@ impl Service {
         &self.name
     }
 
-    fn open(&self) -> Result<(Ends, Option<Child>), Fault> {
+    fn open(&self, say: &Say) -> Result<(Ends, Option<Child>), Fault> {
         let failed = |what: String| move |error: std::io::Error| Fault::io(&format!("LS1818 {what}"), &error);
         match &self.what {
             What::Port(port) => {
@@ -134,8 +142,14 @@ impl Service {
                 if let Some(home) = std::env::var_os("HOME").filter(|home| Path::new(home).is_dir()) {
                     command.current_dir(home);
                 }
-                command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+                command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
                 let mut child = command.spawn().map_err(&started)?;
+                if let Some(errors) = child.stderr.take() {
+                    let (name, say) = (self.name.clone(), say.clone());
+                    let body = move || tell(&name, errors, &*say);
+                    // Without the thread the program sees that nobody reads.
+                    let _ = thread::Builder::new().name("service errors".into()).spawn(body);
+                }
                 match Ends::of_program(&mut child) {
                     Ok(ends) => Ok((ends, Some(child))),
                     Err(error) => {
@@ -148,23 +162,46 @@ impl Service {
     }
 }
 
+/// Passes on what a program says on its standard error, up to a bound: a peer can make it say much.
+fn tell(name: &str, errors: impl Read, say: &(dyn Fn(&str) + Send + Sync)) {
+    let mut errors = BufReader::new(errors);
+    let (mut line, mut told) = (Vec::new(), 0);
+    while errors.by_ref().take(ERROR_LINE).read_until(b'\n', &mut line).is_ok_and(|len| len > 0) {
+        if told < ERROR_LINES {
+            say(&format!("service {name}: {}", crate::name::escape(line.trim_ascii_end())));
+        } else if told == ERROR_LINES {
+            say(&format!("service {name}: it says more, which is left out"));
+        }
+        told = told.saturating_add(1);
+        line.clear();
+    }
+}
+
 /// Joins a peer to the service that it asks for, until the peer leaves.
-pub(crate) fn serve(services: &[Service], transport: Transport, version: u16, name: &str) -> Result<(), Error> {
+pub(crate) fn serve(
+    services: &[Service],
+    transport: Transport,
+    version: u16,
+    name: &str,
+    say: &Say,
+) -> Result<(), Error> {
     let opened = match services.iter().find(|service| service.name == name) {
         _ if version != VERSION => Err(other_version(version)),
-        Some(service) => service.open(),
+        Some(service) => service.open(say),
         None => {
-            let name = crate::name::escape(name.as_bytes());
-            let text = format!(
-                "LS1817 service {name} is not allowed there: its owner allows it with `lspan files serve --allow {name}`"
-            );
+            let port = |digits: &str| digits.parse().is_ok_and(|port: u16| port != 0);
+            let way = match matches!(name, "ssh" | "rsync" | "sftp") || name.strip_prefix("tcp:").is_some_and(port) {
+                true => format!("its owner allows it with `lspan files serve --allow {name}`"),
+                false => "there is none of this name; there are ssh, rsync, sftp and tcp:PORT".to_owned(),
+            };
+            let text = format!("LS1817 service {} is not allowed there: {way}", crate::name::escape(name.as_bytes()));
             Err(Fault::new(FaultKind::Denied, text))
         }
     };
     let (ends, child) = match opened {
         Ok(opened) => opened,
         Err(fault) => {
-            say(&transport, &Message::Answer { number: 0, result: Err(fault) })?;
+            link::say(&transport, &Message::Answer { number: 0, result: Err(fault) })?;
             // What was said is lost with the connection until it is received; the peer leaves then.
             let _ = first_message(&transport, REACH);
             return Ok(());
@@ -172,7 +209,7 @@ pub(crate) fn serve(services: &[Service], transport: Transport, version: u16, na
     };
     let line = Line::new(transport);
     Flow::new(&line).and_then(|(flow, sender)| {
-        say(line.transport(), &Message::Answer { number: 0, result: Ok(Answer::Done) })?;
+        link::say(line.transport(), &Message::Answer { number: 0, result: Ok(Answer::Done) })?;
         join(&line, ends, child, flow, sender)
     })
 }
@@ -250,4 +287,25 @@ fn join(line: &Line, ends: Ends, child: Option<Child>, mut flow: Flow, sender: S
 /// The service's end of a connection is no proper one.
 fn broken(error: &std::io::Error) -> Fault {
     Fault::io("LS1819 the service has cut the connection", error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn what_a_program_says_is_passed_on_up_to_a_bound() {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let own = said.clone();
+        let say: Say = Arc::new(move |line: &str| own.lock().unwrap().push(line.to_owned()));
+        let mut errors = b"no such module\x1b[31m\n".to_vec();
+        errors.extend(vec![b'x'; 1 << 20]);
+        tell("rsync", &errors[..], &*say);
+        let said = said.lock().unwrap();
+        assert_eq!(said[0], "service rsync: no such module\\x1b[31m");
+        assert_eq!(said.len(), 21);
+        assert!(said.iter().all(|line| line.len() < 600) && said[20].contains("left out"), "{:?}", said[20]);
+    }
 }

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{ANSWERS_KEPT, Identity, SESSIONS_KEPT, Server, Share};
-use crate::Error;
 use crate::engine::{Clock, Event, Geometry, Violation};
 use crate::fs::{Fs, Links, RealFs, read_full};
 use crate::link::{Control, Incoming, Line};
 use crate::name::RelPath;
+use crate::name::TRASH;
 use crate::ops::{self, Cursor};
 use crate::sink::Place;
 use crate::source::{Load, Source, Start};
 use crate::transfer::{self, Watcher};
 use crate::wire::{Answer, Fault, FaultKind, Message, PeerPath, READ_MAX, Request, VERSION};
+use crate::{Error, Rules};
 
 /// Listings under way in one session.
 const CURSORS_MAX: usize = 16;
@@ -124,19 +125,38 @@ impl<'a> Session<'a> {
         result
     }
 
-    fn share(&self, path: &PeerPath) -> Result<&'a Share, Fault> {
+    fn share(&self, path: &PeerPath) -> Result<Arc<OwnedFd>, Fault> {
+        let (share, trash) = self.named(path)?;
+        match trash {
+            false => Ok(share.root.clone()),
+            true if !share.writable => {
+                Err(Fault::new(FaultKind::ReadOnly, format!("share {} is read-only, and so is its trash", share.name)))
+            }
+            true => match crate::trash::open(&*self.server.fs, &share.root) {
+                Ok(dir) => Ok(Arc::new(dir)),
+                Err(error) => Err(Fault::io("the trash", &error)),
+            },
+        }
+    }
+
+    /// A share by its name; with the trash's name behind it, its trash.
+    fn named(&self, path: &PeerPath) -> Result<(&'a Share, bool), Fault> {
         let server: &'a Server = self.server;
-        let found = server.shares.iter().find(|share| share.name == path.share);
-        found.ok_or_else(|| {
+        let (name, trash) = match path.share.strip_suffix(TRASH) {
+            Some(name) => (name, true),
+            None => (&path.share[..], false),
+        };
+        let found = server.shares.iter().find(|share| share.name == name);
+        found.map(|share| (share, trash)).ok_or_else(|| {
             let name = crate::name::escape(path.share.as_bytes());
             Fault::new(FaultKind::NotFound, format!("there is no share {name:?}; `lspan ls PEER:` lists them"))
         })
     }
 
-    fn writable(&self, path: &PeerPath) -> Result<&'a Share, Fault> {
-        let share = self.share(path)?;
+    fn writable(&self, path: &PeerPath) -> Result<Arc<OwnedFd>, Fault> {
+        let (share, _) = self.named(path)?;
         match share.writable {
-            true => Ok(share),
+            true => self.share(path),
             false => {
                 let why =
                     format!("share {} is read-only: its owner serves it with NAME=DIR:rw to change that", share.name);
@@ -152,12 +172,11 @@ impl<'a> Session<'a> {
                 let shares = self.server.shares.iter().map(|share| (share.name.clone(), share.writable));
                 Ok(Answer::Shares(shares.collect()))
             }
-            Request::Stat(at) => Ok(Answer::Stat(ops::stat(fs, &self.share(at)?.root, &at.path)?)),
             Request::List(at) => {
                 if self.cursors.len() >= CURSORS_MAX {
                     return Err(Fault::new(FaultKind::Limit, format!("{CURSORS_MAX} listings are open already")));
                 }
-                let cursor = ops::list(fs, &self.share(at)?.root, &at.path)?;
+                let cursor = ops::list(fs, &*self.share(at)?, &at.path)?;
                 self.next_cursor = self.next_cursor.wrapping_add(1);
                 self.cursors.insert(self.next_cursor, cursor);
                 self.part(self.next_cursor)
@@ -167,13 +186,11 @@ impl<'a> Session<'a> {
                 self.cursors.remove(cursor);
                 Ok(Answer::Done)
             }
-            Request::Look(at) => Ok(Answer::Stat(ops::look(fs, &self.share(at)?.root, &at.path)?)),
-            Request::Follow(at) => Ok(Answer::Bytes(ops::follow(fs, &self.share(at)?.root, &at.path)?)),
             Request::Open(at) => {
                 if self.files.len() >= FILES_MAX {
                     return Err(Fault::new(FaultKind::Limit, format!("{FILES_MAX} files are open already")));
                 }
-                let (file, entry) = ops::open(fs, &self.share(at)?.root, &at.path)?;
+                let (file, entry) = ops::open(fs, &*self.share(at)?, &at.path)?;
                 self.next_cursor = self.next_cursor.wrapping_add(1);
                 self.files.insert(self.next_cursor, file);
                 Ok(Answer::Opened(self.next_cursor, entry))
@@ -192,24 +209,17 @@ impl<'a> Session<'a> {
             }
             Request::Space(share) => {
                 let at = PeerPath { share: share.clone(), path: RelPath::default() };
-                let space = fs.space(&self.share(&at)?.root);
+                let space = fs.space(&*self.share(&at)?);
                 space.map(|(all, free)| Answer::Space(all, free)).map_err(|error| Fault::io(share, &error))
-            }
-            Request::Remove(at, below) => {
-                ops::remove(fs, &self.writable(at)?.root, &at.path, *below)?;
-                Ok(Answer::Done)
-            }
-            Request::Rename(from, to) => {
-                ops::rename(fs, &self.writable(from)?.root, &from.path, to)?;
-                Ok(Answer::Done)
-            }
-            Request::Usage(at) => Ok(Answer::Usage(ops::usage(fs, &self.share(at)?.root, &at.path)?)),
-            Request::Hash(at) => {
-                let (size, hash) = ops::hash(fs, &self.share(at)?.root, &at.path)?;
-                Ok(Answer::Hash(size, hash))
             }
             Request::Put { .. } | Request::Get { .. } => {
                 Err(Fault::new(FaultKind::Invalid, "a transfer is no request"))
+            }
+            what => {
+                let (at, writes) =
+                    what.place().ok_or_else(|| Fault::new(FaultKind::Invalid, "it is about no place"))?;
+                let root = if writes { self.writable(at)? } else { self.share(at)? };
+                ops::perform(fs, &root, what)
             }
         }
     }
@@ -270,26 +280,29 @@ impl<'a> Session<'a> {
     fn begin(&self, what: Request) -> Result<Begun, Fault> {
         let fs = &self.server.fs;
         match what {
-            Request::Put { to, dry_run, no_fsync } => {
-                let share = if dry_run { self.share(&to)? } else { self.writable(&to)? };
-                fs.open_dir(&share.root, &to.path, Links::Refuse).map_err(|error| {
+            Request::Put { to, dry_run, no_fsync, delete } => {
+                if to.share.ends_with(TRASH) {
+                    return Err(Fault::new(FaultKind::Invalid, "nothing is sent into the trash"));
+                }
+                let root = if dry_run { self.share(&to)? } else { self.writable(&to)? };
+                fs.open_dir(&root, &to.path, Links::Refuse).map_err(|error| {
                     let path = crate::name::escape(to.path.bytes());
-                    Fault::io(&format!("{}/{path}", share.name), &error)
+                    Fault::io(&format!("{}/{path}", to.share), &error)
                 })?;
-                Ok(Begun::Put(Place {
-                    fs: fs.clone(),
-                    root: share.root.clone(),
-                    base: to.path,
-                    state: self.server.state.clone(),
-                    geometry: Geometry::REAL,
-                    large: self.server.large,
-                    dry_run,
-                    no_fsync,
-                }))
+                if delete.is_some()
+                    && !dry_run
+                    && let Err(error) = crate::trash::expire(&**fs, &root, &*self.server.say)
+                {
+                    (self.server.say)(&format!("what is old in the trash was not removed: {error}"));
+                }
+                let place = Place::new(fs.clone(), root, to.path, self.server.state.clone(), self.server.large);
+                Ok(Begun::Put(place.with(dry_run, no_fsync, delete)))
             }
-            Request::Get { from, xattrs, dry_run } => {
+            Request::Get { from, xattrs, dry_run, delete, exclude } => {
                 let starts = from.iter().map(|(at, to)| self.start(at, to)).collect::<Result<Vec<_>, Fault>>()?;
-                let load = Load { fs: fs.clone(), geometry: Geometry::REAL, xattrs, large: self.server.large, dry_run };
+                let rules = Rules::new(&exclude).map_err(|bad| Fault::new(FaultKind::Invalid, bad.to_string()))?;
+                let (geometry, large, rules) = (Geometry::REAL, self.server.large, Arc::new(rules));
+                let load = Load { fs: fs.clone(), geometry, xattrs, large, dry_run, delete, rules };
                 Ok(Begun::Get(Box::new(Source::new(load, Arc::new(Clock::default()), starts))))
             }
             _ => Err(Fault::new(FaultKind::Invalid, "this is no transfer")),
@@ -297,11 +310,14 @@ impl<'a> Session<'a> {
     }
 
     fn start(&self, at: &PeerPath, to: &RelPath) -> Result<Start<RealFs>, Fault> {
-        let share = self.share(at)?;
-        if at.path.is_root() {
-            return Ok(Start { dir: share.root.clone(), name: None, path: to.clone() });
+        let (fs, root) = (&*self.server.fs, self.share(at)?);
+        let shallow = false;
+        if to.is_root() {
+            // What is in it, not it.
+            let dir = fs.open_dir(&root, &at.path, Links::Follow).map_err(|error| Fault::io(&at.share, &error))?;
+            return Ok(Start { dir: Arc::new(dir), name: None, path: to.clone(), shallow });
         }
-        let (dir, name): (OwnedFd, _) = ops::parent(&*self.server.fs, &share.root, &at.path, Links::Follow)?;
-        Ok(Start { dir: Arc::new(dir), name: Some(name), path: to.clone() })
+        let (dir, name): (OwnedFd, _) = ops::parent(fs, &root, &at.path, Links::Follow)?;
+        Ok(Start { dir: Arc::new(dir), name: Some(name), path: to.clone(), shallow })
     }
 }

@@ -1,61 +1,22 @@
 //! Seeded histories: users edit, transfers run and are killed, lose power and meet failing disks. After each of them it is asked
 //! whether anything was lost, mixed or wrongly reported.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
+use super::run::{self, Run};
 use super::{Bug, Mishap, Random, SimFs};
-use crate::engine::{Clock, Engine, Event, Geometry, Happened, LinkLost, Outlet, SlotReader};
+use crate::engine::Happened;
 use crate::fs::{Fs, Links};
 use crate::hash::whole;
 use crate::name::{Name, RelPath};
-use crate::sink::{Place, Sink};
-use crate::source::{Load, Source, Start};
-use crate::wire::{Message, REMOTE_LEN};
-
-/// Small enough that a file of a few KiB has many chunks.
-const GEOMETRY: Geometry = Geometry { chunk: 1024, per_slot: 2, slots: 3 };
+use crate::sink::Place;
+use crate::source::{Load, Start};
 
 /// Files that come up.
 const NAMES: [&str; 4] = ["a", "b", "sub/c", "sub/d"];
-
-/// The two ends of the link, in one process.
-#[derive(Clone)]
-struct Slots(Arc<Mutex<Vec<Vec<u8>>>>, Vec<u8>);
-
-impl Slots {
-    fn new() -> Slots {
-        let slot = vec![0; GEOMETRY.slot() as usize];
-        Slots(Arc::new(Mutex::new(vec![slot.clone(); usize::from(GEOMETRY.slots)])), slot)
-    }
-}
-
-impl Outlet for Slots {
-    fn stage(&mut self, at: usize, bytes: &[u8]) {
-        self.1[at..at + bytes.len()].copy_from_slice(bytes);
-    }
-
-    fn write(&mut self, slot: u16, len: usize) -> Result<(), LinkLost> {
-        let mut slots = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        slots[usize::from(slot)][..len].copy_from_slice(&self.1[..len]);
-        Ok(())
-    }
-}
-
-impl SlotReader for Slots {
-    fn read(&self, slot: u16, at: usize, out: &mut [u8]) {
-        let slots = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        out.copy_from_slice(&slots[usize::from(slot)][at..at + out.len()]);
-    }
-}
-
-/// What came of a run: what the user of the sender was told, and whether it went to its end.
-struct Run {
-    events: Vec<Event>,
-    complete: bool,
-}
 
 struct World {
     random: Random,
@@ -309,100 +270,22 @@ impl World {
 
     /// One transfer of everything, until it ends or an end dies.
     fn transfer(&mut self) -> Run {
-        let mut run = Run { events: Vec::new(), complete: false };
         let at = |text: &str| RelPath::new(text.as_bytes()).unwrap_or_default();
         let open = |fs: &SimFs, path: &str| fs.open_dir(&fs.root(), &at(path), Links::Refuse);
         let (Ok(from), Ok(to), Ok(state)) =
             (open(&self.src, "home"), open(&self.dst, "home"), open(&self.dst, "state"))
         else {
-            return run;
+            return Run::default();
         };
         let starts = ["a", "b", "sub"].map(|name| Start {
             dir: Arc::new(from),
             name: Name::new(name.as_bytes()).ok(),
             path: at(name),
+            shallow: false,
         });
-        let place = Place {
-            fs: Arc::new(self.dst.clone()),
-            root: Arc::new(to),
-            base: RelPath::default(),
-            state: Some(Arc::new(state)),
-            geometry: GEOMETRY,
-            large: u64::MAX,
-            dry_run: false,
-            no_fsync: false,
-        };
-        let load =
-            Load { fs: Arc::new(self.src.clone()), geometry: GEOMETRY, xattrs: false, large: u64::MAX, dry_run: false };
-        let (mut source, mut sink) = (
-            Source::new(load, Arc::new(Clock::default()), starts.into()),
-            Sink::new(place, Arc::new(Clock::default())),
-        );
-        let slots = Slots::new();
-        let (mut to_sink, mut to_source) = (VecDeque::new(), VecDeque::new());
-        to_source.push_back(Message::Slots {
-            remote: [0; REMOTE_LEN],
-            size: GEOMETRY.slot() as u32,
-            count: GEOMETRY.slots,
-        });
-        let (mut source_jobs, mut sink_jobs) = (Vec::new(), Vec::new());
-        let mut scratch = vec![0; GEOMETRY.chunk as usize];
-        let clock = Clock::default();
-        for _ in 0..100_000 {
-            if self.src.is_dead() || self.dst.is_dead() {
-                return run;
-            }
-            source.pump();
-            sink.pump();
-            to_sink.extend(std::iter::from_fn(|| source.message()));
-            to_source.extend(std::iter::from_fn(|| sink.message()));
-            source_jobs.extend(std::iter::from_fn(|| source.job()));
-            sink_jobs.extend(std::iter::from_fn(|| sink.job()));
-            if !self.dst.is_dead() {
-                // Told is what the user has seen before anybody died.
-                run.events.extend(std::iter::from_fn(|| source.event()));
-            }
-            while sink.event().is_some() {}
-            if source.is_over() && sink.is_over() {
-                run.complete = true;
-                return run;
-            }
-            match self.random.below(4) {
-                0 if !to_sink.is_empty() => {
-                    let Some(message) = to_sink.pop_front() else { continue };
-                    let judges = matches!(message, Message::Batch { .. });
-                    if sink.on(message).is_err() {
-                        return run;
-                    }
-                    if judges {
-                        self.judged.store(true, Relaxed);
-                    }
-                }
-                1 if !to_source.is_empty() => {
-                    let message = to_source.pop_front();
-                    if message.is_some_and(|message| source.on(message).is_err()) {
-                        return run;
-                    }
-                }
-                2 if !source_jobs.is_empty() => {
-                    let job = source_jobs.swap_remove(self.random.below(source_jobs.len()));
-                    let load = source.load().clone();
-                    let done = Source::work(&load, job, &mut slots.clone(), &clock, &mut scratch);
-                    if self.src.is_dead() || source.done(done).is_err() {
-                        return run;
-                    }
-                }
-                3 if !sink_jobs.is_empty() => {
-                    let job = sink_jobs.swap_remove(self.random.below(sink_jobs.len()));
-                    let place = sink.place().clone();
-                    let done = Sink::work(&place, job, &slots, &clock, &mut scratch);
-                    if self.dst.is_dead() || sink.done(done).is_err() {
-                        return run;
-                    }
-                }
-                _ => {}
-            }
-        }
-        run
+        let (fs, state) = (Arc::new(self.dst.clone()), Some(Arc::new(state)));
+        let place = Place::new(fs, Arc::new(to), RelPath::default(), state, u64::MAX);
+        let load = Load::new(Arc::new(self.src.clone()), u64::MAX);
+        run::transfer(&mut self.random, load, starts.into(), place, &self.judged)
     }
 }

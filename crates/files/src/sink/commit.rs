@@ -5,60 +5,9 @@ use std::io;
 use super::Place;
 use super::target::Target;
 use crate::fs::{Fs, Ident, Rename, Stat};
-use crate::name::{Name, PRIVATE};
+use crate::name::{Name, RelPath};
+use crate::trash::{cannot, move_new};
 use crate::wire::{Fault, FaultKind};
-
-/// The trash below the root of a share: `.lspan/trash`.
-pub(crate) struct Trash<F: Fs> {
-    ours: F::Dir,
-    dir: F::Dir,
-}
-
-fn fixed(bytes: &[u8]) -> io::Result<Name> {
-    Name::any(bytes).map_err(|_| io::ErrorKind::InvalidFilename.into())
-}
-
-impl<F: Fs> Trash<F> {
-    pub(crate) fn open(fs: &F, root: &F::Dir) -> io::Result<Trash<F>> {
-        let (private, trash) = (fixed(PRIVATE)?, fixed(b"trash")?);
-        let ours = open_or_make(fs, root, &private)?;
-        let dir = open_or_make(fs, &ours, &trash)?;
-        Ok(Trash { ours, dir })
-    }
-
-    /// A name in it that is free.
-    fn free_name(fs: &F, of: &Name) -> io::Result<Name> {
-        let mut four = [0; 4];
-        getrandom::fill(&mut four).map_err(|error| io::Error::other(error.to_string()))?;
-        let now = fs.now();
-        let mut bytes = format!("{}.{:09}-{:08x}-", now.sec, now.nsec, u32::from_le_bytes(four)).into_bytes();
-        let free = crate::name::NAME_MAX - bytes.len();
-        bytes.extend_from_slice(&of.bytes()[..of.bytes().len().min(free)]);
-        fixed(&bytes)
-    }
-
-    /// Removes the directories where nothing is in them.
-    fn tidy(&self, fs: &F, root: &F::Dir) {
-        if let (Ok(private), Ok(trash)) = (fixed(PRIVATE), fixed(b"trash"))
-            && fs.rmdir(&self.ours, &trash).is_ok()
-        {
-            let _ = fs.rmdir(root, &private);
-        }
-    }
-}
-
-fn open_or_make<F: Fs>(fs: &F, at: &F::Dir, name: &Name) -> io::Result<F::Dir> {
-    match fs.open_child(at, name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            match fs.mkdir(at, name, 0o700) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
-            }
-            fs.open_child(at, name)
-        }
-        other => other,
-    }
-}
 
 /// Mode, attributes and times; then its bytes onto the disk, its name, and the name onto the disk.
 pub(super) fn commit<F: Fs>(place: &Place<F>, target: &Target<F>) -> Result<(), Fault> {
@@ -71,7 +20,7 @@ pub(super) fn commit<F: Fs>(place: &Place<F>, target: &Target<F>) -> Result<(), 
         target.spoil(place);
         return Err(Fault::unwritten("fsync", &error));
     }
-    give_name(place, &target.dir, &target.part, &target.name, target.old.as_ref())?;
+    give_name(place, &target.dir, &target.part, &target.path, target.old.as_ref())?;
     if !place.no_fsync {
         fs.sync_dir(&target.dir).map_err(|error| Fault::unnamed("fsync", &error))?;
     }
@@ -94,55 +43,62 @@ pub(super) fn dress<F: Fs>(
     fs.set_times(file, mtime).map_err(|error| Fault::io("its time", &error))
 }
 
-/// Gives what is called `part` the name `name`. `old` is what had the name when it was looked at; anything else that is found there
-/// is kept: where nothing was, nothing is replaced, and what comes out in an exchange stays in the trash if it is another.
+/// Gives what is called `part` the name at the end of `path`. `old` is what had the name when it was looked at; anything else that is
+/// found there is kept: where nothing was, nothing is replaced, and what comes out in an exchange stays in the trash if it is another,
+/// or if everything that is replaced is to be kept.
 pub(super) fn give_name<F: Fs>(
     place: &Place<F>,
     dir: &F::Dir,
     part: &Name,
-    name: &Name,
+    path: &RelPath,
     old: Option<&Stat>,
 ) -> Result<(), Fault> {
     let fs = &*place.fs;
     let failed = |error: io::Error| Fault::io("its name", &error);
-    let Some(old) = old else { return name_new(fs, dir, part, name) };
+    let whole = place.base.join_path(path).map_err(|why| Fault::new(FaultKind::Limit, why.to_string()))?;
+    let (_, name) = &whole.split().ok_or_else(|| Fault::new(FaultKind::Invalid, "it has no name"))?;
+    let Some(old) = old else { return name_new(fs, (dir, part), (dir, name)) };
     match fs.stat(dir, name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return name_new(fs, dir, part, name),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return name_new(fs, (dir, part), (dir, name)),
         found => {
             if !is_same(&found.map_err(failed)?.ident(), &old.ident(), true) {
                 return Err(changed());
             }
         }
     }
-    let trash = Trash::<F>::open(fs, &place.root).map_err(|error| Fault::io("the trash (.lspan/trash)", &error))?;
-    let kept = Trash::<F>::free_name(fs, name).map_err(failed)?;
+    let trashed = |error: io::Error| Fault::io("the trash (.lspan/trash)", &error);
+    let by_way = |to: &F::Dir, free: &Name| move_new(fs, (dir, part), (to, free));
     // By way of the trash: whatever comes out of the exchange is in it already, should all end here.
-    fs.rename((dir, part), (&trash.dir, &kept), Rename::NoReplace).map_err(failed)?;
-    let exchanged = fs.rename((&trash.dir, &kept), (dir, name), Rename::Exchange);
-    let result = match exchanged {
-        Ok(()) => match fs.stat(&trash.dir, &kept) {
-            Ok(out) if is_same(&out.ident(), &old.ident(), false) => fs.unlink(&trash.dir, &kept).map_err(failed),
-            // Another one: it stays, and its new name goes onto the disk.
-            Ok(_) => fs.sync_dir(&trash.dir).map_err(failed),
+    let (trash, kept) = place.trash.take(fs, &place.root, &whole, by_way).map_err(trashed)?;
+    let result = match fs.rename((&trash, &kept), (dir, name), Rename::Exchange) {
+        Ok(()) => match fs.stat(&trash, &kept) {
+            Ok(out) if is_same(&out.ident(), &old.ident(), false) && place.delete.is_none() => {
+                fs.unlink(&trash, &kept).map_err(failed)
+            }
+            // It stays, and its place in the trash goes onto the disk.
+            Ok(_) if place.delete.is_some() && place.no_fsync => Ok(()),
+            Ok(_) if place.delete.is_some() => fs.sync_dir(&trash).map_err(failed),
+            Ok(_) => fs.sync_all(&place.root).map_err(failed),
             Err(error) => Err(failed(error)),
         },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => name_from(fs, &trash.dir, &kept, dir, name),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => name_new(fs, (&trash, &kept), (dir, name)),
         Err(error) if cannot(&error) => {
             // No exchange here: the old file is looked at once more and then replaced.
-            match fs.stat(dir, name) {
-                Ok(found) if is_same(&found.ident(), &old.ident(), true) => {
-                    fs.rename((&trash.dir, &kept), (dir, name), Rename::Replace).map_err(failed)
-                }
-                _ => Err(changed()),
+            let same = matches!(fs.stat(dir, name), Ok(found) if is_same(&found.ident(), &old.ident(), true));
+            let keep = |to: &F::Dir, free: &Name| move_new(fs, (dir, name), (to, free));
+            match (same, place.delete.is_some()) {
+                (false, _) => Err(changed()),
+                (true, true) => place.trash.take(fs, &place.root, &whole, keep).map(drop).map_err(trashed),
+                (true, false) => Ok(()),
             }
+            .and_then(|()| fs.rename((&trash, &kept), (dir, name), Rename::Replace).map_err(failed))
         }
         Err(error) => Err(failed(error)),
     };
     if result.is_err() {
         // Back, so that it can be taken up again.
-        let _ = fs.rename((&trash.dir, &kept), (dir, part), Rename::NoReplace);
+        let _ = move_new(fs, (&trash, &kept), (dir, part));
     }
-    trash.tidy(fs, &place.root);
     result
 }
 
@@ -157,31 +113,11 @@ fn is_same(found: &Ident, old: &Ident, ctime: bool) -> bool {
     same && (!ctime || found.ctime == old.ctime)
 }
 
-fn name_new<F: Fs>(fs: &F, dir: &F::Dir, part: &Name, name: &Name) -> Result<(), Fault> {
-    name_from(fs, dir, part, dir, name)
-}
-
-fn name_from<F: Fs>(fs: &F, from: &F::Dir, part: &Name, dir: &F::Dir, name: &Name) -> Result<(), Fault> {
-    let result = match fs.rename((from, part), (dir, name), Rename::NoReplace) {
-        // No such flag here: look, then rename.
-        Err(error) if cannot(&error) => match fs.stat(dir, name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs.rename((from, part), (dir, name), Rename::Replace)
-            }
-            Err(error) => Err(error),
-            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
-        },
-        other => other,
-    };
-    result.map_err(|error| match error.kind() {
+fn name_new<F: Fs>(fs: &F, from: (&F::Dir, &Name), to: (&F::Dir, &Name)) -> Result<(), Fault> {
+    move_new(fs, from, to).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             Fault::new(FaultKind::Exists, "something has got this name in the meantime and was left as it is")
         }
         _ => Fault::io("its name", &error),
     })
-}
-
-/// renameat2(2): EINVAL where the file system does not know the flag.
-fn cannot(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::commit::{commit, dress, give_name};
+use super::extras::Gone;
 use super::target::{Target, random_part};
 use super::{Place, Sink};
 use crate::engine::{Clock, SlotReader, Stage};
@@ -23,7 +24,6 @@ pub struct Small<F: Fs> {
     pub(super) key: Key,
     pub(super) path: RelPath,
     pub(super) dir: Arc<F::Dir>,
-    pub(super) name: Name,
     pub(super) info: FileInfo,
     pub(super) old: Option<Stat>,
     pub(super) at: usize,
@@ -31,7 +31,7 @@ pub struct Small<F: Fs> {
 }
 
 /// Work of the receiver.
-#[allow(missing_docs, reason = "made and taken by the engine alone")]
+#[allow(missing_docs, private_interfaces, reason = "made and taken by the engine alone")]
 pub enum Job<F: Fs> {
     Know { key: Key, target: Arc<Target<F>>, first: u64, count: u16 },
     Land { key: Key, target: Arc<Target<F>>, first: u64, slot: u16, values: Vec<Value> },
@@ -39,17 +39,17 @@ pub enum Job<F: Fs> {
     Keep { key: Key, target: Arc<Target<F>>, first: u64, count: u16 },
     Unpack { slot: u16, files: Vec<Small<F>> },
     Commit { key: Key, target: Arc<Target<F>>, hash: Value },
-    Sync { needed: bool },
+    Finish { needed: bool, gone: Vec<Gone> },
 }
 
 /// What came of it.
-#[allow(missing_docs, reason = "made and taken by the engine alone")]
+#[allow(missing_docs, private_interfaces, reason = "made and taken by the engine alone")]
 pub enum Done {
     Known { key: Key, first: u64, known: Vec<Known> },
     Landed { key: Key, first: u64, result: Result<Vec<Value>, Fault> },
     Unpacked { slot: u16, results: Vec<(Key, RelPath, u64, Result<Value, Fault>)> },
     Committed { key: Key, hash: Value, result: Result<(), Fault> },
-    Synced(Result<(), Fault>),
+    Finished { result: Result<(), Fault>, gone: Vec<(Gone, Result<(), Fault>)> },
 }
 
 impl<F: Fs> Sink<F> {
@@ -80,13 +80,24 @@ impl<F: Fs> Sink<F> {
                 let result = clock.time(Stage::Write, || commit(place, &target));
                 Done::Committed { key, hash, result }
             }
-            Job::Sync { needed: false } => Done::Synced(Ok(())),
-            Job::Sync { needed: true } => {
-                let synced = clock.time(Stage::Write, || place.fs.sync_all(&place.root));
-                Done::Synced(synced.map_err(|error| Fault::unwritten("syncfs", &error)))
-            }
+            Job::Finish { needed, gone } => clock.time(Stage::Write, || finish(place, needed, gone)),
         }
     }
+}
+
+/// What goes goes to the trash; then all names go onto the disk.
+fn finish<F: Fs>(place: &Place<F>, needed: bool, gone: Vec<Gone>) -> Done {
+    let fs = &*place.fs;
+    let (mut told, mut needed) = (Vec::with_capacity(gone.len()), needed);
+    for one in gone {
+        let whole = place.base.join_path(&one.path).map_err(|_| io::ErrorKind::InvalidFilename.into());
+        let done = whole.and_then(|path| place.trash.discard(fs, &place.root, &path));
+        needed |= !place.no_fsync;
+        told.push((one, done.map_err(|error| Fault::io("moving it to the trash", &error))));
+    }
+    place.trash.tidy(fs, &place.root);
+    let synced = if needed { fs.sync_all(&place.root) } else { Ok(()) };
+    Done::Finished { result: synced.map_err(|error| Fault::unwritten("syncfs", &error)), gone: told }
 }
 
 fn failed(error: io::Error) -> Fault {
@@ -268,7 +279,7 @@ fn unpack<F: Fs>(
     for (small, part) in written {
         let result = part.and_then(|part| {
             let named = data.clone().and_then(|()| {
-                clock.time(Stage::Write, || give_name(place, &small.dir, &part, &small.name, small.old.as_ref()))
+                clock.time(Stage::Write, || give_name(place, &small.dir, &part, &small.path, small.old.as_ref()))
             });
             if named.is_err() {
                 let _ = fs.unlink(&small.dir, &part);

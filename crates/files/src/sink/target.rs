@@ -12,8 +12,8 @@ use crate::wire::{Fault, FaultKind, FileInfo, Known};
 
 /// Where one large file goes.
 pub struct Target<F: Fs> {
+    pub(super) path: RelPath,
     pub(super) dir: Arc<F::Dir>,
-    pub(super) name: Name,
     pub(super) part: Name,
     pub(super) file: F::File,
     pub(super) journal: Option<Journal<F>>,
@@ -83,7 +83,7 @@ impl<F: Fs> Target<F> {
             Some(old) if old.kind == Kind::File => fs.open_read(&dir, &name, Links::Refuse).ok().map(|(file, _)| file),
             _ => None,
         };
-        Ok(Target { dir, name, part, file, journal, resumed, old, old_file, info })
+        Ok(Target { path: path.clone(), dir, part, file, journal, resumed, old, old_file, info })
     }
 
     /// What is known of a chunk.
@@ -133,7 +133,7 @@ fn reserve<F: Fs>(place: &Place<F>, dir: &F::Dir, file: &F::File, info: &FileInf
         fs.truncate(file, info.ident.size).map_err(failed)?;
     }
     if info.sparse() {
-        let free = fs.free(dir).map_err(failed)?;
+        let (_, free) = fs.space(dir).map_err(failed)?;
         let wanted = info.disk.saturating_sub(ours.disk);
         if wanted > free {
             let why = format!("{wanted} bytes are needed and {free} are free");

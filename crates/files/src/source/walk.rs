@@ -1,9 +1,11 @@
-//! The entries of a tree, one at a time: a directory before what is in it. Memory goes with the depth alone.
+//! The entries of a tree, one at a time and in the order of their names: a directory before what is in it. Memory goes with the depth
+//! alone.
 
 use std::sync::Arc;
 
-use crate::fs::{Fs, Kind, Links, Stat};
-use crate::name::{Name, RelPath, is_reserved};
+use crate::Rules;
+use crate::fs::{Fs, Kind, Links, Sorted, Stat};
+use crate::name::{Name, RelPath};
 use crate::wire::{Fault, FaultKind, LeftOut, XATTRS_MAX, is_user_xattr};
 
 /// An entry that was asked for.
@@ -14,6 +16,8 @@ pub struct Start<F: Fs> {
     pub name: Option<Name>,
     /// Its path at the receiver.
     pub path: RelPath,
+    /// Of a directory without a name: those in it are named, not entered.
+    pub shallow: bool,
 }
 
 /// An entry that was found.
@@ -26,53 +30,90 @@ pub(crate) struct Found<F: Fs> {
 struct Level<F: Fs> {
     dir: Arc<F::Dir>,
     path: RelPath,
-    list: F::List,
+    list: Sorted,
+    /// Its beginning was told.
+    begun: bool,
+    /// Every name in it could be told.
+    whole: bool,
+    /// Directories in it are named and not entered.
+    shallow: bool,
+}
+
+/// What comes next in a walk.
+pub(super) enum Step<F: Fs> {
+    /// An entry.
+    Found(Found<F>),
+    /// Of this path, or of an entry of it, something could not be read. With the flag it is the path of an entry that is there.
+    Failed(Fault, bool),
+    /// An entry that a rule leaves alone.
+    Left,
+    /// The entries of this directory follow.
+    Begin,
+    /// All of them have come, each under its name.
+    End,
 }
 
 pub(super) struct Walk<F: Fs> {
     starts: std::vec::IntoIter<Start<F>>,
     levels: Vec<Level<F>>,
+    rules: Arc<Rules>,
 }
 
-type Step<F> = Option<(RelPath, Result<Found<F>, Fault>)>;
-
 impl<F: Fs> Walk<F> {
-    pub(super) fn new(starts: Vec<Start<F>>) -> Walk<F> {
-        Walk { starts: starts.into_iter(), levels: Vec::new() }
+    pub(super) fn new(starts: Vec<Start<F>>, rules: Arc<Rules>) -> Walk<F> {
+        Walk { starts: starts.into_iter(), levels: Vec::new(), rules }
     }
 
-    pub(super) fn next(&mut self, fs: &F) -> Step<F> {
+    pub(super) fn next(&mut self, fs: &F) -> Option<(RelPath, Step<F>)> {
         loop {
             let Some(level) = self.levels.last_mut() else {
-                let Start { dir, name, path } = self.starts.next()?;
+                let Start { dir, name, path, shallow } = self.starts.next()?;
                 match name {
-                    Some(name) => return Some(self.found(fs, dir, name, path)),
+                    Some(name) => match self.found(fs, dir, name, path.clone()) {
+                        Some(step) => return Some((path, step)),
+                        None => {
+                            let gone = std::io::Error::from(std::io::ErrorKind::NotFound);
+                            return Some((path, Step::Failed(Fault::io("it", &gone), false)));
+                        }
+                    },
                     None => {
-                        if let Err(fault) = self.enter(fs, dir, path.clone()) {
-                            return Some((path, Err(fault)));
+                        if let Err(fault) = self.enter(fs, dir, path.clone(), shallow) {
+                            return Some((path, Step::Failed(fault, false)));
                         }
                     }
                 }
                 continue;
             };
-            match level.list.next() {
-                None => drop(self.levels.pop()),
-                Some(Err(error)) => {
+            if !level.begun {
+                level.begun = true;
+                return Some((level.path.clone(), Step::Begin));
+            }
+            match level.list.next(fs, &level.dir) {
+                Ok(None) => {
+                    let (path, whole) = (level.path.clone(), level.whole);
+                    self.levels.pop();
+                    if whole {
+                        return Some((path, Step::End));
+                    }
+                }
+                Err(error) => {
                     let path = level.path.clone();
                     self.levels.pop();
-                    return Some((path, Err(Fault::io("its entries", &error))));
+                    return Some((path, Step::Failed(Fault::io("its entries", &error), false)));
                 }
-                Some(Ok(entry)) if is_reserved(&entry.name) => {}
-                Some(Ok(entry)) => {
+                Ok(Some(name)) => {
                     let (dir, parent) = (level.dir.clone(), level.path.clone());
-                    let path = Name::new(&entry.name).and_then(|name| Ok((parent.join(&name)?, name)));
+                    let path = Name::new(&name).and_then(|name| Ok((parent.join(&name)?, name)));
                     match path {
-                        Ok((path, name)) => return Some(self.found(fs, dir, name, path)),
+                        Ok((path, name)) => {
+                            if let Some(step) = self.found(fs, dir, name, path.clone()) {
+                                return Some((path, step));
+                            }
+                        }
                         Err(why) => {
-                            return Some((
-                                parent,
-                                Err(Fault::new(FaultKind::Limit, format!("a path below it: {why}"))),
-                            ));
+                            level.whole = false;
+                            let fault = Fault::new(FaultKind::Limit, format!("a path below it: {why}"));
+                            return Some((parent, Step::Failed(fault, false)));
                         }
                     }
                 }
@@ -80,27 +121,32 @@ impl<F: Fs> Walk<F> {
         }
     }
 
-    fn enter(&mut self, fs: &F, dir: Arc<F::Dir>, path: RelPath) -> Result<(), Fault> {
-        let list = fs.list(&dir).map_err(|error| Fault::io("its entries", &error))?;
-        self.levels.push(Level { dir, path, list });
+    fn enter(&mut self, fs: &F, dir: Arc<F::Dir>, path: RelPath, shallow: bool) -> Result<(), Fault> {
+        let list = Sorted::of(fs, &dir).map_err(|error| Fault::io("its entries", &error))?;
+        self.levels.push(Level { dir, path, list, begun: false, whole: true, shallow });
         Ok(())
     }
 
-    fn found(&mut self, fs: &F, dir: Arc<F::Dir>, name: Name, path: RelPath) -> (RelPath, Result<Found<F>, Fault>) {
+    /// `None`: it has gone since it was listed.
+    fn found(&mut self, fs: &F, dir: Arc<F::Dir>, name: Name, path: RelPath) -> Option<Step<F>> {
         let stat = match fs.stat(&dir, &name) {
             Ok(stat) => stat,
-            Err(error) => return (path, Err(Fault::io("it", &error))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+            Err(error) => return Some(Step::Failed(Fault::io("it", &error), true)),
         };
-        if stat.kind == Kind::Dir {
+        if self.rules.leave(&path, stat.kind == Kind::Dir) {
+            return Some(Step::Left);
+        }
+        if stat.kind == Kind::Dir && !self.levels.last().is_some_and(|level| level.shallow) {
             let entered = fs
                 .open_child(&dir, &name)
                 .map_err(|error| Fault::io("the directory", &error))
-                .and_then(|below| self.enter(fs, Arc::new(below), path.clone()));
+                .and_then(|below| self.enter(fs, Arc::new(below), path.clone(), false));
             if let Err(fault) = entered {
-                return (path, Err(fault));
+                return Some(Step::Failed(fault, true));
             }
         }
-        (path, Ok(Found { dir, name, stat }))
+        Some(Step::Found(Found { dir, name, stat }))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Little-endian fields, one behind the other; texts and lists with their length before them.
 
-use crate::fs::{Ident, Time};
+use crate::fs::{Ident, Kind, Time};
 
 /// Bytes that are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +42,15 @@ impl Writer {
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Writer {
         let bytes = &bytes[..bytes.len().min(usize::from(u16::MAX))];
         self.u16(bytes.len() as u16).raw(bytes)
+    }
+
+    pub(crate) fn kind(&mut self, kind: Kind) -> &mut Writer {
+        self.u8(match kind {
+            Kind::File => 0,
+            Kind::Dir => 1,
+            Kind::Symlink => 2,
+            Kind::Special => 3,
+        })
     }
 
     pub(crate) fn time(&mut self, time: Time) -> &mut Writer {
@@ -102,6 +111,16 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn text(&mut self) -> Result<String, Malformed> {
         String::from_utf8(self.bytes()?.to_vec()).map_err(|_| Malformed("a text is not UTF-8"))
+    }
+
+    pub(crate) fn kind(&mut self) -> Result<Kind, Malformed> {
+        Ok(match self.u8()? {
+            0 => Kind::File,
+            1 => Kind::Dir,
+            2 => Kind::Symlink,
+            3 => Kind::Special,
+            _ => return Err(Malformed("an entry is of no known kind")),
+        })
     }
 
     pub(crate) fn time(&mut self) -> Result<Time, Malformed> {

@@ -10,6 +10,18 @@ use crate::name::{RelPath, escape};
 /// Most bytes that one request reads: an answer of it is a message.
 pub const READ_MAX: u32 = 192 << 10;
 
+/// Most rules about names in one request, and most bytes of one.
+pub const RULES_MAX: (usize, usize) = (256, 1024);
+
+/// The receiver is to move to the trash what it has and the sender has not, and what it replaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delete {
+    /// Names that may go; without it as many as are no sign of a mistake.
+    pub most: Option<u64>,
+    /// Rules of gitignore(5): names that stay.
+    pub keep: Vec<String>,
+}
+
 /// A place on the peer: a share and a path in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerPath {
@@ -55,6 +67,12 @@ pub enum Request {
     Remove(PeerPath, bool),
     /// Gives an entry another name in the same share; nothing is replaced.
     Rename(PeerPath, RelPath),
+    /// Makes a directory, and those above it that are missing.
+    Mkdir(PeerPath),
+    /// Takes the newest thing that the trash has of this path back to it; of this run alone where one is named.
+    Restore(PeerPath, Option<String>),
+    /// The mark of a mirror at this directory; sets it where one is given.
+    Mark(PeerPath, Option<String>),
     /// Counts what lies below.
     Usage(PeerPath),
     /// The BLAKE3 hash of a file, read back from the disk.
@@ -67,6 +85,8 @@ pub enum Request {
         dry_run: bool,
         /// Say "done" without waiting for the disk.
         no_fsync: bool,
+        /// Delete what the client has not.
+        delete: Option<Delete>,
     },
     /// Makes the server the sender of these entries.
     Get {
@@ -76,6 +96,10 @@ pub enum Request {
         xattrs: bool,
         /// Only say what would be sent.
         dry_run: bool,
+        /// Say which names there are, so that the client can delete the others.
+        delete: bool,
+        /// Rules of gitignore(5): names that are not sent.
+        exclude: Vec<String>,
     },
 }
 
@@ -288,6 +312,24 @@ fn path(r: &mut Reader<'_>) -> Result<RelPath, Malformed> {
     RelPath::new(r.bytes()?).map_err(|_| Malformed("a path is none that can be given to a file"))
 }
 
+fn some(r: &mut Reader<'_>) -> Result<Option<String>, Malformed> {
+    Ok(Some(r.text()?).filter(|text| !text.is_empty()))
+}
+
+fn rules_out<'a>(w: &'a mut Writer, rules: &[String]) -> &'a mut Writer {
+    w.u16(rules.len() as u16);
+    rules.iter().for_each(|rule| end(w.bytes(rule.as_bytes())));
+    w
+}
+
+fn rules(r: &mut Reader<'_>) -> Result<Vec<String>, Malformed> {
+    let rules = r.list(RULES_MAX.0, Reader::text)?;
+    if rules.iter().any(|rule| rule.len() > RULES_MAX.1) {
+        return Err(Malformed("a rule about names is too long"));
+    }
+    Ok(rules)
+}
+
 impl Request {
     pub(super) fn encode<'a>(&self, w: &'a mut Writer) -> &'a mut Writer {
         match self {
@@ -306,9 +348,20 @@ impl Request {
             Request::Rename(from, to) => from.encode(w.u8(6)).bytes(to.bytes()),
             Request::Usage(path) => path.encode(w.u8(7)),
             Request::Hash(path) => path.encode(w.u8(8)),
-            Request::Put { to, dry_run, no_fsync } => to.encode(w.u8(9)).flag(*dry_run).flag(*no_fsync),
-            Request::Get { from, xattrs, dry_run } => {
-                w.u8(10).flag(*xattrs).flag(*dry_run).u16(from.len() as u16);
+            Request::Mkdir(path) => path.encode(w.u8(18)),
+            Request::Restore(path, run) => path.encode(w.u8(19)).bytes(run.as_deref().unwrap_or("").as_bytes()),
+            Request::Mark(path, mark) => path.encode(w.u8(20)).bytes(mark.as_deref().unwrap_or("").as_bytes()),
+            Request::Put { to, dry_run, no_fsync, delete } => {
+                to.encode(w.u8(9)).flag(*dry_run).flag(*no_fsync).flag(delete.is_some());
+                if let Some(Delete { most, keep }) = delete {
+                    w.flag(most.is_some()).u64(most.unwrap_or(0));
+                    rules_out(w, keep);
+                }
+                w
+            }
+            Request::Get { from, xattrs, dry_run, delete, exclude } => {
+                w.u8(10).flag(*xattrs).flag(*dry_run).flag(*delete);
+                rules_out(w, exclude).u16(from.len() as u16);
                 from.iter().for_each(|(path, to)| end(path.encode(w).bytes(to.bytes())));
                 w
             }
@@ -325,11 +378,25 @@ impl Request {
             6 => Request::Rename(PeerPath::decode(r)?, path(r)?),
             7 => Request::Usage(PeerPath::decode(r)?),
             8 => Request::Hash(PeerPath::decode(r)?),
-            9 => Request::Put { to: PeerPath::decode(r)?, dry_run: r.flag()?, no_fsync: r.flag()? },
-            10 => {
-                let (xattrs, dry_run) = (r.flag()?, r.flag()?);
-                Request::Get { from: r.list(32, |r| Ok((PeerPath::decode(r)?, path(r)?)))?, xattrs, dry_run }
+            9 => {
+                let (to, dry_run, no_fsync) = (PeerPath::decode(r)?, r.flag()?, r.flag()?);
+                let delete = match r.flag()? {
+                    true => {
+                        let (limited, most) = (r.flag()?, r.u64()?);
+                        Some(Delete { most: limited.then_some(most), keep: rules(r)? })
+                    }
+                    false => None,
+                };
+                Request::Put { to, dry_run, no_fsync, delete }
             }
+            10 => {
+                let (xattrs, dry_run, delete, exclude) = (r.flag()?, r.flag()?, r.flag()?, rules(r)?);
+                let from = r.list(32, |r| Ok((PeerPath::decode(r)?, path(r)?)))?;
+                Request::Get { from, xattrs, dry_run, delete, exclude }
+            }
+            18 => Request::Mkdir(PeerPath::decode(r)?),
+            19 => Request::Restore(PeerPath::decode(r)?, some(r)?),
+            20 => Request::Mark(PeerPath::decode(r)?, some(r)?),
             11 => Request::Stop(r.u32()?),
             12 => Request::Look(PeerPath::decode(r)?),
             13 => Request::Open(PeerPath::decode(r)?),
@@ -341,9 +408,23 @@ impl Request {
         })
     }
 
+    /// What it is about, and whether that has to be writable; `None` for those that are no matter of one place.
+    pub(crate) fn place(&self) -> Option<(&PeerPath, bool)> {
+        match self {
+            Request::Stat(at) | Request::Look(at) | Request::Follow(at) | Request::Usage(at) | Request::Hash(at) => {
+                Some((at, false))
+            }
+            Request::Mark(at, mark) => Some((at, mark.is_some())),
+            Request::Mkdir(at) | Request::Remove(at, _) | Request::Rename(at, _) | Request::Restore(at, _) => {
+                Some((at, true))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether repeating it would do something twice.
     pub fn changes(&self) -> bool {
-        matches!(self, Request::Remove(..) | Request::Rename(..))
+        matches!(self, Request::Remove(..) | Request::Rename(..) | Request::Restore(..))
     }
 }
 
@@ -406,25 +487,13 @@ impl Answer {
 
 impl Entry {
     fn encode<'a>(&self, w: &'a mut Writer) -> &'a mut Writer {
-        let kind = match self.kind {
-            Kind::File => 0,
-            Kind::Dir => 1,
-            Kind::Symlink => 2,
-            Kind::Special => 3,
-        };
-        w.bytes(&self.name).u8(kind).u64(self.size).u32(self.mode).time(self.mtime).time(self.ctime);
+        w.bytes(&self.name).kind(self.kind).u64(self.size).u32(self.mode).time(self.mtime).time(self.ctime);
         w.u64(self.dev).u64(self.ino).u64(self.disk)
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Entry, Malformed> {
         let name = r.bytes()?.to_vec();
-        let kind = match r.u8()? {
-            0 => Kind::File,
-            1 => Kind::Dir,
-            2 => Kind::Symlink,
-            3 => Kind::Special,
-            _ => return Err(Malformed("an entry is of no known kind")),
-        };
+        let kind = r.kind()?;
         let (size, mode, mtime, ctime) = (r.u64()?, r.u32()?, r.time()?, r.time()?);
         Ok(Entry { name, kind, size, mode, mtime, ctime, dev: r.u64()?, ino: r.u64()?, disk: r.u64()? })
     }

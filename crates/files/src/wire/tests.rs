@@ -27,6 +27,9 @@ fn all() -> Vec<Message> {
         Item { path: path("d"), what: What::Dir { mode: 0o755 } },
         Item { path: path("d/l"), what: What::Link { target: b"../x".to_vec() } },
         Item { path: path("d/f"), what: What::File(info) },
+        Item { path: path("d/g"), what: What::Present },
+        Item { path: path("d"), what: What::Begin },
+        Item { path: path("d"), what: What::End },
     ];
     let (mtime, ctime) = (Time::default(), Time { sec: 1, nsec: 2 });
     let (name, kind) = (b"\xff\n".to_vec(), Kind::Special);
@@ -47,8 +50,25 @@ fn all() -> Vec<Message> {
         Request::Rename(at(), path("c")),
         Request::Usage(at()),
         Request::Hash(at()),
-        Request::Put { to: at(), dry_run: true, no_fsync: false },
-        Request::Get { from: vec![(at(), path("x")), (at(), RelPath::default())], xattrs: true, dry_run: false },
+        Request::Mkdir(at()),
+        Request::Restore(at(), None),
+        Request::Restore(at(), Some("1-2".into())),
+        Request::Mark(at(), Some("ab".into())),
+        Request::Put { to: at(), dry_run: true, no_fsync: false, delete: None },
+        Request::Put { to: at(), dry_run: false, no_fsync: true, delete: Some(Delete::default()) },
+        Request::Put {
+            to: at(),
+            dry_run: false,
+            no_fsync: true,
+            delete: Some(Delete { most: Some(5), keep: vec!["*.o".into()] }),
+        },
+        Request::Get {
+            from: vec![(at(), path("x")), (at(), RelPath::default())],
+            xattrs: true,
+            dry_run: false,
+            delete: true,
+            exclude: vec!["/a".into()],
+        },
     ];
     let answers = [
         Ok(Answer::Done),
@@ -64,7 +84,7 @@ fn all() -> Vec<Message> {
         Err(fault()),
     ];
     let known = vec![Known::Nothing, Known::Content([1; 32]), Known::Verified([2; 32])];
-    let verdicts = vec![Verdict::Have, Verdict::Want, Verdict::Compare, Verdict::Refused(fault())];
+    let verdicts = vec![Verdict::Have, Verdict::Made, Verdict::Want, Verdict::Compare, Verdict::Refused(fault())];
     let stages = Stages { read: 1, hash: 2, link: 3, check: 4, write: 5 };
     let mut all = vec![
         Message::Hello { version: 1, session: [9; 16] },
@@ -89,8 +109,12 @@ fn all() -> Vec<Message> {
         Message::Note { path: path("a"), what: Note::Failed(fault()) },
         Message::Note { path: path("a"), what: Note::LeftOut(LeftOut::Acl) },
         Message::Over,
-        Message::Finished { stages, result: Ok(()) },
-        Message::Finished { stages, result: Err(fault()) },
+        Message::Note {
+            path: path("a"),
+            what: Note::Extra(Extra { kind: Kind::Dir, size: 1, mtime: Time::default() }),
+        },
+        Message::Finished { stages, extra: (1, 2), result: Ok(()) },
+        Message::Finished { stages, extra: (0, 0), result: Err(fault()) },
     ];
     all.extend(requests.into_iter().map(|what| Message::Request { number: 1, what }));
     all.extend(answers.into_iter().map(|result| Message::Answer { number: 1, result }));

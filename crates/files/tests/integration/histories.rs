@@ -1,5 +1,6 @@
 //! Histories on the simulated file system, and the bugs that they must find.
 
+use linkspan_files::sim::mirrors::{self, MIRROR_BUGS};
 use linkspan_files::sim::{BUGS, history};
 
 /// Histories in `cargo test`; `LINKSPAN_HISTORIES=100000` is the full number.
@@ -20,6 +21,24 @@ fn nothing_is_lost_mixed_or_wrongly_reported_in_any_history() {
 fn every_planted_bug_is_found() {
     for bug in BUGS {
         let found = (0..20_000).find_map(|seed| history::run(seed, Some(bug)).err().map(|why| (seed, why)));
+        let (seed, why) = found.unwrap_or_else(|| panic!("{bug:?} is not found in 20,000 histories"));
+        println!("{bug:?}: seed {seed}: {why}");
+    }
+}
+
+#[test]
+fn a_mirror_loses_nothing_of_its_destination_and_becomes_its_source_in_any_history() {
+    for seed in 0..count() {
+        if let Err(why) = mirrors::run(seed, None) {
+            panic!("seed {seed}: {why}");
+        }
+    }
+}
+
+#[test]
+fn every_bug_planted_in_a_mirror_is_found() {
+    for bug in MIRROR_BUGS {
+        let found = (0..20_000).find_map(|seed| mirrors::run(seed, Some(bug)).err().map(|why| (seed, why)));
         let (seed, why) = found.unwrap_or_else(|| panic!("{bug:?} is not found in 20,000 histories"));
         println!("{bug:?}: seed {seed}: {why}");
     }

@@ -27,17 +27,10 @@ fn path(text: &str) -> RelPath {
 }
 
 fn sink(fs: &SimFs) -> Sink<SimFs> {
-    let place = Place {
-        fs: Arc::new(fs.clone()),
-        root: Arc::new(fs.root()),
-        base: RelPath::default(),
-        state: None,
-        geometry: GEOMETRY,
-        large: u64::MAX,
-        dry_run: false,
-        no_fsync: false,
-    };
-    Sink::new(place, Arc::default())
+    let root = Arc::new(fs.root());
+    let mut place = Place::new(Arc::new(fs.clone()), root, RelPath::default(), None, u64::MAX);
+    place.geometry = GEOMETRY;
+    Sink::new(place, Arc::default()).unwrap()
 }
 
 fn file(name: &str, size: u64) -> Item {
@@ -182,8 +175,9 @@ fn messages_that_no_receiver_has_reason_for_end_the_sending() {
         let fs = SimFs::new(1, None, false);
         fs.users(|users| users.write("d/f", &[7; 5000], false));
         let dir = Arc::new(fs.open_dir(&fs.root(), &path("d"), Links::Refuse).unwrap());
-        let load = Load { fs: Arc::new(fs), geometry: GEOMETRY, xattrs: false, large: u64::MAX, dry_run: false };
-        let starts = vec![Start { dir, name: None, path: RelPath::default() }];
+        let mut load = Load::new(Arc::new(fs), u64::MAX);
+        load.geometry = GEOMETRY;
+        let starts = vec![Start { dir, name: None, path: RelPath::default(), shallow: false }];
         let mut source = Source::new(load, Arc::default(), starts);
         source.pump();
         let (last, before) = messages.split_last().unwrap();

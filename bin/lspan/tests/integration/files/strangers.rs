@@ -87,6 +87,12 @@ fn no_path_reaches_a_system_call_after_the_share_was_opened() {
         fs::write(world.path("src/deep/g"), b"other").unwrap();
     }
     world.ok(&["get", &world.place("data/src"), "out"]);
+    fs::remove_dir_all(world.path("src/deep/er")).unwrap();
+    world.ok(&["send", "src", &world.place("data/"), "--delete"]);
+    world.ok(&["trash", "list", &world.place("data")]);
+    world.ok(&["trash", "restore", &world.place("data"), "src/deep/er"]);
+    world.ok(&["mirror", "src", &world.place("data/copy"), "--init"]);
+    world.ok(&["trash", "empty", &world.place("data")]);
     world.ok(&["mv", &world.place("data/src"), &world.place("data/dst")]);
     world.ok(&["rm", "-r", &world.place("data/dst")]);
     super::killed::stop(server);

@@ -1,0 +1,203 @@
+//! Deleting, the trash and mirrors, with the peer in another process.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+
+use super::{World, err, noise, text, until};
+
+/// Makes a tree of `src`.
+fn plant(world: &World) {
+    for sub in ["a", "a/deep", "b"] {
+        fs::create_dir_all(world.path("src").join(sub)).unwrap();
+    }
+    for (n, path) in ["one", "a/two", "a/deep/three", "b/four", "b/five"].iter().enumerate() {
+        fs::write(world.path("src").join(path), noise(5000 + n, n as u64)).unwrap();
+    }
+    fs::write(world.path("src/large"), noise((5 << 20) + 17, 99)).unwrap();
+}
+
+/// Everything visible is the same on both sides.
+fn equal(a: &Path, b: &Path) -> bool {
+    let names = |dir: &Path| {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name()).filter(|name| name != ".lspan").collect();
+        names.retain(|name| !name.to_string_lossy().starts_with(".lspan-"));
+        names.sort();
+        names
+    };
+    names(a) == names(b)
+        && names(a).iter().all(|name| {
+            let (a, b) = (a.join(name), b.join(name));
+            if a.is_dir() { b.is_dir() && equal(&a, &b) } else { fs::read(a).ok() == fs::read(b).ok() }
+        })
+}
+
+/// The trash's files, each with its path behind the run.
+fn trashed(world: &World, place: &str) -> Vec<String> {
+    let list = text(&world.ok(&["trash", "list", place]));
+    let path = |line: &str| line.rsplit(' ').next().unwrap().split_once('/').unwrap().1.to_owned();
+    list.lines().map(path).collect()
+}
+
+#[test]
+fn send_and_get_delete_what_the_source_has_not_and_the_trash_gives_it_back() {
+    let world = World::new("delete");
+    let _server = world.serve(&[], ":rw");
+    plant(&world);
+    world.ok(&["send", "src", &world.place("data/")]);
+    assert!(!world.path("share/.lspan").exists(), "nothing was deleted, and there is no trash");
+    fs::remove_dir_all(world.path("src/b")).unwrap();
+    fs::write(world.path("src/one"), b"another").unwrap();
+    fs::write(world.path("share/beside"), b"not in a directory that is sent").unwrap();
+    let dry = text(&world.ok(&["send", "src", &world.place("data/"), "--delete", "--dry-run"]));
+    assert_eq!(dry, "src/one\ndelete src/b/\ndelete src/b/five\ndelete src/b/four\n");
+    let sent = world.ok(&["send", "src", &world.place("data/"), "--delete"]);
+    assert!(err(&sent).contains("1 file, ") && err(&sent).contains("1 entry moved to the trash"), "{}", err(&sent));
+    assert!(equal(&world.path("src"), &world.path("share/src")) && world.path("share/beside").exists());
+    let share = world.place("data");
+    assert_eq!(trashed(&world, &share), ["src/b/five", "src/b/four", "src/one"]);
+    for line in text(&world.ok(&["trash", "list", &share, "--json"])).lines() {
+        let problems = crate::schema::problems("trash-1.json", &serde_json::from_str(line).unwrap());
+        assert!(problems.is_empty(), "{problems:?}: {line}");
+    }
+    // Back: a directory that is gone, and not what is there again.
+    world.ok(&["trash", "restore", &share, "src/b"]);
+    assert_eq!(fs::read(world.path("share/src/b/four")).unwrap(), noise(5003, 3));
+    let refused = world.run(&["trash", "restore", &share, "src/one"]);
+    assert_eq!(refused.status.code(), Some(1), "{}", err(&refused));
+    assert_eq!(fs::read(world.path("share/src/one")).unwrap(), b"another");
+    assert_eq!(trashed(&world, &share), ["src/one"]);
+    assert_eq!(world.run(&["trash", "restore", &share, "src/none"]).status.code(), Some(1));
+    world.ok(&["trash", "empty", &share, "--older", "1"]);
+    assert_eq!(trashed(&world, &share), ["src/one"]);
+    world.ok(&["trash", "empty", &share]);
+    assert_eq!(trashed(&world, &share).len(), 0);
+    // The other way, with a trash of this host.
+    world.ok(&["get", &world.place("data/src"), "out"]);
+    fs::remove_dir_all(world.path("share/src/b")).unwrap();
+    let got = world.ok(&["get", &world.place("data/src"), "out", "--delete", "--json"]);
+    assert!(text(&got).contains("\"what\":\"deleted\""), "{}", text(&got));
+    for line in text(&got).lines() {
+        let problems = crate::schema::problems("files-1.json", &serde_json::from_str(line).unwrap());
+        assert!(problems.is_empty(), "{problems:?}: {line}");
+    }
+    assert!(!world.path("out/src/b").exists());
+    let own = world.ok(&["trash", "list", "out"]);
+    assert!(text(&own).contains("src/b/five") && text(&own).contains("src/b/four"), "{}", text(&own));
+    world.ok(&["trash", "restore", "out", "src/b/five"]);
+    assert_eq!(fs::read(world.path("out/src/b/five")).unwrap(), noise(5004, 4));
+}
+
+#[test]
+fn more_than_may_go_goes_only_when_asked_for_and_names_of_rules_stay() {
+    let world = World::new("limit");
+    let _server = world.serve(&[], ":rw");
+    fs::create_dir_all(world.path("share/src/many")).unwrap();
+    (0..40).for_each(|n| fs::write(world.path(&format!("share/src/many/{n}")), b"x").unwrap());
+    fs::write(world.path("share/src/kept.log"), b"x").unwrap();
+    fs::write(world.path("src/f"), b"x").unwrap();
+    fs::write(world.path("src/new.log"), b"x").unwrap();
+    let rules = ["--exclude", "*.log"];
+    let send =
+        |more: &[&str]| world.run(&[&["send", "src", &world.place("data/"), "--delete"], &rules[..], more].concat());
+    let refused = send(&[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(err(&refused).contains("LS1826 41 of 42 names"), "{}", err(&refused));
+    assert_eq!(fs::read_dir(world.path("share/src/many")).unwrap().count(), 40);
+    let sent = send(&["--max-delete", "41"]);
+    assert_eq!(sent.status.code(), Some(0), "{}", err(&sent));
+    assert!(!world.path("share/src/many").exists() && world.path("share/src/kept.log").exists());
+    assert!(world.path("share/src/f").exists() && !world.path("share/src/new.log").exists());
+    let bad = world.run(&["send", "src", &world.place("data/"), "--exclude", "[z-a]"]);
+    assert_eq!(bad.status.code(), Some(2));
+    assert!(err(&bad).contains("LS1825"), "{}", err(&bad));
+}
+
+#[test]
+fn a_mirror_becomes_its_source_and_keeps_what_it_had() {
+    let world = World::new("mirror");
+    let _server = world.serve(&[], ":rw");
+    plant(&world);
+    fs::create_dir(world.path("share/copy")).unwrap();
+    fs::write(world.path("share/copy/old"), b"was here before").unwrap();
+    let to = world.place("data/copy");
+    let unmarked = world.run(&["mirror", "src", &to]);
+    assert!(err(&unmarked).contains("LS1828"), "{}", err(&unmarked));
+    world.ok(&["mirror", "src", &to, "--init"]);
+    assert!(equal(&world.path("src"), &world.path("share/copy")));
+    assert_eq!(trashed(&world, &world.place("data")), ["copy/old"]);
+    // A renamed file is renamed, not sent; one that was changed there is kept; a directory in place of a file.
+    fs::create_dir(world.path("src/new")).unwrap();
+    fs::rename(world.path("src/large"), world.path("src/new/larger")).unwrap();
+    fs::write(world.path("share/copy/a/two"), b"changed at the destination").unwrap();
+    fs::remove_file(world.path("src/one")).unwrap();
+    fs::create_dir(world.path("src/one")).unwrap();
+    fs::write(world.path("src/one/in"), b"x").unwrap();
+    let output = world.ok(&["mirror", "src", &to, "--json"]);
+    assert!(equal(&world.path("src"), &world.path("share/copy")), "{}", err(&output));
+    let end: serde_json::Value = serde_json::from_str(text(&output).lines().last().unwrap()).unwrap();
+    assert!(end["moved_bytes"].as_u64().unwrap() < 10_000, "{end}");
+    assert!(text(&output).contains("\"what\":\"renamed\""), "{}", text(&output));
+    for line in text(&output).lines() {
+        let problems = crate::schema::problems("files-1.json", &serde_json::from_str(line).unwrap());
+        assert!(problems.is_empty(), "{problems:?}: {line}");
+    }
+    let gone = trashed(&world, &world.place("data"));
+    assert!(["copy/a/two", "copy/one"].iter().all(|path| gone.iter().any(|has| has == path)), "{gone:?}");
+    // An unmounted disk: nothing is deleted, whichever it is.
+    fs::rename(world.path("src"), world.path("away")).unwrap();
+    fs::create_dir(world.path("src")).unwrap();
+    for args in [&["mirror", "src", &to][..], &["mirror", "src", &to, "--init"]] {
+        let stopped = world.run(args);
+        assert_eq!(stopped.status.code(), Some(1));
+        assert!(err(&stopped).contains("LS1828 the source"), "{}", err(&stopped));
+    }
+    assert!(equal(&world.path("away"), &world.path("share/copy")));
+    // Another source.
+    world.ok(&["mirror", "src", &world.place("data/other"), "--init"]);
+    assert!(err(&world.run(&["mirror", "src", &to])).contains("LS1829"));
+    // From the peer.
+    world.ok(&["mirror", &to, "out", "--init"]);
+    assert!(equal(&world.path("away"), &world.path("out")));
+    fs::remove_dir_all(world.path("share/copy/b")).unwrap();
+    world.ok(&["mirror", &to, "out"]);
+    assert!(equal(&world.path("share/copy"), &world.path("out")));
+    assert!(text(&world.ok(&["trash", "list", "out"])).contains("b/four"));
+    let again = world.ok(&["mirror", &to, "out"]);
+    assert!(err(&again).contains("nothing was to be sent"), "{}", err(&again));
+}
+
+#[test]
+fn a_watched_source_is_followed_through_new_directories_renames_and_deletions() {
+    let world = World::new("watch");
+    let _server = world.serve(&[], ":rw");
+    plant(&world);
+    let to = world.place("data/copy");
+    let mut watching =
+        world.lspan(&["mirror", "src", &to, "--init", "--watch"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watching.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("watching 4 directories")));
+    let rest = std::thread::spawn(move || lines.collect::<Vec<_>>());
+    let (src, copy) = (world.path("src"), world.path("share/copy"));
+    assert!(equal(&src, &copy));
+    let follows = |what: &str| until(what, || equal(&src, &copy));
+    // A tree that comes at once, most of it before anybody can watch it.
+    for n in 0..20 {
+        fs::create_dir_all(src.join(format!("fresh/{n}/deep"))).unwrap();
+        fs::write(src.join(format!("fresh/{n}/deep/file")), noise(3000, n)).unwrap();
+    }
+    follows("a new tree does not come");
+    fs::write(src.join("fresh/3/deep/file"), b"changed").unwrap();
+    fs::write(src.join("one"), b"changed").unwrap();
+    follows("changes do not come");
+    fs::rename(src.join("fresh/3"), src.join("a/moved")).unwrap();
+    follows("a renamed directory does not come");
+    fs::write(src.join("a/moved/deep/later"), b"in a directory that was moved").unwrap();
+    fs::remove_dir_all(src.join("b")).unwrap();
+    follows("deletions do not come");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&watching), rustix::process::Signal::INT).unwrap();
+    until("it does not end", || watching.try_wait().unwrap().is_some());
+    assert_eq!(watching.wait().unwrap().code(), Some(130), "{:?}", rest.join().unwrap());
+}

@@ -1,0 +1,150 @@
+//! A source that is watched by inotify(7). Directories are named by descriptors, as everywhere: inotify takes only paths, so it is given
+//! that of the descriptor in /proc.
+
+use std::collections::HashMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+
+use super::watch::Heard;
+use crate::Rules;
+use crate::fs::{Fs, Kind, Links, RealFs};
+use crate::name::{DEPTH_MAX, Name, RelPath, is_reserved};
+
+/// Bytes of events that are read at a time.
+const BUFFER: usize = 64 << 10;
+
+/// What is watched of a tree.
+#[derive(Debug)]
+pub struct Tree {
+    root: Arc<OwnedFd>,
+    queue: OwnedFd,
+    paths: HashMap<i32, RelPath>,
+    rules: Arc<Rules>,
+}
+
+impl Tree {
+    /// Nothing yet.
+    ///
+    /// # Errors
+    /// Those of inotify_init1(2): the user has too many queues (fs.inotify.max_user_instances).
+    pub fn new(root: Arc<OwnedFd>, rules: Arc<Rules>) -> io::Result<Tree> {
+        let queue = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        Ok(Tree { root, queue, paths: HashMap::new(), rules })
+    }
+
+    /// Directories that are watched.
+    pub fn count(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// Watches a directory and all below it. A directory that goes meanwhile is none.
+    ///
+    /// # Errors
+    /// Those of inotify_add_watch(2), `StorageFull` among them: the user watches as many as may be (fs.inotify.max_user_watches).
+    pub fn add(&mut self, path: &RelPath) -> io::Result<()> {
+        match RealFs.open_dir(&self.root, path, Links::Refuse) {
+            Ok(dir) => self.add_below(&dir, path, 0),
+            Err(error) if is_gone(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn add_below(&mut self, dir: &OwnedFd, path: &RelPath, depth: usize) -> io::Result<()> {
+        let flags = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVED_TO
+            | WatchFlags::MODIFY
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::ATTRIB
+            | WatchFlags::EXCL_UNLINK
+            | WatchFlags::ONLYDIR;
+        let id = inotify::add_watch(&self.queue, format!("/proc/self/fd/{}", dir.as_raw_fd()), flags)?;
+        self.paths.insert(id, path.clone());
+        // After the watch: what comes from here on is told.
+        for entry in RealFs.list(dir)? {
+            let Ok(name) = Name::new(&entry?.name) else { continue };
+            let Ok(below) = path.join(&name) else { continue };
+            if !RealFs.stat(dir, &name).is_ok_and(|stat| stat.kind == Kind::Dir) || self.rules.leave(&below, true) {
+                continue;
+            }
+            match RealFs.open_child(dir, &name) {
+                Ok(child) if depth < DEPTH_MAX => self.add_below(&child, &below, depth + 1)?,
+                Err(error) if !is_gone(&error) && error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn forget_below(&mut self, path: &RelPath) {
+        let below = |at: &RelPath| at == path || at.bytes().starts_with(&[path.bytes(), b"/"].concat());
+        let gone: Vec<i32> = self.paths.iter().filter(|(_, at)| below(at)).map(|(id, _)| *id).collect();
+        for id in gone {
+            self.paths.remove(&id);
+            // One that was removed has no watch any more.
+            let _ = inotify::remove_watch(&self.queue, id);
+        }
+    }
+
+    /// All that the system has told by now.
+    ///
+    /// # Errors
+    /// Those of read(2).
+    pub fn hear(&mut self, mut each: impl FnMut(Heard)) -> io::Result<()> {
+        let mut buffer = vec![MaybeUninit::uninit(); BUFFER];
+        let queue = self.queue.as_fd().try_clone_to_owned()?;
+        let mut reader = Reader::new(&queue, &mut buffer);
+        loop {
+            let event = match reader.next() {
+                Ok(event) => event,
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let flags = event.events();
+            if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+                each(Heard::Overflow);
+                continue;
+            }
+            if flags.contains(ReadFlags::IGNORED) {
+                self.paths.remove(&event.wd());
+                continue;
+            }
+            let (Some(dir), Some(name)) = (self.paths.get(&event.wd()).cloned(), event.file_name()) else { continue };
+            let bytes = name.to_bytes();
+            if is_reserved(bytes) {
+                continue;
+            }
+            let Ok(name) = Name::new(bytes) else { continue };
+            let is_dir = flags.contains(ReadFlags::ISDIR);
+            let Ok(path) = dir.join(&name) else { continue };
+            if self.rules.leave(&path, is_dir) {
+                continue;
+            }
+            match is_dir {
+                true if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) => each(Heard::Came(dir, name)),
+                true if flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM) => {
+                    self.forget_below(&path);
+                    each(Heard::Went(dir, name));
+                }
+                _ => each(Heard::Changed(dir)),
+            }
+        }
+    }
+}
+
+impl AsFd for Tree {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.queue.as_fd()
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}

@@ -1,0 +1,190 @@
+//! What the receiver has and the sender has not: the names of both sides come in the same order, so that each directory is merged in
+//! one pass, and only the names that are to go are kept in memory.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::fs::{Fs, Kind, Sorted, Stat};
+use crate::name::{Name, RelPath};
+use crate::ops;
+use crate::wire::{Extra, Fault, FaultKind};
+use crate::{Rules, wire::Delete};
+
+/// Names that may go without being asked for: at most so many, and at most one of so many of those that were compared; a few always.
+const MOST: u64 = 1000;
+const PART: u64 = 4;
+const FEW: u64 = 10;
+
+/// Names below a directory that goes that are told one by one, in a dry run.
+const TOLD: usize = 10_000;
+
+/// Directories within each other: as deep as paths can be.
+struct Level<F: Fs> {
+    path: RelPath,
+    dir: Arc<F::Dir>,
+    list: Sorted,
+    last: Option<Name>,
+    found: Vec<Gone>,
+    names: u64,
+    /// Its listing failed: what is missing in it says nothing.
+    broken: bool,
+}
+
+/// Something that goes.
+pub(super) struct Gone {
+    pub(super) path: RelPath,
+    pub(super) extra: Extra,
+}
+
+/// The names that go.
+pub(super) struct Extras<F: Fs> {
+    most: Option<u64>,
+    rules: Rules,
+    levels: Vec<Level<F>>,
+    found: Vec<Gone>,
+    /// Names that go, with all below them, and all names that were compared.
+    names: u64,
+    all: u64,
+}
+
+impl<F: Fs> Extras<F> {
+    pub(super) fn new(delete: &Delete) -> Result<Extras<F>, crate::BadRule> {
+        let rules = Rules::new(&delete.keep)?;
+        Ok(Extras { most: delete.most, rules, levels: Vec::new(), found: Vec::new(), names: 0, all: 0 })
+    }
+
+    /// Names that go, and all.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.names, self.all)
+    }
+
+    /// As many may go.
+    fn allowed(&self) -> u64 {
+        self.most.unwrap_or_else(|| MOST.min(FEW.max(self.all / PART)))
+    }
+
+    /// Of which a list is kept; where there are more, none goes.
+    fn kept(&self) -> usize {
+        self.most.unwrap_or(MOST) as usize
+    }
+
+    /// What is to go now that all has come.
+    pub(super) fn take(&mut self) -> Result<Vec<Gone>, Fault> {
+        self.levels.clear();
+        let (names, all, allowed) = (self.names, self.all, self.allowed());
+        if names > allowed {
+            let why = format!(
+                "LS1826 {names} of {all} names at the receiver are none of the sender's, and {allowed} may go: nothing was deleted; see which with --dry-run, then allow it with --max-delete {names}"
+            );
+            return Err(Fault::new(FaultKind::Limit, why));
+        }
+        Ok(std::mem::take(&mut self.found))
+    }
+
+    /// All names of a directory follow.
+    pub(super) fn begin(&mut self, fs: &F, path: RelPath, dir: Arc<F::Dir>) -> io::Result<()> {
+        // Whatever did not come to its end deletes nothing.
+        let parent = path.split().map(|(parent, _)| parent);
+        while self.levels.last().is_some_and(|level| Some(&level.path) != parent.as_ref()) {
+            self.levels.pop();
+        }
+        let list = Sorted::of(fs, &dir)?;
+        self.levels.push(Level { path, dir, list, last: None, found: Vec::new(), names: 0, broken: false });
+        Ok(())
+    }
+
+    /// The sender has this name.
+    pub(super) fn pass(&mut self, fs: &F, parent: &RelPath, name: &Name) {
+        let Some(at) = self.levels.iter().rposition(|level| level.path == *parent) else { return };
+        // What comes again has been counted.
+        if self.levels[at].last.as_ref().is_some_and(|last| name <= last) {
+            return;
+        }
+        self.levels.truncate(at + 1);
+        self.advance(fs, Some(name));
+        self.levels[at].last = Some(name.clone());
+    }
+
+    /// The sender has no more names in this directory.
+    pub(super) fn end(&mut self, fs: &F, path: &RelPath) {
+        let Some(at) = self.levels.iter().rposition(|level| level.path == *path) else { return };
+        self.levels.truncate(at + 1);
+        self.advance(fs, None);
+        if let Some(level) = self.levels.pop()
+            && !level.broken
+        {
+            self.names += level.names;
+            self.found.extend(level.found);
+        }
+    }
+
+    fn advance(&mut self, fs: &F, to: Option<&Name>) {
+        let left = self.kept().saturating_sub(self.found.len());
+        let Some(level) = self.levels.last_mut() else { return };
+        loop {
+            let name = match level.list.peek(fs, &level.dir) {
+                Ok(Some(name)) if to.is_none_or(|to| name <= to.bytes()) => name.to_vec(),
+                Ok(_) => return,
+                Err(_) => {
+                    level.broken = true;
+                    return;
+                }
+            };
+            let _ = level.list.next(fs, &level.dir);
+            self.all += 1;
+            if to.is_some_and(|to| name == to.bytes()) {
+                return;
+            }
+            let Ok(name) = Name::new(&name) else { continue };
+            let Ok(path) = level.path.join(&name) else { continue };
+            let Ok(stat) = fs.stat(&level.dir, &name) else { continue };
+            if self.rules.leave(&path, stat.kind == Kind::Dir) {
+                continue;
+            }
+            let below = ops::usage_below(fs, &level.dir, &name);
+            let names = below.files + below.dirs + below.others + below.unread;
+            self.all += names.saturating_sub(1);
+            level.names += names;
+            if level.found.len() < left {
+                level.found.push(Gone { path, extra: extra(&stat) });
+            }
+        }
+    }
+
+    /// Something of another kind has the name of what comes: it goes at once, if as many may.
+    pub(super) fn conflict(&mut self, fs: &F, dir: &F::Dir, name: &Name) -> Result<(), Fault> {
+        let below = ops::usage_below(fs, dir, name);
+        let names = below.files + below.dirs + below.others + below.unread;
+        if self.names + names > self.most.unwrap_or(MOST) {
+            let why = format!(
+                "LS1827 something else has this name, with {names} names in all: allow that they go with --max-delete"
+            );
+            return Err(Fault::new(FaultKind::Limit, why));
+        }
+        self.names += names;
+        self.all += names;
+        Ok(())
+    }
+}
+
+pub(super) fn extra(stat: &Stat) -> Extra {
+    Extra { kind: stat.kind, size: stat.size, mtime: stat.mtime }
+}
+
+/// Everything below something that goes, as far as it is told.
+pub(super) fn below<F: Fs>(fs: &F, at: &F::Dir, name: &Name, path: &RelPath, told: &mut Vec<Gone>) {
+    let Ok(dir) = fs.open_child(at, name) else { return };
+    let Ok(mut list) = Sorted::of(fs, &dir) else { return };
+    while let Ok(Some(name)) = list.next(fs, &dir) {
+        let named = Name::new(&name).and_then(|name| Ok((path.join(&name)?, name)));
+        let Ok((path, name)) = named else { continue };
+        let Ok(stat) = fs.stat(&dir, &name) else { continue };
+        if told.len() >= TOLD {
+            return;
+        }
+        told.push(Gone { path: path.clone(), extra: extra(&stat) });
+        if stat.kind == Kind::Dir {
+            below(fs, &dir, &name, &path, told);
+        }
+    }
+}

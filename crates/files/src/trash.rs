@@ -1,0 +1,293 @@
+//! The trash of a share: `.lspan/trash/RUN/PATH`, where RUN is the second in which a run began and a random number. What a run
+//! deletes or replaces lies there under the path that it had.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use crate::fs::{Fs, Kind, Links, Rename};
+use crate::name::{Name, PRIVATE, RelPath, escape};
+use crate::{lock, ops};
+
+/// Age from which on a run goes, in seconds.
+const AGE: i64 = 30 * 24 * 3600;
+
+/// The largest part of the file system that the trash may take: one of so many.
+const SHARE: u64 = 10;
+
+/// Attempts at a place that somebody else takes or removes at the same time.
+const TRIES: usize = 4;
+
+pub(crate) fn fixed(bytes: &[u8]) -> io::Result<Name> {
+    Name::any(bytes).map_err(|_| io::ErrorKind::InvalidFilename.into())
+}
+
+/// The directory of the trash below the root of a share.
+pub(crate) fn open<F: Fs>(fs: &F, root: &F::Dir) -> io::Result<F::Dir> {
+    fs.open_child(&fs.open_child(root, &fixed(PRIVATE)?)?, &fixed(b"trash")?)
+}
+
+/// A directory by one name, made where it is missing; `durable`: then it is on the disk as well.
+pub(crate) fn open_or_make<F: Fs>(fs: &F, at: &F::Dir, name: &Name, durable: bool) -> io::Result<F::Dir> {
+    match fs.open_child(at, name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            match fs.mkdir(at, name, 0o700) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            if durable {
+                fs.sync_dir(at)?;
+            }
+            fs.open_child(at, name)
+        }
+        other => other,
+    }
+}
+
+/// What one run moves to the trash.
+pub(crate) struct Trash<F: Fs> {
+    /// Every directory is on the disk before anything is moved into it.
+    durable: bool,
+    run: Mutex<Option<Run<F>>>,
+}
+
+struct Run<F: Fs> {
+    name: Name,
+    dir: Arc<F::Dir>,
+    last: Option<(RelPath, Arc<F::Dir>)>,
+}
+
+impl<F: Fs> Trash<F> {
+    pub(crate) fn new(durable: bool) -> Trash<F> {
+        Trash { durable, run: Mutex::new(None) }
+    }
+
+    /// Has `act` move something to the place of this path in the trash; where that is taken, to another one.
+    pub(crate) fn take(
+        &self,
+        fs: &F,
+        root: &F::Dir,
+        path: &RelPath,
+        mut act: impl FnMut(&F::Dir, &Name) -> io::Result<()>,
+    ) -> io::Result<(Arc<F::Dir>, Name)> {
+        let mut tries = 0;
+        loop {
+            let done = self.place(fs, root, path).and_then(|(dir, name)| act(&dir, &name).map(|()| (dir, name)));
+            match done {
+                Err(error)
+                    if tries < TRIES
+                        && matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) =>
+                {
+                    tries += 1;
+                    lock(&self.run).take();
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn place(&self, fs: &F, root: &F::Dir, path: &RelPath) -> io::Result<(Arc<F::Dir>, Name)> {
+        let (parent, name) = path.split().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut run = lock(&self.run);
+        let run = match &mut *run {
+            Some(run) => run,
+            none => none.insert(self.begin(fs, root)?),
+        };
+        if let Some((at, dir)) = &run.last
+            && *at == parent
+        {
+            return Ok((dir.clone(), name));
+        }
+        let mut dir = run.dir.clone();
+        for part in parent.bytes().split(|&b| b == b'/').filter(|part| !part.is_empty()) {
+            dir = Arc::new(open_or_make(fs, &dir, &fixed(part)?, self.durable)?);
+        }
+        run.last = Some((parent, dir.clone()));
+        Ok((dir, name))
+    }
+
+    fn begin(&self, fs: &F, root: &F::Dir) -> io::Result<Run<F>> {
+        let mut four = [0; 4];
+        getrandom::fill(&mut four).map_err(|error| io::Error::other(error.to_string()))?;
+        let name = fixed(format!("{}-{:08x}", fs.now().sec, u32::from_le_bytes(four)).as_bytes())?;
+        let ours = open_or_make(fs, root, &fixed(PRIVATE)?, self.durable)?;
+        let trash = open_or_make(fs, &ours, &fixed(b"trash")?, self.durable)?;
+        let dir = Arc::new(open_or_make(fs, &trash, &name, self.durable)?);
+        Ok(Run { name, dir, last: None })
+    }
+
+    /// Moves what has this path now.
+    pub(crate) fn discard(&self, fs: &F, root: &F::Dir, path: &RelPath) -> io::Result<()> {
+        let (parent, name) = path.split().ok_or(io::ErrorKind::InvalidInput)?;
+        let dir = fs.open_dir(root, &parent, Links::Refuse)?;
+        fs.stat(&dir, &name)?;
+        self.take(fs, root, path, |to, free| move_new(fs, (&dir, &name), (to, free))).map(drop)
+    }
+
+    /// Removes the directories of the run in which nothing is.
+    pub(crate) fn tidy(&self, fs: &F, root: &F::Dir) {
+        let run = lock(&self.run).take();
+        if let Some(Run { name, .. }) = run
+            && let Ok(trash) = open(fs, root)
+        {
+            drop_empty(fs, &trash, &name, 0);
+            tidy(fs, root);
+        }
+    }
+}
+
+/// Removes the directory of the trash, and ours, where nothing is in them.
+pub(crate) fn tidy<F: Fs>(fs: &F, root: &F::Dir) {
+    if let (Ok(private), Ok(trash)) = (fixed(PRIVATE), fixed(b"trash"))
+        && let Ok(ours) = fs.open_child(root, &private)
+        && fs.rmdir(&ours, &trash).is_ok()
+    {
+        let _ = fs.rmdir(root, &private);
+    }
+}
+
+/// Only directories, only where they are empty.
+fn drop_empty<F: Fs>(fs: &F, at: &F::Dir, name: &Name, depth: usize) {
+    if depth <= crate::name::DEPTH_MAX
+        && let Ok(dir) = fs.open_child(at, name)
+        && let Ok(list) = fs.list(&dir)
+    {
+        for below in list.flatten() {
+            match Name::any(&below.name) {
+                // A file: it is not empty.
+                Ok(below) if !fs.stat(&dir, &below).is_ok_and(|stat| stat.kind == Kind::Dir) => return,
+                Ok(below) => drop_empty(fs, &dir, &below, depth + 1),
+                Err(_) => return,
+            }
+        }
+        let _ = fs.rmdir(at, name);
+    }
+}
+
+/// A new name where nothing has it, on any file system.
+pub(crate) fn move_new<F: Fs>(fs: &F, from: (&F::Dir, &Name), to: (&F::Dir, &Name)) -> io::Result<()> {
+    match fs.rename(from, to, Rename::NoReplace) {
+        // No such flag here: look, then rename.
+        Err(error) if cannot(&error) => match fs.stat(to.0, to.1) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fs.rename(from, to, Rename::Replace),
+            Err(error) => Err(error),
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        },
+        other => other,
+    }
+}
+
+/// renameat2(2): EINVAL where the file system does not know the flag.
+pub(crate) fn cannot(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
+}
+
+/// When a run began, seconds since 1970; `None` for a name that is no run's.
+pub fn began(name: &[u8]) -> Option<i64> {
+    let (sec, random) = std::str::from_utf8(name).ok()?.split_once('-')?;
+    (random.len() == 8 && random.bytes().all(|b| b.is_ascii_hexdigit())).then(|| sec.parse().ok()).flatten()
+}
+
+/// The runs in the trash, the oldest first.
+pub(crate) fn runs<F: Fs>(fs: &F, trash: &F::Dir) -> io::Result<Vec<(i64, Name)>> {
+    let mut runs = Vec::new();
+    for entry in fs.list(trash)? {
+        let name = entry?.name;
+        if let (Some(began), Ok(name)) = (began(&name), Name::any(&name)) {
+            runs.push((began, name));
+        }
+    }
+    runs.sort();
+    Ok(runs)
+}
+
+/// Removes runs that are older than 30 days, and the oldest ones while all take more than a tenth of the file system.
+pub(crate) fn expire<F: Fs>(fs: &F, root: &F::Dir, say: &dyn Fn(&str)) -> io::Result<()> {
+    let trash = match open(fs, root) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    let now = fs.now().sec;
+    let mut kept = Vec::new();
+    for (began, run) in runs(fs, &trash)? {
+        if began.saturating_add(AGE) < now {
+            ops::remove_dir(fs, &trash, &run, 0)?;
+            say(&format!("removed {} from the trash: it was there for 30 days", escape(run.bytes())));
+        } else {
+            kept.push((ops::usage_below(fs, &trash, &run).disk, run));
+        }
+    }
+    let mut all: u64 = kept.iter().map(|(disk, _)| disk).sum();
+    let most = fs.space(root)?.0 / SHARE;
+    for (disk, run) in kept {
+        if all <= most {
+            break;
+        }
+        ops::remove_dir(fs, &trash, &run, 0)?;
+        all -= disk;
+        say(&format!("removed {} from the trash: it took more than a tenth of the disk", escape(run.bytes())));
+    }
+    tidy(fs, root);
+    Ok(())
+}
+
+/// Takes a path back from the newest run that has it, or from this one. Nothing is replaced: of a directory that is there again,
+/// what is missing in it comes back.
+pub(crate) fn restore<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath, run: Option<&str>) -> io::Result<()> {
+    let (parent, name) = path.split().ok_or(io::ErrorKind::InvalidInput)?;
+    let trash = open(fs, root)?;
+    for (_, found) in runs(fs, &trash)?.into_iter().rev() {
+        if run.is_some_and(|run| run.as_bytes() != found.bytes()) {
+            continue;
+        }
+        let from = match fs.open_child(&trash, &found).and_then(|run| fs.open_dir(&run, &parent, Links::Refuse)) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
+            other => other?,
+        };
+        match fs.stat(&from, &name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        let to = make_dirs(fs, root, &parent)?;
+        put_back(fs, (&from, &to), &name, 0)?;
+        fs.sync_all(root)?;
+        drop_empty(fs, &trash, &found, 0);
+        tidy(fs, root);
+        return Ok(());
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+fn put_back<F: Fs>(fs: &F, (from, to): (&F::Dir, &F::Dir), name: &Name, depth: usize) -> io::Result<()> {
+    match move_new(fs, (from, name), (to, name)) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && depth < crate::name::DEPTH_MAX => {
+            let both = fs.open_child(from, name).and_then(|from| Ok((from, fs.open_child(to, name)?)));
+            let Ok((from_dir, to_dir)) = both else { return Err(error) };
+            let mut first = Ok(());
+            for entry in fs.list(&from_dir)? {
+                let done = fixed(&entry?.name).and_then(|below| put_back(fs, (&from_dir, &to_dir), &below, depth + 1));
+                first = first.and(done);
+            }
+            first
+        }
+        other => other,
+    }
+}
+
+/// A directory below the root, and those above it, made where they are missing.
+pub(crate) fn make_dirs<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> io::Result<F::Dir> {
+    let mut dir = fs.open_dir(root, &RelPath::default(), Links::Refuse)?;
+    for part in path.bytes().split(|&b| b == b'/').filter(|part| !part.is_empty()) {
+        let name = fixed(part)?;
+        dir = match fs.open_child(&dir, &name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                match fs.mkdir(&dir, &name, 0o755) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                    _ => {}
+                }
+                fs.open_child(&dir, &name)?
+            }
+            other => other?,
+        };
+    }
+    Ok(dir)
+}
