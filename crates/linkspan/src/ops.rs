@@ -685,6 +685,9 @@ impl Ops {
             let (seq, two_sided) = (op.seq, matches!(op.kind, Kind::Send(_) | Kind::Recv(_)));
             if op.expired {
                 self.finish(id, Err(Fail::Timeout));
+            } else if let Some(error) = op.fail {
+                // Nothing more of it is posted, so no report over the new path would end it.
+                self.finish(id, Err(Fail::Op(error)));
             } else if touched && two_sided {
                 self.finish(id, Err(Fail::Interrupted));
             } else if !again.contains(&(seq, id)) {

@@ -17,9 +17,9 @@ impl Ops {
     }
 }
 
-/// Takes every write and notes it.
+/// Takes every write and notes it; the first one is refused by the peer with this error, if there is one, and the rest stays under way.
 #[derive(Default)]
-struct Noted(Vec<(usize, RemoteSlice, Option<u64>)>);
+struct Noted(Vec<(usize, RemoteSlice, Option<u64>)>, Option<OpError>);
 
 impl Path for Noted {
     fn post_write(&mut self, src: MemSlice, to: RemoteSlice, notify: Option<u64>) -> Posted {
@@ -43,8 +43,11 @@ impl Path for Noted {
         Cancel::UnderWay
     }
 
-    fn test(&mut self, _: Ticket) -> Result<Option<u64>, ChannelError> {
-        Ok(None)
+    fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ChannelError> {
+        match self.1.take_if(|_| ticket == Ticket::from_u64(1)) {
+            Some(error) => Err(ChannelError::Op(error)),
+            None => Ok(None),
+        }
     }
 
     fn late_error(&mut self) -> Option<OpError> {
@@ -226,4 +229,23 @@ fn a_message_that_waits_when_its_path_ends_goes_over_the_next_one() {
     }
     assert!(matches!(it.ops.take(it.id), Some((Ok(bytes), _)) if bytes == LARGE as u64));
     assert!(dst.slice().to_vec().iter().all(|&byte| byte == 7));
+}
+
+#[test]
+fn a_batch_of_which_a_part_was_refused_has_failed_when_its_path_is_lost() {
+    let refused = OpError::RemoteAccess { key: 1 };
+    let (mut ops, mut path) = (Ops::default(), Noted(Vec::new(), Some(refused)));
+    let memory = Memory::copy_of(&[7; 64]);
+    let id = ops.start(Kind::Write, None, None);
+    let part = |at: usize, offset| {
+        let view = memory.slice(at, 8).unwrap();
+        (Part { local: view.raw(), remote: RemoteSlice { key: 1, offset } }, view.hold())
+    };
+    ops.parts(id, [part(0, 100), part(32, 200)].into_iter());
+    ops.submit(id);
+    ops.pump(&mut path);
+    ops.reap(&mut path);
+    assert!(!ops.is_reported(id), "the second part is under way");
+    ops.relink(0, &Refused::default());
+    assert!(matches!(ops.take(id), Some((Err(Fail::Op(error)), _)) if error == refused));
 }
