@@ -352,7 +352,7 @@ impl Net {
         }
         let rail = |stream: Option<Stream>| match stream.map(|s| TcpRail::new(s, RailConfig::default(), &[])) {
             Some(Ok(rail)) => rail,
-            Some(Err(error)) => said(error),
+            Some(Err(error)) => panic!("{error}"),
             None => missing("no stream"),
         };
         (rail(a), rail(b))
