@@ -59,6 +59,16 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, found: &mut Vec<
                     say(format!("{value} is below {rule}"));
                 }
             }
+            "maxItems" => {
+                if value.as_array().is_some_and(|items| items.len() as u64 > rule.as_u64().unwrap()) {
+                    say(format!("more than {rule} items"));
+                }
+            }
+            "minItems" => {
+                if value.as_array().is_some_and(|items| (items.len() as u64) < rule.as_u64().unwrap()) {
+                    say(format!("fewer than {rule} items"));
+                }
+            }
             "required" => {
                 for name in rule.as_array().unwrap().iter().map(|name| name.as_str().unwrap()) {
                     if value.as_object().is_some_and(|object| !object.contains_key(name)) {
@@ -67,7 +77,7 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, found: &mut Vec<
                 }
             }
             "properties" | "additionalProperties" => {}
-            "items" => {}
+            "items" | "prefixItems" => {}
             "anyOf" | "$ref" => {}
             other => panic!("keyword {other} is not known to this check"),
         }
@@ -86,6 +96,11 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, found: &mut Vec<
     }
     if let (Some(items), Some(list)) = (rules.get("items"), value.as_array()) {
         for (index, part) in list.iter().enumerate() {
+            check(root, items, part, &format!("{at}[{index}]"), found);
+        }
+    }
+    if let (Some(Value::Array(items)), Some(list)) = (rules.get("prefixItems"), value.as_array()) {
+        for (index, (part, items)) in list.iter().zip(items).enumerate() {
             check(root, items, part, &format!("{at}[{index}]"), found);
         }
     }
