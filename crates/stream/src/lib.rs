@@ -1,6 +1,6 @@
 //! TCP streams before they are rails: what the fabric signals over, and what transports that use streams are given.
 //!
-//! [`Dial`] and [`Listen`] make a [`Stream`]; the login runs over it. Then it is given to a transport ([`Stream::logged_in`]), or
+//! [`Dial`] and [`Listen`] make a [`Stream`]; the login runs over it. Then it is given to a transport, or
 //! kept as the [`Keepalive`] connection of a peer. Nothing here blocks and nothing starts a thread.
 #![forbid(unsafe_code)]
 

@@ -251,12 +251,14 @@ impl Mirror<'_> {
                 // Only what is marked: a disk may have gone meanwhile.
                 let done = self.marks(false).and_then(|()| self.round(&due, false));
                 match done {
-                    Ok(Exit::Ok | Exit::Degraded) => {}
-                    Ok(_) => watch.failed(began.elapsed()),
+                    Ok(Exit::Ok | Exit::Degraded) => watch.succeeded(),
+                    Ok(_) => {
+                        watch.failed(began.elapsed());
+                    }
                     Err(failure) if failure.exit == Exit::Interrupted => break,
                     Err(failure) if failure.exit == Exit::NoPeer => {
-                        peer_lines::say(&format!("lspan: {}; again in {} s", failure.message, SCAN.as_secs()));
-                        watch.failed(began.elapsed());
+                        let pause = watch.failed(began.elapsed());
+                        peer_lines::say(&format!("lspan: {}; again in {} s", failure.message, pause.as_secs()));
                     }
                     Err(failure) => return Err(failure),
                 }

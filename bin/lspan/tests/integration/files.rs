@@ -364,6 +364,6 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !done() {
         assert!(Instant::now() < end, "{what}");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(10));
     }
 }

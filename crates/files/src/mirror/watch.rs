@@ -59,6 +59,8 @@ pub struct Watch {
     scanned: Duration,
     /// Something failed: then all is compared.
     again: Option<Duration>,
+    /// How long it was until then.
+    pause: Duration,
 }
 
 impl Watch {
@@ -142,9 +144,17 @@ impl Watch {
         (!all.is_empty()).then_some(Due::Some(all))
     }
 
-    /// What was due could not be done, or not all of it.
-    pub fn failed(&mut self, now: Duration) {
-        self.again = Some(now + SCAN);
+    /// What was due could not be done, or not all of it. The answer is how long it is until all is compared: twice as long after
+    /// each failure, [`SCAN`] at most.
+    pub fn failed(&mut self, now: Duration) -> Duration {
+        self.pause = (self.pause * 2).clamp(QUIET, SCAN);
+        self.again = Some(now + self.pause);
+        self.pause
+    }
+
+    /// What was due was done.
+    pub fn succeeded(&mut self) {
+        self.pause = Duration::ZERO;
     }
 
     /// How long nothing is due; `None`: until something is heard.
@@ -208,6 +218,20 @@ mod tests {
     }
 
     #[test]
+    fn what_failed_has_all_compared_soon_and_less_often_while_it_fails() {
+        let mut watch = begun();
+        let mut now = at(0);
+        for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+            let pause = Duration::from_secs(seconds);
+            assert_eq!((watch.failed(now), watch.due(now), watch.rest(now)), (pause, None, Some(pause)));
+            now += pause;
+            assert_eq!(watch.due(now), Some(Due::All));
+        }
+        watch.succeeded();
+        assert_eq!((watch.due(now + SCAN), watch.failed(now)), (None, QUIET));
+    }
+
+    #[test]
     fn what_was_missed_has_all_compared() {
         let mut watch = begun();
         watch.hear(Heard::Changed(path("a")), at(0));
@@ -215,9 +239,6 @@ mod tests {
         assert_eq!(watch.unwatched(), Some(RelPath::default()), "new directories may be among what was missed");
         assert_eq!(watch.rest(at(1)), Some(Duration::ZERO));
         assert_eq!((watch.due(at(1)), watch.due(at(5000))), (Some(Due::All), None));
-        watch.failed(at(5000));
-        assert_eq!((watch.due(at(5000)), watch.rest(at(5000))), (None, Some(SCAN)));
-        assert_eq!(watch.due(at(5000) + SCAN), Some(Due::All));
         let mut watch = begun();
         let later = at(1000);
         assert_eq!(watch.due(later), None);

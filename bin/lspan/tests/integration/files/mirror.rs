@@ -179,7 +179,7 @@ fn a_watched_source_is_followed_through_new_directories_renames_and_deletions() 
         world.lspan(&["mirror", "src", &to, "--init", "--watch"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watching.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains("watching 4 directories")));
-    let rest = std::thread::spawn(move || lines.collect::<Vec<_>>());
+    let rest = std::thread::spawn(move || lines.inspect(|line| println!("{line}")).collect::<Vec<_>>());
     let (src, copy) = (world.path("src"), world.path("share/copy"));
     assert!(equal(&src, &copy));
     let follows = |what: &str| until(what, || equal(&src, &copy));
