@@ -234,7 +234,7 @@ pub trait Engine {
     fn job(&mut self) -> Option<Self::Job>;
     /// The next thing to tell the user.
     fn event(&mut self) -> Option<Event>;
-    /// Whether both sides have finished.
+    /// Whether both sides have finished: no job is under way, and no message of the peer belongs to this transfer any more.
     fn is_over(&self) -> bool;
 }
 

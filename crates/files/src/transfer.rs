@@ -76,14 +76,16 @@ impl<J: Send + 'static> Pool<J> {
         Ok(pool)
     }
 
-    /// Ends them. What is under way on the link ends with it; its reports are thrown away.
+    /// Ends them. With `cut` what is under way on the link ends with it, and what arrives meanwhile is thrown away. Without it every
+    /// job has reported, and what arrives is the peer's next request.
     fn stop(mut self, control: &Control, cut: bool) {
         self.jobs.take();
         if cut {
             self.line.close();
         }
         for thread in self.threads.drain(..) {
-            while !thread.is_finished() {
+            // It may wait for space in the inbox.
+            while cut && !thread.is_finished() {
                 let _ = control.inbox.recv_timeout(Duration::from_millis(1));
             }
             let _ = thread.join();
