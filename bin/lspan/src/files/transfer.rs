@@ -268,8 +268,14 @@ impl View {
         if parts.is_empty() {
             parts.push("nothing was to be sent".into());
         }
-        if self.same > 0 || outcome.kept > 0 {
-            parts.push(format!("{} and {} were there already or are holes", entries(self.same), size(outcome.kept)));
+        match (self.same, outcome.kept) {
+            (0, 0) => {}
+            (0, kept) => parts.push(format!("{} were there already or are holes", size(kept))),
+            (1, 0) => parts.push("1 entry was there already".into()),
+            (same, 0) => parts.push(format!("{} were there already", entries(same))),
+            (same, kept) => {
+                parts.push(format!("{} and {} were there already or are holes", entries(same), size(kept)));
+            }
         }
         if moved > 0
             && let Some((stage, share)) = outcome.stages.slowest()

@@ -224,8 +224,7 @@ fn a_tree_arrives_whole_both_ways_and_is_known_the_second_time() {
     let _server = world.serve(&[], ":rw");
     plant(&world.path("src"));
     let sent = world.ok(&["send", "src", &world.place("data/")]);
-    // The hole of the sparse file is no byte of what was there already.
-    assert!(err(&sent).contains("slowest stage: ") && err(&sent).contains("; 0 entries and "), "{}", err(&sent));
+    assert!(err(&sent).contains("slowest stage: ") && !err(&sent).contains("entries and"), "{}", err(&sent));
     assert!(err(&sent).contains("; 7 directories and links made"), "{}", err(&sent));
     world.same("src", "share/src");
     let again = world.ok(&["send", "src", &world.place("data/"), "--json"]);
@@ -364,6 +363,6 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !done() {
         assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::yield_now();
     }
 }
