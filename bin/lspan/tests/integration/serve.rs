@@ -2,10 +2,12 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use linkspan_fabric::stats::{Event, read};
 use linkspan_fabric::{Buf, Channel, Config, Connecting, Fabric, HANDLE_LEN, Log, Ticket};
 use linkspan_perf::wire::{self, CTRL_LEN, Kind, Message, Params, Reply, TAG_CTRL};
 use linkspan_perf::{Spec, Test};
@@ -30,6 +32,8 @@ struct Server {
     at: String,
     /// What it wrote to standard error.
     said: Arc<Mutex<Vec<String>>>,
+    /// Of its statistics.
+    dir: PathBuf,
 }
 
 impl Server {
@@ -39,16 +43,21 @@ impl Server {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -n {descriptors}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_lspan")]);
         command.args(["perf", "serve", "--port", &port.to_string()]).args(more.split_whitespace());
-        command.env("LINKSPAN_IFNAME", "=lo").env("LINKSPAN_STATS_DIR", "off").env("LINKSPAN_LOG", "warn");
+        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-{port}-{}", std::process::id()));
+        command.env("LINKSPAN_IFNAME", "=lo").env("LINKSPAN_STATS_DIR", &dir).env("LINKSPAN_LOG", "warn");
         command.env("XDG_CONFIG_HOME", "/nonexistent");
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let said = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&said);
         std::thread::spawn(move || lines.for_each(|line| heard.lock().unwrap().push(line)));
-        let server = Server { child, at: format!("127.0.0.1:{port}"), said };
+        let server = Server { child, at: format!("127.0.0.1:{port}"), said, dir };
         wait_until("it ended before it waited", || server.lines("waiting on") == 1);
         server
+    }
+
+    fn count(&self, event: Event) -> u64 {
+        read(&self.dir).unwrap().first().map_or(0, |process| process.events[event as usize])
     }
 
     fn lines(&self, with: &str) -> usize {
@@ -90,6 +99,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -272,6 +282,7 @@ fn running_out_of_descriptors_is_a_pause_that_ends_with_its_visitors() {
     assert!(u128::from(used) < since.elapsed().as_nanos() / 10, "{used} ns of {:?}", since.elapsed());
     let lines = server.said.lock().unwrap().clone();
     assert!(lines.len() < 10, "{lines:#?}");
+    assert!(server.count(Event::AcceptPauses) > 0, "{lines:#?}");
     drop((up, coming));
     wait_until("it does not serve again", || server.measured().status.success());
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Channel, Error, Fabric, HANDLE_LEN, Listener};
 use linkspan_proto::handle::Handle;
-use linkspan_proto::login::{ClientParams, Guard, Login, Progress, Seed};
+use linkspan_proto::login::{ClientParams, Guard, Login, LoginError, Progress, Seed};
 
 /// Connects until both ends are up or the connecting one fails; then the listener is served until it knows too.
 pub(crate) fn connect(
@@ -36,6 +36,15 @@ pub(crate) fn connect(
 
 /// Logs a stream in over a plain socket, while `listener` is served.
 pub(crate) fn log_stream_in(listener: &Listener, guard: Guard, conn: u64, number: u16) -> TcpStream {
+    try_log_stream_in(listener, guard, conn, number).unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub(crate) fn try_log_stream_in(
+    listener: &Listener,
+    guard: Guard,
+    conn: u64,
+    number: u16,
+) -> Result<TcpStream, LoginError> {
     let handle = Handle::decode(&listener.handle()).unwrap();
     let mut stream = TcpStream::connect(handle.addrs()[0].socket()).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
@@ -56,8 +65,8 @@ pub(crate) fn log_stream_in(listener: &Listener, guard: Guard, conn: u64, number
             login.feed(&bytes[..n]);
         }
         match login.poll(start.elapsed()) {
-            Progress::Done(_) => return stream,
-            Progress::Failed(error) => panic!("{error}"),
+            Progress::Done(_) => return Ok(stream),
+            Progress::Failed(error) => return Err(error),
             _ => {}
         }
     }

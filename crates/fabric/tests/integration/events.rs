@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use linkspan_fabric::stats::{Event, read};
 use linkspan_fabric::{Config, Fabric, Listener, Log};
 use linkspan_proto::handle::Handle;
-use linkspan_proto::login::{ClientParams, Guard, Login, Psk, Seed, Token};
+use linkspan_proto::login::{ClientParams, Guard, Login, Psk, Seed, Token, Versions};
 
-use super::common::log_stream_in;
+use super::common::{log_stream_in, try_log_stream_in};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -58,7 +58,10 @@ impl Counted {
 
 /// A client that says the first message of a login.
 fn hello(handle: &Handle, token: Token, guard: Guard) -> TcpStream {
-    let params = ClientParams { guard, ..ClientParams::new(handle.listen_id, token, 7, 0) };
+    hello_of(handle, ClientParams { guard, ..ClientParams::new(handle.listen_id, token, 7, 0) })
+}
+
+fn hello_of(handle: &Handle, params: ClientParams) -> TcpStream {
     let login = Login::client(params, Seed::random().unwrap(), Duration::ZERO).unwrap();
     let mut stream = TcpStream::connect(handle.addrs()[0].socket()).unwrap();
     stream.write_all(login.output()).unwrap();
@@ -93,6 +96,14 @@ fn strangers_and_refused_peers_are_counted_by_their_reason() {
     let stream = log_stream_in(&listener, Guard::Token, 9, 0);
     drop(stream);
     counted.until(&listener, Event::SetupsDropped, 1);
+    // The same stream of the same connection once more.
+    assert!(try_log_stream_in(&listener, Guard::Token, 9, 0).is_err());
+    counted.until(&listener, Event::LoginsReplayed, 1);
+    let versions = Versions { min: 900, max: 901 };
+    let params = ClientParams { versions, ..ClientParams::new(handle.listen_id, handle.token.clone(), 8, 0) };
+    let stream = hello_of(&handle, params);
+    counted.until(&listener, Event::RefusedVersion, 1);
+    drop(stream);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use crate::common::url::moved;
 use crate::common::{BRIEF, LONG, check, context, context_with, filled, until};
 use linkspan::{Access, Error, Log, Memory, Transport};
+use linkspan_fabric::stats::{Event, read};
 
 /// Number of the stream that is the keepalive connection; the hello of its login says it.
 const KEEPALIVE: u16 = 32;
@@ -188,7 +190,7 @@ fn keyed(mode: Option<&str>) -> Vec<(&'static str, String)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let Some(mode) = mode else { return Vec::new() };
     let name = format!("proxied-psk-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let path = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, b"00112233445566778899aabbccddeeff0123456789abcdeffedcba9876543210\n").unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     vec![("LINKSPAN_PSK_FILE", path.to_str().unwrap().to_owned()), ("LINKSPAN_PSK_MODE", mode.to_owned())]
@@ -200,12 +202,16 @@ fn as_str<'a>(settings: &'a [(&'a str, String)]) -> Vec<(&'a str, &'a str)> {
 
 #[test]
 fn a_lost_path_is_dialled_again_although_the_first_dials_are_reset() {
-    let (a, b) = (context(&[]).transport().unwrap(), context(&[]).transport().unwrap());
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("retries-{}", std::process::id()));
+    let counted = context(&[("LINKSPAN_STATS_DIR", dir.to_str().unwrap())]);
+    let retries = || read(&dir).unwrap()[0].events[Event::PathRetries as usize];
+    let (a, b) = (counted.transport().unwrap(), context(&[]).transport().unwrap());
     let (cable, url) = Cable::before(&b);
     let memory = Memory::host(100_000);
     let to = b.expose(&memory.view(), Access::Write).unwrap().remote();
     a.connect_blocking(&url, LONG).unwrap();
     b.wait_connected_blocking(LONG).unwrap();
+    assert_eq!(retries(), 0);
     // The keepalive connection later, when both sides have given their rails up.
     cable.reset(|number| number != KEEPALIVE);
     until("the path is lost", || !a.connected() && !b.connected());
@@ -215,6 +221,8 @@ fn a_lost_path_is_dialled_again_although_the_first_dials_are_reset() {
     a.write_blocking(&filled(100_000, 1).view(), &to, None, Some(LONG)).unwrap();
     check(&memory, 0, 100_000, 1);
     assert_eq!(a.epoch(), 2);
+    assert!(retries() > 0, "tries that failed are counted");
+    let _ = std::fs::remove_dir_all(&dir);
 }
 
 /// What ends towards a writer as if its peer were dead.
