@@ -40,7 +40,15 @@ pub(super) struct Allowed(Vec<u32>);
 impl Allowed {
     /// These, and root.
     pub(super) fn new(users: &[u32]) -> Allowed {
-        Allowed(users.iter().copied().chain([0]).collect())
+        let mut users: Vec<u32> = users.iter().copied().chain([0]).collect();
+        users.sort_unstable();
+        users.dedup();
+        Allowed(users)
+    }
+
+    /// Processes that each may have at a time, so that none takes the places of the others.
+    fn each(&self) -> usize {
+        (SESSIONS / self.0.len()).max(1)
     }
 }
 
@@ -185,6 +193,9 @@ impl DevmemBroker {
             Some(format!("user {user} may not use the queues of this card: lspan devmem up --allow {user}"))
         } else if sessions.len() == SESSIONS {
             Some(format!("{SESSIONS} processes use this card already"))
+        } else if sessions.iter().filter(|s| s.user == user).count() >= self.allowed.each() {
+            let (each, users) = (self.allowed.each(), self.allowed.0.len());
+            Some(format!("user {user} has {each} processes here already, its share of {SESSIONS} among {users} users"))
         } else {
             None
         };

@@ -421,3 +421,23 @@ fn processes_and_their_streams_are_bounded() {
     assert_eq!(calls.iter().filter(|c| c.starts_with("rule to")).count(), RULES + 1);
     assert_eq!(said.iter().filter(|line| line.contains("has connected")).count(), SESSIONS);
 }
+
+#[test]
+fn one_user_does_not_take_the_places_of_the_others() {
+    let folder = Folder::new("shares");
+    let (at, buffer) = (folder.0.clone(), folder.buffer(4096));
+    let allowed = Allowed::new(&[me(), 4711, 4712, 4713]);
+    let each = allowed.each();
+    assert!(each < SESSIONS / 3);
+    with_broker(&folder.0, allowed, 3, move |_| {
+        let path = client::path(&at, "eth9");
+        let mut all: Vec<Client> = (0..each).map(|_| Client::open(&path).unwrap()).collect();
+        let refused = Client::open(&path).unwrap().bind(buffer.as_fd(), 4096).unwrap_err();
+        assert!(refused.contains("its share of 64"), "{refused}");
+        all.pop();
+        // Its place is free when the broker has seen its end.
+        while Client::open(&path).unwrap().release(0).unwrap_err().contains("its share") {
+            std::thread::yield_now();
+        }
+    });
+}
