@@ -167,10 +167,13 @@ impl Client {
         delete: Option<Delete>,
         watcher: &mut dyn Watcher,
     ) -> Result<Outcome, Error> {
-        let line = self.bulk(Request::Put { to: to.clone(), dry_run: load.dry_run, no_fsync, delete })?;
-        let slots = next(&self.control, &self.stop)?;
-        let source = Source::new(load, Arc::new(Clock::default()), starts);
-        transfer::send(source, &self.control, &line, slots, watcher)
+        let token = self.begin(Request::Put { to: to.clone(), dry_run: load.dry_run, no_fsync, delete })?;
+        let result = self.bulk(token).and_then(|line| {
+            let slots = next(&self.control, &self.stop)?;
+            let source = Source::new(load, Arc::new(Clock::default()), starts);
+            transfer::send(source, &self.control, &line, slots, watcher)
+        });
+        self.over(result)
     }
 
     /// Gets these entries of the peer, each to a path below the place.
@@ -186,8 +189,9 @@ impl Client {
         watcher: &mut dyn Watcher,
     ) -> Result<Outcome, Error> {
         let delete = place.delete.is_some();
-        let line = self.bulk(Request::Get { from, xattrs, dry_run: place.dry_run, delete, exclude })?;
-        transfer::receive(place, &self.control, &line, watcher)
+        let token = self.begin(Request::Get { from, xattrs, dry_run: place.dry_run, delete, exclude })?;
+        let result = self.bulk(token).and_then(|line| transfer::receive(place, &self.control, &line, watcher));
+        self.over(result)
     }
 
     /// Compares a local file, or every file of a local tree, with what the peer has, both read back from the disk.
@@ -231,11 +235,21 @@ impl Client {
         Ok(())
     }
 
-    fn bulk(&mut self, what: Request) -> Result<Arc<Line>, Error> {
+    fn begin(&mut self, what: Request) -> Result<[u8; 16], Error> {
         let Answer::Ready(token) = self.request(what)? else { return Err(wrong()) };
+        Ok(token)
+    }
+
+    fn bulk(&self, token: [u8; 16]) -> Result<Arc<Line>, Error> {
         let transport = connected(&self.context, &self.url)?;
         say(&transport, &Message::Bulk { token })?;
         Ok(Line::new(transport))
+    }
+
+    /// After a transfer that failed, messages of it are still on their way, and the peer takes what comes for more of them: the next
+    /// request goes over another connection.
+    fn over(&self, result: Result<Outcome, Error>) -> Result<Outcome, Error> {
+        result.inspect_err(|_| self.control.close())
     }
 }
 
