@@ -10,7 +10,7 @@ use std::time::Duration;
 use linkspan::{Config, Context, Listener, Log, Memory, Transport, Url};
 use linkspan_files::Error;
 use linkspan_files::client::{Client, Watcher};
-use linkspan_files::engine::Event;
+use linkspan_files::engine::{Event, Happened};
 use linkspan_files::fs::RealFs;
 use linkspan_files::name::{Name, RelPath};
 use linkspan_files::serve::{Identity, Server, Share};
@@ -74,13 +74,19 @@ fn place() -> PeerPath {
 }
 
 /// Stops a transfer once so much has moved.
-struct StopAfter(u64);
+struct StopAfter {
+    most: u64,
+    /// A file has not come: the peer has not let go of the transfer before.
+    busy: bool,
+}
 
 impl Watcher for StopAfter {
-    fn event(&mut self, _: Event) {}
+    fn event(&mut self, event: Event) {
+        self.busy |= matches!(event.what, Happened::Failed(_));
+    }
 
     fn tick(&mut self, moved: u64, _: u64) -> bool {
-        moved < self.0
+        moved < self.most
     }
 }
 
@@ -91,18 +97,22 @@ fn a_client_whose_transfer_was_stopped_asks_and_sends_on() {
     fs::write(folder.0.join("src/f"), vec![7; 64 << 20]).unwrap();
     let root = Arc::new(RealFs::root(&folder.0.join("src")).unwrap());
     let mut client = Client::connect(context(), move || Ok(url.clone()), || false).unwrap();
-    let send = |client: &mut Client, most| {
+    let send = |client: &mut Client, most| loop {
         let load = Load::new(Arc::new(RealFs), u64::MAX);
-        let start =
-            Start { dir: root.clone(), name: Name::new(b"f").ok(), path: RelPath::new(b"f").unwrap(), shallow: false };
-        client.send(load, vec![start], &place(), true, None, &mut StopAfter(most))
+        let (name, path) = (Name::new(b"f").ok(), RelPath::new(b"f").unwrap());
+        let start = Start { dir: root.clone(), name, path, shallow: false };
+        let mut watcher = StopAfter { most, busy: false };
+        let result = client.send(load, vec![start], &place(), true, None, &mut watcher);
+        if !watcher.busy {
+            return result;
+        }
     };
     for round in 0..4 {
         let stopped = send(&mut client, 1 + (round << 20));
         assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
-        // What the peer still said of the transfer is no answer to this.
         let answer = client.request(Request::Shares);
         assert!(matches!(&answer, Ok(Answer::Shares(shares)) if shares.len() == 1), "{answer:?}");
+        assert_eq!(client.epoch(), 2 + round, "over the connection of the transfer");
     }
     send(&mut client, u64::MAX).unwrap();
     assert!(fs::read(folder.0.join("share/f")).unwrap() == vec![7; 64 << 20]);
@@ -152,5 +162,43 @@ fn a_peer_of_another_version_is_refused_by_either_side_and_both_versions_are_nam
     });
     let error = Client::connect(context(), move || Ok(url.clone()), || false).unwrap_err();
     assert!(matches!(error, Error::Version(1)) && names_both(&error.to_string()), "{error}");
+    drop(server.join().unwrap());
+}
+
+/// Accepts a client's control connection, up to its first request.
+fn begin(listener: &Listener) -> (Transport, u64, Request) {
+    let control = listener.accept_blocking(LONG).unwrap();
+    assert!(matches!(hear(&control), Message::Hello { .. }));
+    say(&control, &Message::Welcome { version: VERSION, identity: "cluster".into() });
+    let Message::Request { number, what } = hear(&control) else { panic!("something else than a request") };
+    (control, number, what)
+}
+
+#[test]
+fn what_a_peer_still_says_of_a_transfer_that_failed_is_no_answer_to_the_next_request() {
+    let folder = Folder::new("stale");
+    let listener: Listener = context().listen().unwrap();
+    let url = listener.url().clone();
+    let server = std::thread::spawn(move || {
+        let (first, number, what) = begin(&listener);
+        assert!(matches!(what, Request::Put { .. }));
+        say(&first, &Message::Answer { number, result: Ok(Answer::Ready([7; 16])) });
+        let bulk = listener.accept_blocking(LONG).unwrap();
+        assert_eq!(hear(&bulk), Message::Bulk { token: [7; 16] });
+        // No slots, and then a word too much.
+        say(&first, &Message::Unpacked { slot: 0 });
+        say(&first, &Message::Unpacked { slot: 1 });
+        let (second, number, what) = begin(&listener);
+        assert_eq!(what, Request::Shares);
+        say(&second, &Message::Answer { number, result: Ok(Answer::Shares(Vec::new())) });
+        (first, bulk, second)
+    });
+    let root = Arc::new(RealFs::root(&folder.0.join("src")).unwrap());
+    let mut client = Client::connect(context(), move || Ok(url.clone()), || false).unwrap();
+    let start = Start { dir: root, name: None, path: RelPath::default(), shallow: false };
+    let load = Load::new(Arc::new(RealFs), u64::MAX);
+    let failed = client.send(load, vec![start], &place(), true, None, &mut StopAfter { most: u64::MAX, busy: false });
+    assert!(matches!(failed, Err(Error::Violation(_))), "{failed:?}");
+    assert_eq!(client.request(Request::Shares).unwrap(), Answer::Shares(Vec::new()));
     drop(server.join().unwrap());
 }
