@@ -79,7 +79,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Outcome {
 fn measure(root: &Path, words: &[&str], options: &Options) -> Result<(), String> {
     run::must(run::cargo(root).args(["build", "--release", "-p", "lspan"]))?;
     run::must(run::cargo(root).args(["build", "--release", "-p", "linkspan-mount", "--example", "empty"]))?;
-    run::must(run::cargo(root).args(["build", "--release", "-p", "linkspan-files", "--example", "hash"]))?;
+    run::must(run::cargo(root).args(["build", "--release", "-p", "linkspan-files", "--example", "hash_file"]))?;
     let disk = options.disk.clone().unwrap_or_else(|| run::target_dir(root).join("bench-files"));
     let peers = Peers::start(&run::target_dir(root).join("release"), &disk)?;
     let (mut table, began) = (String::new(), Instant::now());

@@ -142,7 +142,7 @@ pub(super) fn row(name: &str, peers: &Peers, small: bool) -> Result<Row, String>
             if run::which("rclone").is_some() {
                 row.entries.push(entry("rclone", fresh, "rclone copy src/f dst/".into(), &[]));
             }
-            row.entries.push(entry("hash, 1 thread", "", "hash src/f 1".into(), &[]));
+            row.entries.push(entry("hash, 1 thread", "", "hash_file src/f 1".into(), &[]));
             let bandwidth = format!("lspan perf bw {} --path tcp -s 4M -n {}", peers.perf_place(), mib / 4);
             row.entries.push(entry("perf bw", "", bandwidth, &[peers.perf.id()]));
             row.goals = vec![
@@ -171,8 +171,8 @@ pub(super) fn row(name: &str, peers: &Peers, small: bool) -> Result<Row, String>
         }
         "hash" => {
             row.what = format!("hashing one file of {mib} MiB");
-            row.entries.push(entry("2 threads", "", "hash src/f 2".into(), &[]));
-            row.entries.push(entry("1 thread", "", "hash src/f 1".into(), &[]));
+            row.entries.push(entry("2 threads", "", "hash_file src/f 2".into(), &[]));
+            row.entries.push(entry("1 thread", "", "hash_file src/f 1".into(), &[]));
             row.goals =
                 vec![least("2 threads over 1", 1.7, |of| Some(of("1 thread")?.seconds / of("2 threads")?.seconds))];
         }

@@ -1,4 +1,4 @@
-//! How fast one file is hashed: `hash FILE [THREADS]` prints what b3sum(1) prints, and the rate.
+//! How fast one file is hashed: `hash_file FILE [THREADS]` prints what b3sum(1) prints, and the rate.
 #![allow(clippy::unwrap_used, reason = "an instrument: whatever fails ends it")]
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use linkspan_files::hash::{CHUNK, Merger, hex, value, whole};
 
 fn main() {
     let mut args = std::env::args().skip(1);
-    let path = args.next().unwrap_or_else(|| panic!("usage: hash FILE [THREADS]"));
+    let path = args.next().unwrap_or_else(|| panic!("usage: hash_file FILE [THREADS]"));
     let threads: usize = args.next().map_or(1, |text| text.parse().unwrap());
     let file = File::open(&path).unwrap();
     let size = file.metadata().unwrap().len();
