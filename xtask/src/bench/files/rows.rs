@@ -101,7 +101,7 @@ fn random(threads: usize, reads: usize) -> String {
          def go(s):\n r=random.Random(s)\n for _ in range(READS): os.pread(f,4096,r.randrange(n)*4096)\n\
          t=[threading.Thread(target=go,args=(s,)) for s in range(THREADS)]\nb=time.monotonic()\n\
          [x.start() for x in t]\n[x.join() for x in t]\nprint(THREADS*READS/1000/(time.monotonic()-b))";
-    let script = script.replace("READS", &reads.to_string()).replace("THREADS", &threads.to_string());
+    let script = script.replace("THREADS", &threads.to_string()).replace("READS", &reads.to_string());
     format!("python3 -c \"{script}\"")
 }
 
