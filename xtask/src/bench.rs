@@ -4,6 +4,7 @@
 //! each; of every pair of runs only the ratio counts, and of the ratios the median with its 95 % interval.
 
 mod figures;
+pub(crate) mod files;
 mod instructions;
 mod sides;
 mod stats;

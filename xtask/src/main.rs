@@ -44,6 +44,8 @@ usage: cargo xtask COMMAND
   stage DIR [LIBDIR]     what a package holds, as it lies below a prefix (debian/rules); LIBDIR is lib where it is not said
   bench-pair BASE HEAD [--quick] [--pairs N] [--figure NAME]... [--instructions] [--record FILE]
                          is HEAD as fast as BASE (`core-base`: the commit in bench/core-base)? pairs of runs in turn
+  bench-files [--small] [--rounds N] [--row NAME]... [--disk DIR] [--record FILE]
+                         files over linkspan beside rsync, scp, cp, dd and sshfs, in turn (root; with tmpfs for three times 8 GiB)
   plugin-host [ARGS]     plays NCCL's part against the built plugin (tests/plugin-host)
   capi                   installs the C library below target/; its symbols and layout, tests in C and C++, CMake
   loom                   model checks of the lock-free parts
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         ["stage", dir] => package::stage::run(&root, std::path::Path::new(dir), "lib"),
         ["stage", dir, libdir] => package::stage::run(&root, std::path::Path::new(dir), libdir),
         ["bench-pair", rest @ ..] => bench::run(&root, rest),
+        ["bench-files", rest @ ..] => bench::files::run(&root, rest),
         ["plugin-host", rest @ ..] => stages::plugin_host(&root, rest),
         ["capi"] => capi::test(&root),
         ["loom"] => stages::loom(&root),

@@ -30,6 +30,8 @@ pub struct Client {
     control: Control,
     /// Connections that have been made.
     epoch: u64,
+    /// A transfer has failed on this one.
+    spent: bool,
     identity: String,
     stop: Arc<dyn Fn() -> bool + Send + Sync>,
 }
@@ -56,7 +58,18 @@ impl Client {
             .map_err(|error| Error::system("random numbers", std::io::Error::other(error.to_string())))?;
         let (url, stop): (Url, Arc<dyn Fn() -> bool + Send + Sync>) = (find()?, Arc::new(stop));
         let (control, identity) = hello(&context, &url, session, &stop)?;
-        Ok(Client { context, find: Box::new(find), url, session, number: 0, control, epoch: 1, identity, stop })
+        Ok(Client {
+            context,
+            find: Box::new(find),
+            url,
+            session,
+            number: 0,
+            control,
+            epoch: 1,
+            spent: false,
+            identity,
+            stop,
+        })
     }
 
     /// By which name the peer knows us.
@@ -81,6 +94,7 @@ impl Client {
     /// [`Error::Stopped`].
     pub fn request(&mut self, what: Request) -> Result<Answer, Error> {
         self.number += 1;
+        self.fresh()?;
         match self.ask(&what) {
             Err(Error::Lost(_)) => {
                 self.again()?;
@@ -100,6 +114,7 @@ impl Client {
         what: Vec<Request>,
         mut each: impl FnMut(usize, Result<Answer, Fault>),
     ) -> Result<(), Error> {
+        self.fresh()?;
         let first = self.number + 1;
         self.number += what.len() as u64;
         for (number, what) in (first..).zip(what) {
@@ -122,6 +137,7 @@ impl Client {
                 Ok(((control, identity), url)) => {
                     (self.control, self.identity, self.url) = (control, identity, url);
                     self.epoch += 1;
+                    self.spent = false;
                     return Ok(());
                 }
                 Err(error) if (self.stop)() || Instant::now() >= until => return Err(error),
@@ -167,10 +183,13 @@ impl Client {
         delete: Option<Delete>,
         watcher: &mut dyn Watcher,
     ) -> Result<Outcome, Error> {
-        let line = self.bulk(Request::Put { to: to.clone(), dry_run: load.dry_run, no_fsync, delete })?;
-        let slots = next(&self.control, &self.stop)?;
-        let source = Source::new(load, Arc::new(Clock::default()), starts);
-        transfer::send(source, &self.control, &line, slots, watcher)
+        let token = self.begin(Request::Put { to: to.clone(), dry_run: load.dry_run, no_fsync, delete })?;
+        let result = self.bulk(token).and_then(|line| {
+            let slots = next(&self.control, &self.stop)?;
+            let source = Source::new(load, Arc::new(Clock::default()), starts);
+            transfer::send(source, &self.control, &line, slots, watcher)
+        });
+        self.over(result)
     }
 
     /// Gets these entries of the peer, each to a path below the place.
@@ -186,8 +205,9 @@ impl Client {
         watcher: &mut dyn Watcher,
     ) -> Result<Outcome, Error> {
         let delete = place.delete.is_some();
-        let line = self.bulk(Request::Get { from, xattrs, dry_run: place.dry_run, delete, exclude })?;
-        transfer::receive(place, &self.control, &line, watcher)
+        let token = self.begin(Request::Get { from, xattrs, dry_run: place.dry_run, delete, exclude })?;
+        let result = self.bulk(token).and_then(|line| transfer::receive(place, &self.control, &line, watcher));
+        self.over(result)
     }
 
     /// Compares a local file, or every file of a local tree, with what the peer has, both read back from the disk.
@@ -231,11 +251,29 @@ impl Client {
         Ok(())
     }
 
-    fn bulk(&mut self, what: Request) -> Result<Arc<Line>, Error> {
+    fn begin(&mut self, what: Request) -> Result<[u8; 16], Error> {
         let Answer::Ready(token) = self.request(what)? else { return Err(wrong()) };
+        Ok(token)
+    }
+
+    fn bulk(&self, token: [u8; 16]) -> Result<Arc<Line>, Error> {
         let transport = connected(&self.context, &self.url)?;
         say(&transport, &Message::Bulk { token })?;
         Ok(Line::new(transport))
+    }
+
+    /// After a transfer that failed, messages of it are still on their way, and the peer takes what comes for more of them: the next
+    /// request goes over another connection.
+    fn over(&mut self, result: Result<Outcome, Error>) -> Result<Outcome, Error> {
+        if result.is_err() {
+            self.control.close();
+            self.spent = true;
+        }
+        result
+    }
+
+    fn fresh(&mut self) -> Result<(), Error> {
+        if self.spent { self.again() } else { Ok(()) }
     }
 }
 

@@ -92,6 +92,11 @@ impl Control {
         let out = self.out.lock().unwrap_or_else(|e| e.into_inner());
         send(&self.line.transport, &out, message)
     }
+
+    /// Ends it: what still arrives belongs to something that is over.
+    pub(crate) fn close(&self) {
+        self.line.close();
+    }
 }
 
 impl Drop for Control {

@@ -1,6 +1,6 @@
 //! The serving side: shares, who may use them, and how much.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::mpsc::SyncSender;
@@ -16,9 +16,11 @@ use crate::fs::RealFs;
 use crate::link::{Incoming, Line, first_message};
 use crate::pipe::{self, Service};
 use crate::sweep::sweep;
-use crate::wire::{Answer, Fault, Message};
+use crate::wire::Message;
 
+pub(crate) mod answers;
 mod session;
+use answers::Answers;
 pub use session::FILES_MAX;
 
 /// Connections at a time; more are closed at once.
@@ -29,10 +31,6 @@ pub const PER_PEER_MAX: u64 = 16;
 
 /// How long a new connection may say nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Sessions of one peer whose last answers are kept, and answers of each.
-const SESSIONS_KEPT: usize = 16;
-const ANSWERS_KEPT: usize = 8;
 
 /// Who is at the other end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -81,19 +79,14 @@ impl Share {
     }
 }
 
-type Said = VecDeque<(u64, Result<Answer, Fault>)>;
-
-/// Those of each session of a peer, the oldest session first.
-type Sessions = VecDeque<([u8; 16], Said)>;
-
 #[derive(Default)]
 struct Books {
     /// Places of each peer that has connections.
     places: HashMap<Identity, Quota>,
     /// Sessions that wait for their bulk connection.
     tokens: HashMap<[u8; 16], (Identity, SyncSender<Incoming>)>,
-    /// The last answers of each peer, the oldest session first. Held while one of its requests is carried out.
-    said: HashMap<Identity, Arc<Mutex<Sessions>>>,
+    /// The last answers to each peer. Held while one of its requests is carried out.
+    said: HashMap<Identity, Arc<Mutex<Answers>>>,
 }
 
 /// The serving side.

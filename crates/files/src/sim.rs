@@ -9,6 +9,7 @@ use crate::name::{Name, RelPath, is_partial};
 
 pub mod history;
 pub mod mirrors;
+pub mod requests;
 mod run;
 mod users;
 

@@ -1,5 +1,7 @@
 //! `lspan mount`.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -8,6 +10,7 @@ use linkspan_files::client::Client;
 use linkspan_files::fs::Kind;
 use linkspan_files::wire::{Answer, Request};
 use linkspan_mount::Options;
+use sd_notify::NotifyState;
 
 use super::{Place, reach, usage};
 use crate::cli::files::MountArgs;
@@ -59,6 +62,27 @@ pub(crate) fn run(args: &MountArgs) -> Result<Exit, Failure> {
         .name("unmount".into())
         .spawn(waiting)
         .map_err(|error| Failure::system("a thread", &error))?;
+    watchdog(&args.dir).map_err(|error| Failure::system("a thread", &error))?;
     mounted.run().map_err(|error| Failure::system("/dev/fuse", &error))?;
     Ok(if interrupt.raised() { Exit::Interrupted } else { Exit::Ok })
+}
+
+/// Tells the service manager that it is mounted, and where that one watches (`WatchdogSec=`) that requests are answered: before each
+/// word one is. With the peer gone that takes as long as names may.
+fn watchdog(dir: &Path) -> io::Result<()> {
+    let Some(limit) = sd_notify::watchdog_enabled() else {
+        let _ = sd_notify::notify(&[NotifyState::Ready]);
+        return Ok(());
+    };
+    let dir = dir.to_owned();
+    let watch = move || {
+        let _ = sd_notify::notify(&[NotifyState::Ready]);
+        loop {
+            // An error is an answer, too.
+            let _ = rustix::fs::statfs(&dir);
+            let _ = sd_notify::notify(&[NotifyState::Watchdog]);
+            thread::sleep(limit / 3);
+        }
+    };
+    thread::Builder::new().name("watchdog".into()).spawn(watch).map(drop)
 }

@@ -13,6 +13,7 @@ mod killed;
 mod mirror;
 mod mount;
 mod pipe;
+mod places;
 mod programs;
 mod strangers;
 
@@ -123,6 +124,16 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A program that does not outlive its test.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ANSWERS_KEPT, Identity, SESSIONS_KEPT, Server, Share};
+use super::{Identity, Server, Share};
 use crate::engine::{Clock, Event, Geometry, Violation};
 use crate::fs::{Fs, Links, RealFs, read_full};
 use crate::link::{Control, Incoming, Line};
@@ -16,7 +16,7 @@ use crate::sink::Place;
 use crate::source::{Load, Source, Start};
 use crate::transfer::{self, Watcher};
 use crate::wire::{Answer, Fault, FaultKind, Message, PeerPath, READ_MAX, Request, VERSION};
-use crate::{Error, Rules};
+use crate::{Error, Rules, lock};
 
 /// Listings under way in one session.
 const CURSORS_MAX: usize = 16;
@@ -101,28 +101,8 @@ impl<'a> Session<'a> {
             return self.answer(what);
         }
         // One at a time for each peer: the answer is kept before the next connection of it asks.
-        let sessions = self.server.books().said.entry(self.identity.clone()).or_default().clone();
-        let mut sessions = sessions.lock().unwrap_or_else(|e| e.into_inner());
-        let at = match sessions.iter().position(|(id, _)| *id == self.id) {
-            Some(at) => at,
-            None => {
-                if sessions.len() >= SESSIONS_KEPT {
-                    sessions.pop_front();
-                }
-                sessions.push_back((self.id, super::Said::new()));
-                sessions.len() - 1
-            }
-        };
-        if let Some((_, said)) = sessions[at].1.iter().find(|(n, _)| *n == number) {
-            return said.clone();
-        }
-        let result = self.answer(what);
-        let said = &mut sessions[at].1;
-        if said.len() >= ANSWERS_KEPT {
-            said.pop_front();
-        }
-        said.push_back((number, result.clone()));
-        result
+        let answers = self.server.books().said.entry(self.identity.clone()).or_default().clone();
+        lock(&answers).once(self.id, number, || self.answer(what))
     }
 
     fn share(&self, path: &PeerPath) -> Result<Arc<OwnedFd>, Fault> {
@@ -252,6 +232,7 @@ impl<'a> Session<'a> {
         self.server.books().tokens.remove(&token);
         let line = line?;
         match begun {
+            Begun::Put(_) if early.is_some() => Err(Violation("it speaks before it has slots").into()),
             Begun::Put(place) => transfer::receive(place, &self.control, &line, &mut Silent).map(drop),
             Begun::Get(source) => {
                 let slots = match early.map_or_else(|| self.control.inbox.recv_timeout(BULK), Ok) {

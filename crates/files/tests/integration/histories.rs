@@ -1,7 +1,7 @@
 //! Histories on the simulated file system, and the bugs that they must find.
 
 use linkspan_files::sim::mirrors::{self, MIRROR_BUGS};
-use linkspan_files::sim::{BUGS, history};
+use linkspan_files::sim::{BUGS, history, requests};
 
 /// Histories in `cargo test`; `LINKSPAN_HISTORIES=100000` is the full number.
 fn count() -> u64 {
@@ -42,4 +42,15 @@ fn every_bug_planted_in_a_mirror_is_found() {
         let (seed, why) = found.unwrap_or_else(|| panic!("{bug:?} is not found in 20,000 histories"));
         println!("{bug:?}: seed {seed}: {why}");
     }
+}
+
+#[test]
+fn a_request_that_is_repeated_after_a_lost_connection_has_effect_once_in_any_history() {
+    for seed in 0..count() {
+        if let Err(why) = requests::run(seed, false) {
+            panic!("seed {seed}: {why}");
+        }
+    }
+    // Where the answers are forgotten with the connection, that is found.
+    assert!((0..1000).any(|seed| requests::run(seed, true).is_err_and(|why| why.contains("effect twice"))));
 }

@@ -3,3 +3,4 @@
 
 mod histories;
 mod hostile;
+mod sessions;

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{World, err, noise, text, until};
+use super::{Running, Server, World, err, noise, text, until};
 
 /// What is moved twice after a kill, at most: the slots, which hold what is under way.
-const WINDOW: u64 = 8 * (4 << 20);
+pub(super) const WINDOW: u64 = 8 * (4 << 20);
 
 /// How often either end is killed in `cargo test`; `LINKSPAN_KILLS=100` is the full number.
 fn kills() -> u64 {
@@ -55,7 +57,7 @@ fn an_end_that_is_killed_at_any_byte_costs_at_most_the_window() {
             client.wait().unwrap();
             // The server notices, and lets the file go.
         } else {
-            server.take().map(super::Server::kill);
+            server.take().map(Server::kill);
             client.kill().unwrap();
             client.wait().unwrap();
         }
@@ -80,118 +82,137 @@ fn an_end_that_is_killed_at_any_byte_costs_at_most_the_window() {
 }
 
 /// Calls on files that a transfer makes, as strace names them.
-const CALLS: &str = "openat2,newfstatat,fstat,getdents64,pread64,pwrite64,fallocate,ftruncate,fchmod,utimensat,fsync,syncfs,\
-                     renameat2,unlinkat,mkdirat,symlinkat,readlinkat,flock,copy_file_range,flistxattr,lseek";
+const CALLS: &str = "openat,openat2,newfstatat,fstat,statx,getdents64,pread64,pwrite64,fallocate,ftruncate,fchmod,utimensat,fsync,\
+                     syncfs,sync_file_range,fadvise64,renameat2,unlinkat,mkdirat,symlinkat,readlinkat,flock,copy_file_range,ioctl,\
+                     flistxattr,lseek,fstatfs";
 
 /// Twenty files of all sizes.
-fn plant(world: &World) {
-    fs::create_dir_all(world.path("src/sub")).unwrap();
+fn plant(dir: &Path) {
+    fs::create_dir_all(dir.join("sub")).unwrap();
     for n in 0..18 {
-        fs::write(world.path(&format!("src/sub/{n}")), noise(n * 1000, n as u64)).unwrap();
+        fs::write(dir.join(format!("sub/{n}")), noise(n * 1000, n as u64)).unwrap();
     }
-    fs::write(world.path("src/large"), noise(5 << 20, 77)).unwrap();
-    fs::write(world.path("src/larger"), noise((6 << 20) + 9, 78)).unwrap();
-    std::os::unix::fs::symlink("large", world.path("src/link")).unwrap();
+    fs::write(dir.join("large"), noise(5 << 20, 77)).unwrap();
+    fs::write(dir.join("larger"), noise((6 << 20) + 9, 78)).unwrap();
+    std::os::unix::fs::symlink("large", dir.join("link")).unwrap();
 }
 
 /// Whatever is visible is whole.
-fn nothing_is_half(world: &World) {
-    fn walk(world: &World, below: &str) {
-        let Ok(entries) = fs::read_dir(world.path("share").join(below)) else { return };
-        for entry in entries.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if name == ".lspan" || name.starts_with(".lspan-") {
-                continue;
-            }
-            let path = if below.is_empty() { name } else { format!("{below}/{name}") };
-            if entry.file_type().unwrap().is_dir() {
-                walk(world, &path);
-            } else if entry.file_type().unwrap().is_file() {
-                let there = fs::read(world.path("share").join(&path)).unwrap();
-                assert!(there == fs::read(world.path(&path)).unwrap(), "{path} is half");
-            }
+fn nothing_is_half(from: &Path, to: &Path) {
+    for entry in fs::read_dir(to).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if name == ".lspan" || name.to_string_lossy().starts_with(".lspan-") {
+            continue;
+        }
+        let (from, to, kind) = (from.join(&name), to.join(&name), entry.file_type().unwrap());
+        if kind.is_dir() {
+            nothing_is_half(&from, &to);
+        } else if kind.is_file() {
+            assert!(fs::read(&to).unwrap() == fs::read(&from).unwrap(), "{} is half", to.display());
         }
     }
-    walk(world, "");
 }
 
-/// How often each call is made, by call, from strace's own output.
+/// How often a thread makes each call, at most, by call, from strace's own output.
 fn counts(log: &str) -> BTreeMap<String, usize> {
-    let mut counts = BTreeMap::new();
+    let mut threads: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for line in log.lines() {
-        let call = line.split_whitespace().find(|word| word.contains('(')).unwrap_or_default();
-        let call = call.split('(').next().unwrap_or_default();
-        if CALLS.split(',').any(|name| name == call) {
-            *counts.entry(call.to_owned()).or_insert(0) += 1;
+        let mut words = line.split_whitespace();
+        if let (Some(thread), Some((call, _))) = (words.next(), words.next().and_then(|word| word.split_once('('))) {
+            *threads.entry((call, thread)).or_insert(0) += 1;
         }
+    }
+    let mut counts = BTreeMap::new();
+    for ((call, _), count) in threads {
+        let most = counts.entry(call.to_owned()).or_insert(0);
+        *most = count.max(*most);
     }
     counts
 }
 
-#[test]
-fn every_call_on_files_that_kills_or_fails_is_made_good_by_the_next_run() {
-    if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
+/// Traces a server that runs: its calls count from here on, thread by thread, as strace does it. `None`, with a word: it may not.
+fn attach(world: &World, server: &Server, inject: Option<&str>) -> Option<Running> {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-o"]).arg(world.path("log")).arg(format!("--trace={CALLS}"));
+    command.args(inject.map(|inject| format!("--inject={inject}"))).args(["-p", &server.child.id().to_string()]);
+    let Ok(mut strace) = command.stderr(Stdio::piped()).spawn() else {
         eprintln!("skipped: strace is not installed");
-        return;
-    }
-    let full = std::env::var_os("LINKSPAN_STRACE").is_some();
-    let world = World::new("strace");
-    plant(&world);
-    let log = world.path("log");
-    let trace = |inject: Option<&str>| {
-        let mut args: Vec<String> = ["strace", "-f", "-qq", "-o"].map(str::to_owned).to_vec();
-        args.push(log.display().to_string());
-        args.push(format!("--trace={CALLS}"));
-        args.extend(inject.map(|inject| format!("--inject={inject}")));
-        args
+        return None;
     };
-    // How often each call is made when nothing happens, at the receiver.
-    let args = trace(None);
-    let server = world.serve(&args.iter().map(String::as_str).collect::<Vec<_>>(), ":rw");
-    let before = counts(&fs::read_to_string(&log).unwrap());
-    world.ok(&["send", "src", &world.place("data/")]);
-    let after = counts(&fs::read_to_string(&log).unwrap());
-    stop(server);
-    for (call, &total) in &after {
-        let first = before.get(call).copied().unwrap_or(0) + 1;
-        // In `cargo test` the first, one in the middle and the last of each; LINKSPAN_STRACE=all takes every one.
-        let mut turns: Vec<usize> =
-            if full { (first..=total).collect() } else { vec![first, (first + total) / 2, total] };
-        turns.retain(|turn| (first..=total).contains(turn));
-        turns.dedup();
-        for what in ["error=EIO", "signal=SIGKILL"] {
-            for &turn in &turns {
-                let _ = fs::remove_dir_all(world.path("share"));
-                fs::create_dir(world.path("share")).unwrap();
-                let args = trace(Some(&format!("{call}:{what}:when={turn}")));
-                let args: Vec<&str> = args.iter().map(String::as_str).collect();
-                // The log of the run before lags behind: this call may be one of the start.
-                let Some(server) = world.try_serve(&args, ":rw") else { continue };
-                let mut client =
-                    world.lspan(&["send", "src", &world.place("data/")]).stderr(Stdio::null()).spawn().unwrap();
-                if what.contains("KILL") {
-                    // The server dies somewhere; the client would look for another one.
-                    until("neither end ends", || gone(&server) || client.try_wait().unwrap().is_some());
-                    let _ = client.kill();
-                }
-                client.wait().unwrap();
-                stop(server);
-                nothing_is_half(&world);
-                let server = world.serve(&[], ":rw");
-                let output = world.run(&["send", "src", &world.place("data/")]);
-                assert_eq!(output.status.code(), Some(0), "{call} {what} {turn}: {}", err(&output));
-                drop(server);
-                let (src, share) = (world.path("src"), world.path("share/src"));
-                super::same(&src.join("large"), &share.join("large"));
-                super::same(&src.join("larger"), &share.join("larger"));
-                super::same(&src.join("sub"), &with_no_partials(&share.join("sub")));
+    let mut lines = BufReader::new(strace.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let first = lines.next().unwrap_or_default();
+    let strace = Running(strace);
+    if !first.contains("attached") {
+        eprintln!("skipped: strace may not attach (kernel.yama.ptrace_scope): {first}");
+        return None;
+    }
+    // What it says of each thread must find somebody.
+    std::thread::spawn(move || lines.for_each(drop));
+    Some(strace)
+}
+
+/// A transfer of these files, again and again: each call of the server on files fails once, and kills it once, and the next run makes
+/// good what is missing.
+fn each_call_in_turn(world: &World, args: &[&str], from: &Path, to: &Path) {
+    let full = std::env::var_os("LINKSPAN_STRACE").is_some();
+    plant(&from.join("src"));
+    let clean = || {
+        let _ = fs::remove_dir_all(to);
+        fs::create_dir(to).unwrap();
+    };
+    let server = world.serve(&[], ":rw");
+    let Some(mut strace) = attach(world, &server, None) else { return };
+    world.ok(args);
+    drop(server);
+    strace.0.wait().unwrap();
+    let counts = counts(&fs::read_to_string(world.path("log")).unwrap());
+    assert!(counts.len() > 5 && counts.values().sum::<usize>() > 20, "{counts:?}");
+    for (call, &most) in &counts {
+        // In `cargo test` the first of each fails and the last kills; LINKSPAN_STRACE=all takes every one for both.
+        let mut turns = vec![("error=EIO", 1), ("signal=SIGKILL", most)];
+        if full {
+            turns = (1..=most).flat_map(|turn| [("error=EIO", turn), ("signal=SIGKILL", turn)]).collect();
+        }
+        for (what, turn) in turns {
+            clean();
+            let mut server = world.serve(&[], ":rw");
+            let Some(mut strace) = attach(world, &server, Some(&format!("{call}:{what}:when={turn}"))) else { return };
+            let mut client = Running(world.lspan(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+            // A server that dies is not looked for: another one comes.
+            let ended = || server.child.try_wait().unwrap().is_some() || client.0.try_wait().unwrap().is_some();
+            until("neither end ends", ended);
+            if server.child.try_wait().unwrap().is_none() {
+                client.0.wait().unwrap();
             }
+            drop((client, server));
+            strace.0.wait().unwrap();
+            nothing_is_half(from, to);
+            let server = world.serve(&[], ":rw");
+            let output = world.run(args);
+            assert_eq!(output.status.code(), Some(0), "{call} {what} {turn}: {}", err(&output));
+            drop(server);
+            let (there, here) = (from.join("src"), to.join("src"));
+            super::same(&there.join("large"), &here.join("large"));
+            super::same(&there.join("larger"), &here.join("larger"));
+            super::same(&there.join("sub"), &with_no_partials(&here.join("sub")));
         }
     }
 }
 
+#[test]
+fn every_call_of_the_receiver_on_files_that_kills_or_fails_is_made_good_by_the_next_run() {
+    let world = World::new("strace-receiver");
+    each_call_in_turn(&world, &["send", "src", &world.place("data/")], &world.dir, &world.path("share"));
+}
+
+#[test]
+fn every_call_of_the_sender_on_files_that_kills_or_fails_is_made_good_by_the_next_run() {
+    let world = World::new("strace-sender");
+    each_call_in_turn(&world, &["get", &world.place("data/src"), "out"], &world.path("share"), &world.path("out"));
+}
+
 /// Partial files of packs stay after a kill, hidden, until they are swept.
-fn with_no_partials(dir: &std::path::Path) -> std::path::PathBuf {
+fn with_no_partials(dir: &Path) -> std::path::PathBuf {
     for entry in fs::read_dir(dir).unwrap().flatten() {
         if entry.file_name().to_string_lossy().starts_with(".lspan-") {
             fs::remove_file(entry.path()).unwrap();
@@ -201,16 +222,12 @@ fn with_no_partials(dir: &std::path::Path) -> std::path::PathBuf {
 }
 
 /// The traced program is the child of strace.
-fn traced(server: &super::Server) -> Option<u32> {
+fn traced(server: &Server) -> Option<u32> {
     let id = server.child.id();
     fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?.split_whitespace().next()?.parse().ok()
 }
 
-fn gone(server: &super::Server) -> bool {
-    traced(server).is_none()
-}
-
-pub(super) fn stop(mut server: super::Server) {
+pub(super) fn stop(mut server: Server) {
     if let Some(pid) = traced(&server).and_then(|pid| rustix::process::Pid::from_raw(pid as i32)) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
     }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-use super::{World, err, noise, text, until};
+use super::{Running, World, err, noise, text, until};
 
 /// Makes a tree of `src`.
 fn plant(world: &World) {
@@ -176,8 +176,8 @@ fn a_watched_source_is_followed_through_new_directories_renames_and_deletions() 
     plant(&world);
     let to = world.place("data/copy");
     let mut watching =
-        world.lspan(&["mirror", "src", &to, "--init", "--watch"]).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(watching.stderr.take().unwrap()).lines().map_while(Result::ok);
+        Running(world.lspan(&["mirror", "src", &to, "--init", "--watch"]).stderr(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(watching.0.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains("watching 4 directories")));
     let rest = std::thread::spawn(move || lines.inspect(|line| println!("{line}")).collect::<Vec<_>>());
     let (src, copy) = (world.path("src"), world.path("share/copy"));
@@ -197,7 +197,7 @@ fn a_watched_source_is_followed_through_new_directories_renames_and_deletions() 
     fs::write(src.join("a/moved/deep/later"), b"in a directory that was moved").unwrap();
     fs::remove_dir_all(src.join("b")).unwrap();
     follows("deletions do not come");
-    rustix::process::kill_process(rustix::process::Pid::from_child(&watching), rustix::process::Signal::INT).unwrap();
-    until("it does not end", || watching.try_wait().unwrap().is_some());
-    assert_eq!(watching.wait().unwrap().code(), Some(130), "{:?}", rest.join().unwrap());
+    rustix::process::kill_process(rustix::process::Pid::from_child(&watching.0), rustix::process::Signal::INT).unwrap();
+    until("it does not end", || watching.0.try_wait().unwrap().is_some());
+    assert_eq!(watching.0.wait().unwrap().code(), Some(130), "{:?}", rest.join().unwrap());
 }

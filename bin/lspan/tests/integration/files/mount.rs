@@ -2,10 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,7 +19,7 @@ struct Mount {
     child: Child,
     at: PathBuf,
     /// What it says next: it must not find this closed.
-    _lines: BufReader<std::process::ChildStderr>,
+    lines: BufReader<std::process::ChildStderr>,
 }
 
 impl Mount {
@@ -26,38 +28,51 @@ impl Mount {
         Mount::with(world, "60")
     }
 
-    /// With so many seconds for every answer. `None`, with a word: there is no FUSE here.
+    /// With so many seconds for every answer.
     fn with(world: &World, seconds: &str) -> Option<Mount> {
+        Mount::by(world, world.lspan(&["mount", "127.0.0.1:data", "mnt", "--timeout", seconds]))
+    }
+
+    /// By this command. `None`, with a word: there is no FUSE here.
+    fn by(world: &World, mut command: Command) -> Option<Mount> {
         if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
             eprintln!("skipped: /dev/fuse cannot be opened: {error}");
             return None;
         }
         let at = world.path("mnt");
         fs::create_dir_all(&at).unwrap();
-        let mut child = world
-            .lspan(&["mount", "127.0.0.1:data", "mnt", "--timeout", seconds])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap());
-        let mut first = String::new();
-        lines.read_line(&mut first).unwrap();
-        assert!(first.contains("is mounted at mnt"), "{first}");
-        Some(Mount { child, at, _lines: lines })
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap());
+        let mut mount = Mount { child, at, lines };
+        let mut said = String::new();
+        while !said.contains("is mounted at mnt") {
+            assert_ne!(mount.lines.read_line(&mut said).unwrap(), 0, "{said}");
+        }
+        Some(mount)
     }
 
     /// As a user does.
     fn umount(&self) {
-        let program = if rustix::process::geteuid().is_root() { &["umount"][..] } else { &["fusermount3", "-u"] };
+        self.umount_by(if rustix::process::geteuid().is_root() { &["umount"] } else { &["fusermount3", "-u"] });
+    }
+
+    fn umount_by(&self, program: &[&str]) {
         let done = Command::new(program[0]).args(&program[1..]).arg(&self.at).status().unwrap();
-        assert!(done.success(), "{done}");
+        assert!(done.success(), "{program:?}: {done}");
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
         let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
+        let end = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < end && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::yield_now();
+        }
+        // Where it did not end by itself, no mount stays behind either.
+        let _ = self.child.kill();
         let _ = self.child.wait();
+        let _ = Command::new("fusermount3").args(["-u", "-z", "-q"]).arg(&self.at).stderr(Stdio::null()).status();
     }
 }
 
@@ -229,6 +244,16 @@ fn it_is_unmounted_while_the_peer_is_gone_and_mounted_again_with_the_same_number
     mount.umount();
     assert_eq!(mount.child.wait().unwrap().code(), Some(0));
     signal(&server, Signal::CONT);
+    // Lazily, while a program has a file open: the name is free at once, the rest when the program lets go.
+    let mut mount = Mount::new(&world).unwrap();
+    let file = File::open(mount.at.join("f")).unwrap();
+    signal(&server, Signal::STOP);
+    mount.umount_by(&["fusermount3", "-u", "-z"]);
+    let table = fs::read_to_string("/proc/mounts").unwrap();
+    assert!(!table.contains(world.path("mnt").to_str().unwrap()), "umount -z leaves it mounted");
+    drop(file);
+    assert_eq!(mount.child.wait().unwrap().code(), Some(0));
+    signal(&server, Signal::CONT);
     let mount = Mount::new(&world).unwrap();
     assert_eq!(ino(&mount), before);
     server.kill();
@@ -277,4 +302,82 @@ fn a_directory_of_many_names_is_listed_once_each_and_from_any_place() {
     assert_eq!(again.unwrap().len(), 3002);
     // Listings that are left before their end take no place there: more than a session may have.
     (0..40).for_each(|_| drop(fs::read_dir(&mount.at).unwrap().next().unwrap().unwrap()));
+}
+
+/// What begins a command of the user nobody.
+const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+
+/// Has /dev/fuse as udev makes it, for every user; that of containers is often root's alone.
+const OPEN_FUSE: &str =
+    "mount -t tmpfs -o mode=755,dev tmpfs dev && mknod -m 666 dev/fuse c 10 229 && mount --bind dev/fuse /dev/fuse";
+
+#[test]
+fn a_user_who_is_not_root_mounts_for_himself_without_user_allow_other() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: who is not root cannot become another user; the other tests of mounts have shown it");
+        return;
+    }
+    // Where that user may come.
+    let mut world = World::new("mount-nobody");
+    let _ = fs::remove_dir_all(&world.dir);
+    world.dir = std::env::temp_dir().join(format!("linkspan-mount-nobody-{}", std::process::id()));
+    for sub in ["share", "state", "mnt", "program", "dev"] {
+        fs::create_dir_all(world.path(sub)).unwrap();
+    }
+    fs::write(world.path("key"), "0123456789abcdef".repeat(4)).unwrap();
+    fs::set_permissions(world.path("key"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(world.path("share/f"), "read").unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_lspan"), world.path("program/lspan")).unwrap();
+    let _server = world.serve(&[], "");
+    for name in ["", "key", "mnt", "state"] {
+        std::os::unix::fs::chown(world.path(name), Some(65534), Some(65534)).unwrap();
+    }
+    let may = Command::new("unshare").args(["-m", "sh", "-c", OPEN_FUSE]).current_dir(&world.dir).output().unwrap();
+    if !may.status.success() {
+        eprintln!("skipped: /dev/fuse cannot be had for another user: {}", super::err(&may));
+        return;
+    }
+    let mut command = Command::new("unshare");
+    let script = format!("{OPEN_FUSE} && exec \"$@\"");
+    command.args(["-m", "sh", "-c", &script, "sh"]).args(AS_NOBODY).arg(world.path("program/lspan"));
+    command.args(["mount", "127.0.0.1:data", "mnt", "--timeout", "60", "--port", &world.port.to_string()]);
+    world.settings(&mut command);
+    let Some(mut mount) = Mount::by(&world, command) else { return };
+    let inside = |before: &[&str], args: &[&str]| {
+        let mut command = Command::new("nsenter");
+        command.args(["-m", "-t", &mount.child.id().to_string()]).args(before).args(args).arg(mount.at.join("f"));
+        command.output().unwrap()
+    };
+    let read = inside(&AS_NOBODY, &["cat"]);
+    assert_eq!(super::text(&read), "read", "{}", super::err(&read));
+    assert_eq!(super::text(&inside(&AS_NOBODY, &["stat", "-c", "%u"])), "65534\n");
+    let other = inside(&[], &["cat"]);
+    assert!(!other.status.success() && super::err(&other).contains("Permission denied"), "{}", super::err(&other));
+    let at = mount.at.clone();
+    let umount = ["-m", "-t", &mount.child.id().to_string(), "--"].map(str::to_owned);
+    let done = Command::new("nsenter").args(umount).args(AS_NOBODY).args(["fusermount3", "-u"]).arg(at).status();
+    assert!(done.unwrap().success());
+    assert_eq!(mount.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_service_manager_hears_that_it_is_mounted_and_answers_also_while_the_peer_does_not() {
+    let world = World::new("mount-watchdog");
+    let server = world.serve(&[], "");
+    let socket = UnixDatagram::bind(world.path("notify")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut command = world.lspan(&["mount", "127.0.0.1:data", "mnt", "--timeout", "1"]);
+    command.env("NOTIFY_SOCKET", world.path("notify")).env("WATCHDOG_USEC", "300000").env_remove("WATCHDOG_PID");
+    let Some(_mount) = Mount::by(&world, command) else { return };
+    let hear = || {
+        let mut line = [0; 100];
+        let len = socket.recv(&mut line).unwrap();
+        String::from_utf8_lossy(&line[..len]).trim().to_owned()
+    };
+    assert_eq!(hear(), "READY=1");
+    assert_eq!(hear(), "WATCHDOG=1");
+    signal(&server, Signal::STOP);
+    // Some were on their way; what comes after them was said while the peer was stopped.
+    (0..5).for_each(|_| assert_eq!(hear(), "WATCHDOG=1"));
+    signal(&server, Signal::CONT);
 }

@@ -1,0 +1,204 @@
+//! Sessions: what is left of one after a transfer that failed, and a peer of another release.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use linkspan::{Config, Context, Listener, Log, Memory, Transport, Url};
+use linkspan_files::Error;
+use linkspan_files::client::{Client, Watcher};
+use linkspan_files::engine::{Event, Happened};
+use linkspan_files::fs::RealFs;
+use linkspan_files::name::{Name, RelPath};
+use linkspan_files::serve::{Identity, Server, Share};
+use linkspan_files::source::{Load, Start};
+use linkspan_files::wire::{Answer, Message, PeerPath, Request, VERSION};
+
+/// Far more than any step takes.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Tag of control messages.
+const TAG: u32 = 1;
+
+fn context() -> Context {
+    let get = |name: &str| {
+        let base = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", "off")];
+        base.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
+    };
+    Context::new(Config::read(&get).unwrap(), Log::off()).unwrap()
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let dir = std::env::temp_dir().join(format!("linkspan-files-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(dir.join("share")).unwrap();
+        fs::create_dir_all(dir.join("src")).unwrap();
+        Folder(dir)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server of `share`, its listener's URL and what it says, until the flag is set.
+fn serve(dir: &Path) -> (Url, Receiver<String>, Arc<AtomicBool>) {
+    let (lines, said) = channel();
+    let lines = Mutex::new(lines);
+    let share = Share::open("data", &dir.join("share"), true).unwrap();
+    let say = move |line: &str| drop(lines.lock().unwrap().send(line.to_owned()));
+    let server = Server::new(vec![share], Vec::new(), None, 1 << 30, say);
+    let listener = context().listen().unwrap();
+    let (url, over) = (listener.url().clone(), Arc::new(AtomicBool::new(false)));
+    let end = over.clone();
+    std::thread::spawn(move || {
+        while !end.load(Relaxed) {
+            if let Ok(transport) = listener.accept_blocking(Duration::from_millis(100)) {
+                server.accept(transport, Identity::Cluster);
+            }
+        }
+    });
+    (url, said, over)
+}
+
+fn place() -> PeerPath {
+    PeerPath { share: "data".into(), path: RelPath::default() }
+}
+
+/// Stops a transfer once so much has moved.
+struct StopAfter {
+    most: u64,
+    /// A file has not come: the peer has not let go of the transfer before.
+    busy: bool,
+}
+
+impl Watcher for StopAfter {
+    fn event(&mut self, event: Event) {
+        self.busy |= matches!(event.what, Happened::Failed(_));
+    }
+
+    fn tick(&mut self, moved: u64, _: u64) -> bool {
+        moved < self.most
+    }
+}
+
+#[test]
+fn a_client_whose_transfer_was_stopped_asks_and_sends_on() {
+    let folder = Folder::new("stopped");
+    let (url, _said, over) = serve(&folder.0);
+    fs::write(folder.0.join("src/f"), vec![7; 64 << 20]).unwrap();
+    let root = Arc::new(RealFs::root(&folder.0.join("src")).unwrap());
+    let mut client = Client::connect(context(), move || Ok(url.clone()), || false).unwrap();
+    let send = |client: &mut Client, most| loop {
+        let load = Load::new(Arc::new(RealFs), u64::MAX);
+        let (name, path) = (Name::new(b"f").ok(), RelPath::new(b"f").unwrap());
+        let start = Start { dir: root.clone(), name, path, shallow: false };
+        let mut watcher = StopAfter { most, busy: false };
+        let result = client.send(load, vec![start], &place(), true, None, &mut watcher);
+        if !watcher.busy {
+            return result;
+        }
+    };
+    for round in 0..4 {
+        let stopped = send(&mut client, 1 + (round << 20));
+        assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
+        let answer = client.request(Request::Shares);
+        assert!(matches!(&answer, Ok(Answer::Shares(shares)) if shares.len() == 1), "{answer:?}");
+        assert_eq!(client.epoch(), 2 + round, "over the connection of the transfer");
+    }
+    send(&mut client, u64::MAX).unwrap();
+    assert!(fs::read(folder.0.join("share/f")).unwrap() == vec![7; 64 << 20]);
+    over.store(true, Relaxed);
+}
+
+fn say(transport: &Transport, message: &Message) {
+    let bytes = message.encode();
+    let memory = Memory::host(bytes.len());
+    memory.fill(0, &bytes).unwrap();
+    transport.send_blocking(TAG, &memory.slice(0, bytes.len()).unwrap(), Some(LONG)).unwrap();
+}
+
+fn hear(transport: &Transport) -> Message {
+    let memory = Memory::host(4096);
+    let len = transport.recv_blocking(TAG, &memory.view_mut().unwrap(), Some(LONG)).unwrap();
+    let mut bytes = vec![0; len as usize];
+    memory.read(0, &mut bytes).unwrap();
+    Message::decode(&bytes).unwrap()
+}
+
+/// Names both versions, and says what to do.
+fn names_both(line: &str) -> bool {
+    let both = line.contains("version 1 ") && line.contains(&format!("version {VERSION}:"));
+    both && line.contains("LS1802") && line.contains("install the same release")
+}
+
+#[test]
+fn a_peer_of_another_version_is_refused_by_either_side_and_both_versions_are_named() {
+    let folder = Folder::new("version");
+    let (url, said, over) = serve(&folder.0);
+    let old = context().transport().unwrap();
+    old.connect_blocking(&url, LONG).unwrap();
+    say(&old, &Message::Hello { version: 1, session: [1; 16] });
+    assert!(matches!(hear(&old), Message::Welcome { version: VERSION, .. }), "it learns the version of the server");
+    let line = said.recv_timeout(LONG).unwrap();
+    assert!(names_both(&line), "{line}");
+    over.store(true, Relaxed);
+
+    let listener: Listener = context().listen().unwrap();
+    let url = listener.url().clone();
+    let server = std::thread::spawn(move || {
+        let transport = listener.accept_blocking(LONG).unwrap();
+        assert!(matches!(hear(&transport), Message::Hello { version: VERSION, .. }));
+        say(&transport, &Message::Welcome { version: 1, identity: "cluster".into() });
+        transport
+    });
+    let error = Client::connect(context(), move || Ok(url.clone()), || false).unwrap_err();
+    assert!(matches!(error, Error::Version(1)) && names_both(&error.to_string()), "{error}");
+    drop(server.join().unwrap());
+}
+
+/// Accepts a client's control connection, up to its first request.
+fn begin(listener: &Listener) -> (Transport, u64, Request) {
+    let control = listener.accept_blocking(LONG).unwrap();
+    assert!(matches!(hear(&control), Message::Hello { .. }));
+    say(&control, &Message::Welcome { version: VERSION, identity: "cluster".into() });
+    let Message::Request { number, what } = hear(&control) else { panic!("something else than a request") };
+    (control, number, what)
+}
+
+#[test]
+fn what_a_peer_still_says_of_a_transfer_that_failed_is_no_answer_to_the_next_request() {
+    let folder = Folder::new("stale");
+    let listener: Listener = context().listen().unwrap();
+    let url = listener.url().clone();
+    let server = std::thread::spawn(move || {
+        let (first, number, what) = begin(&listener);
+        assert!(matches!(what, Request::Put { .. }));
+        say(&first, &Message::Answer { number, result: Ok(Answer::Ready([7; 16])) });
+        let bulk = listener.accept_blocking(LONG).unwrap();
+        assert_eq!(hear(&bulk), Message::Bulk { token: [7; 16] });
+        // No slots, and then a word too much.
+        say(&first, &Message::Unpacked { slot: 0 });
+        say(&first, &Message::Unpacked { slot: 1 });
+        let (second, number, what) = begin(&listener);
+        assert_eq!(what, Request::Shares);
+        say(&second, &Message::Answer { number, result: Ok(Answer::Shares(Vec::new())) });
+        (first, bulk, second)
+    });
+    let root = Arc::new(RealFs::root(&folder.0.join("src")).unwrap());
+    let mut client = Client::connect(context(), move || Ok(url.clone()), || false).unwrap();
+    let start = Start { dir: root, name: None, path: RelPath::default(), shallow: false };
+    let load = Load::new(Arc::new(RealFs), u64::MAX);
+    let failed = client.send(load, vec![start], &place(), true, None, &mut StopAfter { most: u64::MAX, busy: false });
+    assert!(matches!(failed, Err(Error::Violation(_))), "{failed:?}");
+    assert_eq!(client.request(Request::Shares).unwrap(), Answer::Shares(Vec::new()));
+    drop(server.join().unwrap());
+}

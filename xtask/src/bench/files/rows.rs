@@ -1,0 +1,275 @@
+//! The rows: what is moved, by whom, and what is asked of it.
+
+use super::Sample;
+use super::peers::Peers;
+use crate::run;
+
+/// All rows.
+pub(super) const NAMES: [&str; 9] =
+    ["single", "disk", "hash", "small", "same", "delta", "mount-seq", "mount-mmap", "mount-random"];
+
+/// One of those that are compared.
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    /// Before each run, not measured.
+    pub(super) prepare: String,
+    /// What mounts at `mnt` for the run.
+    pub(super) mount: Option<String>,
+    pub(super) command: String,
+    /// Whose processor time counts as well.
+    pub(super) servers: Vec<u32>,
+    /// Reads a number from the output.
+    pub(super) number: Option<fn(&str) -> Option<f64>>,
+}
+
+type Of<'a> = &'a dyn Fn(&str) -> Option<Sample>;
+
+/// What is asked.
+pub(super) struct Goal {
+    pub(super) what: &'static str,
+    pub(super) value: fn(Of<'_>) -> Option<f64>,
+    pub(super) bound: f64,
+    /// At least the bound, or at most.
+    pub(super) least: bool,
+}
+
+/// One row.
+pub(super) struct Row {
+    pub(super) what: String,
+    pub(super) bytes: u64,
+    pub(super) plant: String,
+    pub(super) clean: String,
+    /// lspan first.
+    pub(super) entries: Vec<Entry>,
+    pub(super) goals: Vec<Goal>,
+    /// What the number of the entries is.
+    pub(super) number: Option<&'static str>,
+}
+
+fn least(what: &'static str, bound: f64, value: fn(Of<'_>) -> Option<f64>) -> Goal {
+    Goal { what, value, bound, least: true }
+}
+
+fn most(what: &'static str, bound: f64, value: fn(Of<'_>) -> Option<f64>) -> Goal {
+    Goal { what, value, bound, least: false }
+}
+
+/// How many times as fast as this one.
+fn speed(of: Of<'_>, other: &str) -> Option<f64> {
+    Some(of(other)?.seconds / of("lspan")?.seconds)
+}
+
+fn over_rsync(of: Of<'_>) -> Option<f64> {
+    speed(of, "rsync daemon")
+}
+
+fn over_scp(of: Of<'_>) -> Option<f64> {
+    speed(of, "scp")
+}
+
+fn over_sshfs(of: Of<'_>) -> Option<f64> {
+    speed(of, "sshfs")
+}
+
+fn over_empty(of: Of<'_>) -> Option<f64> {
+    speed(of, "empty server")
+}
+
+/// The last number behind `key`, in a line of JSON or of rsync's --stats.
+fn after(text: &str, key: &str) -> Option<f64> {
+    let rest = text.rsplit_once(key)?.1.trim_start_matches(['"', ':', ' ']);
+    let digits: String =
+        rest.chars().take_while(|c| c.is_ascii_digit() || matches!(c, ',' | '.')).filter(|c| *c != ',').collect();
+    digits.parse().ok()
+}
+
+fn moved(text: &str) -> Option<f64> {
+    after(text, "\"moved_bytes\"").map(|bytes| bytes / 1e6)
+}
+
+fn rsync_sent(text: &str) -> Option<f64> {
+    after(text, "Total bytes sent").map(|bytes| bytes / 1e6)
+}
+
+fn plain(text: &str) -> Option<f64> {
+    text.trim().parse().ok()
+}
+
+/// Reads of 4 KiB at random places, by so many threads; prints thousands per second.
+fn random(threads: usize, reads: usize) -> String {
+    let script = "import os,random,threading,time,sys\nf=os.open('mnt/f',os.O_RDONLY)\nn=os.fstat(f).st_size//4096\n\
+         def go(s):\n r=random.Random(s)\n for _ in range(READS): os.pread(f,4096,r.randrange(n)*4096)\n\
+         t=[threading.Thread(target=go,args=(s,)) for s in range(THREADS)]\nb=time.monotonic()\n\
+         [x.start() for x in t]\n[x.join() for x in t]\nprint(THREADS*READS/1000/(time.monotonic()-b))";
+    let script = script.replace("THREADS", &threads.to_string()).replace("READS", &reads.to_string());
+    format!("python3 -c \"{script}\"")
+}
+
+/// A row by its name.
+pub(super) fn row(name: &str, peers: &Peers, small: bool) -> Result<Row, String> {
+    let bytes: u64 = if small { 256 << 20 } else { 8 << 30 };
+    let mib = bytes >> 20;
+    let (port, rsync) = (peers.port(), peers.rsync_place());
+    let (files, disk) = (peers.files.id(), peers.disk.display().to_string());
+    let entry = |name, prepare: &str, command: String, servers: &[u32]| {
+        let (prepare, servers) = (prepare.to_owned(), servers.to_vec());
+        Entry { name, prepare, mount: None, command, servers, number: None }
+    };
+    let mut row = Row {
+        what: String::new(),
+        bytes,
+        plant: format!("dd if=/dev/urandom of=src/f bs=1M count={mib} status=none"),
+        clean: "rm -rf src/* dst/*".to_owned(),
+        entries: Vec::new(),
+        goals: Vec::new(),
+        number: None,
+    };
+    let fresh = "rm -rf dst/*";
+    let daemon = peers.rsync.as_ref();
+    match name {
+        "single" => {
+            row.what = format!("one file of {mib} MiB, tmpfs, verified, without fsync");
+            let send = format!("lspan send --no-fsync src/f 127.0.0.1:dst/ {port}");
+            row.entries.push(entry("lspan", fresh, send, &[files]));
+            row.entries.extend(
+                daemon.map(|d| entry("rsync daemon", fresh, format!("rsync -aW src/f {rsync}/dst/"), &[d.id()])),
+            );
+            if let Some(ssh) = &peers.ssh {
+                let scp = format!("scp -q -F conf src/f spark:{}/dst/", peers.dir.display());
+                row.entries.push(entry("scp", fresh, scp, &[ssh.id()]));
+            }
+            row.entries.push(entry("cp", fresh, "cp src/f dst/".into(), &[]));
+            if run::which("rclone").is_some() {
+                row.entries.push(entry("rclone", fresh, "rclone copy src/f dst/".into(), &[]));
+            }
+            row.entries.push(entry("hash, 1 thread", "", "hash_file src/f 1".into(), &[]));
+            let bandwidth = format!("lspan perf bw {} --path tcp -s 4M -n {}", peers.perf_place(), mib / 4);
+            row.entries.push(entry("perf bw", "", bandwidth, &[peers.perf.id()]));
+            row.goals = vec![
+                most("CPU over that of perf bw, twice the hash and cp", 1.15, |of| {
+                    let parts = of("perf bw")?.cpu + 2.0 * of("hash, 1 thread")?.cpu + of("cp")?.cpu;
+                    Some(of("lspan")?.cpu / parts)
+                }),
+                least("speed over the rsync daemon", 2.0, over_rsync),
+                least("speed over scp", 4.0, over_scp),
+            ];
+        }
+        "disk" => {
+            row.what = format!("one file of {mib} MiB from tmpfs to a disk, with fsync");
+            row.clean = format!("rm -rf src/* {disk}/*");
+            let fresh = format!("rm -rf {disk}/*; sync");
+            row.entries.push(entry("lspan", &fresh, format!("lspan send src/f 127.0.0.1:disk/ {port}"), &[files]));
+            let sync = format!("rsync -aW --fsync src/f {rsync}/disk/");
+            row.entries.extend(daemon.map(|d| entry("rsync daemon", &fresh, sync, &[d.id()])));
+            let dd = format!("dd if=src/f of={disk}/f bs=4M conv=fsync status=none");
+            row.entries.push(entry("dd", &fresh, dd, &[]));
+            let bandwidth = format!("lspan perf bw {} --path tcp -s 4M -n {}", peers.perf_place(), mib / 4);
+            row.entries.push(entry("perf bw", "", bandwidth, &[peers.perf.id()]));
+            row.goals = vec![least("share of the slower of link and disk", 0.9, |of| {
+                Some(of("dd")?.seconds.max(of("perf bw")?.seconds) / of("lspan")?.seconds)
+            })];
+        }
+        "hash" => {
+            row.what = format!("hashing one file of {mib} MiB");
+            row.entries.push(entry("2 threads", "", "hash_file src/f 2".into(), &[]));
+            row.entries.push(entry("1 thread", "", "hash_file src/f 1".into(), &[]));
+            row.goals =
+                vec![least("2 threads over 1", 1.7, |of| Some(of("1 thread")?.seconds / of("2 threads")?.seconds))];
+        }
+        "small" | "same" => {
+            let count = match (name, small) {
+                ("small", false) => 10_000,
+                ("small", true) => 1_000,
+                (_, false) => 100_000,
+                (_, true) => 10_000,
+            };
+            row.bytes = count * 4096;
+            row.plant = format!(
+                "mkdir src/t; cd src/t; dd if=/dev/urandom bs=4096 count={count} status=none | split -a 6 -d -b 4096 --additional-suffix=.bin - f"
+            );
+            let fresh = if name == "small" { fresh } else { "" };
+            let send = format!("lspan send --no-fsync src/t 127.0.0.1:dst/ {port}");
+            row.entries.push(entry("lspan", fresh, send.clone(), &[files]));
+            row.entries.extend(
+                daemon.map(|d| entry("rsync daemon", fresh, format!("rsync -a src/t {rsync}/dst/"), &[d.id()])),
+            );
+            if name == "small" {
+                row.what = format!("{count} files of 4 KiB, tmpfs, without fsync");
+                row.entries.push(entry("cp -a", fresh, "cp -a src/t dst/".into(), &[]));
+                row.goals = vec![
+                    least("speed over the rsync daemon", 1.5, over_rsync),
+                    most("time over that of cp -a", 2.0, |of| Some(of("lspan")?.seconds / of("cp -a")?.seconds)),
+                ];
+            } else {
+                row.what = format!("{count} files of which none has changed");
+                row.plant += &format!("; cd ../..; {send}");
+                row.goals = vec![most("seconds", 1.0, |of| Some(of("lspan")?.seconds))];
+            }
+        }
+        "delta" => {
+            let bytes: u64 = if small { 1 << 30 } else { 4 << 30 };
+            row.bytes = bytes;
+            row.number = Some("MB on the link");
+            row.what = format!("{} MiB rewritten in place, 1 % in 40 runs of 1 MiB each", bytes >> 20);
+            // So many runs as make 1 %, evenly spread and off the bounds of chunks.
+            let runs = (bytes / 100) >> 20;
+            let step = (bytes >> 20) / runs;
+            row.plant = format!(
+                "dd if=/dev/urandom of=src/old bs=1M count={} status=none; cp src/old src/f; \
+                 for n in $(seq 0 {}); do dd if=/dev/urandom of=src/f bs=1M count=1 seek=$((n * {step} * 1048576 + 12345)) oflag=seek_bytes conv=notrunc status=none; done",
+                bytes >> 20,
+                runs - 1
+            );
+            let old = "rm -rf dst/*; cp src/old dst/f";
+            let send = format!("lspan send --no-fsync --json src/f 127.0.0.1:dst/ {port}");
+            row.entries.push(Entry { number: Some(moved), ..entry("lspan", old, send, &[files]) });
+            row.entries.extend(daemon.map(|d| Entry {
+                number: Some(rsync_sent),
+                ..entry("rsync daemon", old, format!("rsync -a --no-W --stats src/f {rsync}/dst/"), &[d.id()])
+            }));
+            row.goals = vec![match small {
+                true => most("MB on the link", 0.03 * 1073.8, |of| of("lspan")?.number),
+                false => most("MB on the link", 0.03 * 4295.0, |of| of("lspan")?.number),
+            }];
+        }
+        mount => mounts(mount, peers, small, &mut row)?,
+    }
+    Ok(row)
+}
+
+fn mounts(name: &str, peers: &Peers, small: bool, row: &mut Row) -> Result<(), String> {
+    let source = peers.dir.join("src").display().to_string();
+    let reads = if small { 2_000 } else { 10_000 };
+    let mib = row.bytes >> 20;
+    let (what, command): (_, String) = match name {
+        "mount-seq" => ("read front to back, 1 MiB at a time", "dd if=mnt/f of=/dev/null bs=1M status=none".into()),
+        "mount-mmap" => (
+            "mapped, front to back",
+            "python3 -c \"import mmap;f=open('mnt/f','rb');m=mmap.mmap(f.fileno(),0,prot=mmap.PROT_READ);[m[i:i+1048576] for i in range(0,len(m),1<<20)]\"".into(),
+        ),
+        _ => ("4 KiB at random places, one at a time and then 16", format!("{}; {}", random(1, reads), random(16, reads / 4))),
+    };
+    row.what = format!("mount of a file of {mib} MiB, mounted anew each time: {what}");
+    let mut add = |name, mount: String, servers: &[u32]| {
+        let (command, servers) = (command.clone(), servers.to_vec());
+        row.entries.push(Entry { name, prepare: String::new(), mount: Some(mount), command, servers, number: None });
+    };
+    add("lspan", format!("lspan mount 127.0.0.1:src mnt {}", peers.port()), &[peers.files.id()]);
+    add("empty server", format!("empty mnt {}", row.bytes), &[]);
+    if let Some(ssh) = peers.ssh.as_ref().filter(|_| run::which("sshfs").is_some()) {
+        add("sshfs", format!("sshfs -f -F {}/conf spark:{source} mnt", peers.dir.display()), &[ssh.id()]);
+    }
+    row.goals = match name {
+        "mount-random" => {
+            row.number = Some("1000/s with 16");
+            row.entries.iter_mut().for_each(|entry| entry.number = Some(|text| plain(text.lines().last()?)));
+            vec![
+                least("speed over sshfs, all", 2.0, over_sshfs),
+                least("rate of 16 over sshfs's", 4.0, |of| Some(of("lspan")?.number? / of("sshfs")?.number?)),
+                least("share of the empty server", 0.5, over_empty),
+            ]
+        }
+        _ => vec![least("share of the empty server", 0.7, over_empty), least("speed over sshfs", 3.0, over_sshfs)],
+    };
+    Ok(())
+}
