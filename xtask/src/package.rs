@@ -2,6 +2,9 @@
 
 mod deb;
 mod licences;
+mod noble;
+pub(crate) mod release;
+mod sbom;
 mod source;
 pub(crate) mod stage;
 mod tar;
