@@ -90,7 +90,7 @@ fn all(root: &Path, job: &Job<'_>) -> Result<(), String> {
 }
 
 /// Runs a script (the first word) with the root of a fresh system as its first argument. Nothing of that stays.
-fn in_fresh_root(root: &Path, release: &str, words: &[std::path::PathBuf]) -> Result<(), String> {
+pub(super) fn in_fresh_root(root: &Path, release: &str, words: &[std::path::PathBuf]) -> Result<(), String> {
     let temporary = place(root).join("roots");
     fs::create_dir_all(&temporary).map_err(|e| format!("{}: {e}", temporary.display()))?;
     let quoted = |word: &Path| format!("'{}'", word.display());

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::licences::{Part, notices};
-use super::{deb, epoch, place, sbom, shipped, source, tar, wheel};
+use super::{deb, epoch, place, rpm, sbom, shipped, source, tar, wheel};
 use crate::capi::install::version;
 use crate::run::{self, Outcome};
 
 /// What is built, by name: what `--without` takes.
-const STEPS: [&str; 4] = ["tar", "tar-aarch64", "wheel", "deb"];
+const STEPS: [&str; 6] = ["tar", "tar-aarch64", "wheel", "deb", "rpm", "arch"];
 
 /// Sums of all other files, as sha256sum(1) reads them.
 const SUMS: &str = "SHA256SUMS";
@@ -50,7 +50,9 @@ fn make(root: &Path, without: &[&str]) -> Result<PathBuf, String> {
             "tar" => tar::run(root, std::env::consts::ARCH),
             "tar-aarch64" => tar::run(root, "aarch64"),
             "wheel" => wheel::run(root, true),
-            _ => deb::run(root, &["--on", deb::RELEASES[0]]),
+            "deb" => deb::run(root, &["--on", deb::RELEASES[0]]),
+            "rpm" => rpm::rpm(root),
+            _ => rpm::arch(root),
         };
         match outcome {
             Outcome::Done => {}
@@ -65,7 +67,7 @@ fn make(root: &Path, without: &[&str]) -> Result<PathBuf, String> {
     for step in STEPS.into_iter().filter(|step| !without.contains(step)) {
         collect(root, step, &version, &dir)?;
     }
-    if without.contains(&"deb") {
+    if ["deb", "rpm", "arch"].iter().all(|step| without.contains(step)) {
         // The sources stand for themselves.
         source::make(root, &place(root).join("source"))?;
     }
@@ -128,7 +130,12 @@ fn collect(root: &Path, step: &str, version: &str, dir: &Path) -> Result<(), Str
             })
         }
         "wheel" => copy(&place.join("wheels"), dir, |name| ends(name, ".whl") || ends(name, ".tar.gz")),
-        _ => copy(&place.join(deb::RELEASES[0]), dir, |name| ends(name, ".deb")),
+        "deb" => copy(&place.join(deb::RELEASES[0]), dir, |name| ends(name, ".deb")),
+        "rpm" => {
+            copy(&place.join("rpm/RPMS/noarch"), dir, |name| ends(name, ".rpm"))?;
+            copy(&place.join("rpm/RPMS").join(std::env::consts::ARCH), dir, |name| ends(name, ".rpm"))
+        }
+        _ => copy(&place.join("arch"), dir, |name| name == "PKGBUILD" || name == "linkspan.install"),
     }
 }
 
@@ -168,7 +175,7 @@ mod tests {
     #[test]
     fn steps_are_left_out_by_name_alone() {
         assert_eq!(left_out(&["--without", "deb", "--without", "tar"]), Ok(vec!["deb", "tar"]));
-        assert!(left_out(&["--without"]).is_err() && left_out(&["--without", "rpm"]).is_err());
+        assert!(left_out(&["--without"]).is_err() && left_out(&["--without", "snap"]).is_err());
         assert!(left_out(&["deb"]).is_err());
     }
 
