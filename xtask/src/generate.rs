@@ -3,6 +3,8 @@
 //! Two kinds: documents made here from the sources, and the pages that `lspan` makes of its own options
 //! (`lspan man DIR` and `lspan completions DIR`, where it has them).
 
+mod stubs;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -70,12 +72,13 @@ fn surfaces(sources: &[Source], header: &str) -> Result<[(&'static str, String);
     Ok([(surface::RUST, surface::rust(sources)?), (surface::C, surface::c(sources, header)?)])
 }
 
-fn documents(sources: &[Source]) -> [(&'static str, String); 6] {
+fn documents(sources: &[Source]) -> [(&'static str, String); 7] {
     [
         ("docs/FINDINGS.md", finding_page(sources)),
         ("docs/SAFETY.md", safety(sources)),
         ("docs/ERRORS.md", errors(sources)),
         ("docs/PARAMETERS.md", parameters(sources)),
+        (stubs::STUB, stubs::stub(sources)),
         (capi::TEXTS, capi::texts(sources)),
         (capi::SYMBOLS, capi::symbols(sources)),
     ]

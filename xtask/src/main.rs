@@ -39,8 +39,11 @@ usage: cargo xtask COMMAND
   tests [DIR]            the tests of this tree, or of the one in DIR, as bench/tests-core-base.txt has them
   parts                  which optional parts can run here, and the Debian package a missing one needs
   dist [--dir DIR]       release build of plugin, lspan and C library into DIR (default dist/), with their checks
-  package tar [--for aarch64] | wheel [--sdist] | deb [--on bookworm|trixie] [--twice] | source DIR
+  package tar [--for aarch64] | wheel [--sdist] | deb [--on bookworm|trixie] [--twice] | rpm | arch | source DIR
                          what users install, into target/packages/, each tried as they do (docs/install.md)
+  package noble DIR      whether Ubuntu 24.04 has what the Debian packages in DIR depend on
+  release [--without tar|tar-aarch64|wheel|deb|rpm|arch]...
+                         all of these of one commit in one folder, with sums, a bill of materials (CycloneDX) and licences
   stage DIR [LIBDIR]     what a package holds, as it lies below a prefix (debian/rules); LIBDIR is lib where it is not said
   bench-pair BASE HEAD [--quick] [--pairs N] [--figure NAME]... [--instructions] [--record FILE]
                          is HEAD as fast as BASE (`core-base`: the commit in bench/core-base)? pairs of runs in turn
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         ["dist"] => dist::run(&root, &root.join("dist")),
         ["dist", "--dir", dir] => dist::run(&root, std::path::Path::new(dir)),
         ["package", rest @ ..] => package::run(&root, rest),
+        ["release", rest @ ..] => package::release::run(&root, rest),
         ["stage", dir] => package::stage::run(&root, std::path::Path::new(dir), "lib"),
         ["stage", dir, libdir] => package::stage::run(&root, std::path::Path::new(dir), libdir),
         ["bench-pair", rest @ ..] => bench::run(&root, rest),

@@ -2,6 +2,10 @@
 
 mod deb;
 mod licences;
+mod noble;
+pub(crate) mod release;
+mod rpm;
+mod sbom;
 mod source;
 pub(crate) mod stage;
 mod tar;
@@ -24,6 +28,9 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Outcome {
         ["wheel"] => wheel::run(root, false),
         ["wheel", "--sdist"] => wheel::run(root, true),
         ["deb", rest @ ..] => deb::run(root, rest),
+        ["noble", dir] => noble::check(Path::new(dir)).map_or_else(Outcome::Failed, |()| Outcome::Done),
+        ["rpm"] => rpm::rpm(root),
+        ["arch"] => rpm::arch(root),
         ["source", dir] => match source::make(root, Path::new(dir)) {
             Ok(made) => {
                 println!("{}", made.display());
@@ -32,7 +39,8 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Outcome {
             Err(why) => Outcome::Failed(why),
         },
         _ => Outcome::Failed(
-            "package: tar [--for MACHINE], wheel [--sdist], deb [--on RELEASE] [--twice], source DIR".to_owned(),
+            "package: tar [--for MACHINE], wheel [--sdist], deb [--on RELEASE] [--twice], rpm, arch, source DIR, noble DIR"
+                .to_owned(),
         ),
     }
 }

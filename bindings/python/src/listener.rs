@@ -12,6 +12,12 @@ use crate::remote::Url;
 use crate::transport::{deadline, gpu_of, seconds};
 
 /// Accepts any number of peers at one URL, each with a transport of its own.
+///
+/// Args:
+///     device: As for `Transport`, of the transports that it accepts.
+///
+/// Raises:
+///     DeviceMemory, DeviceFailed, SystemFailed, Error, Forked: As for `Transport`.
 #[pyclass(frozen, module = "linkspan", weakref)]
 pub(crate) struct Listener(Mutex<Option<Arc<linkspan::Listener>>>);
 
@@ -44,7 +50,19 @@ impl Listener {
         Ok(Url(self.inner()?.url().clone()))
     }
 
-    /// The transport of the next peer that has connected.
+    /// Waits for the next peer that has connected.
+    ///
+    /// Args:
+    ///     timeout: Seconds from 0; None waits without limit.
+    ///
+    /// Returns:
+    ///     Its transport, connected.
+    ///
+    /// Raises:
+    ///     TimedOut: Nobody connected in time; the listener goes on.
+    ///     BadValue: A timeout below 0 or no number.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     #[pyo3(signature = (timeout = None))]
     fn accept(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let until = deadline(seconds(timeout)?);
@@ -52,11 +70,21 @@ impl Listener {
     }
 
     /// As `accept`, to be awaited; `asyncio.timeout` limits it.
+    ///
+    /// Returns:
+    ///     An operation of which the result is the transport.
+    ///
+    /// Raises:
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     fn accept_async(&self) -> PyResult<Op> {
         Ok(Op::new(Under::Accept(self.inner()?)))
     }
 
-    /// Turns new peers away; transports that were accepted live on.
+    /// Turns new peers away; transports that were accepted live on. Closing again does nothing.
+    ///
+    /// Raises:
+    ///     Forked: In a child of fork(2).
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         process::ours()?;
         let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).take();

@@ -16,7 +16,14 @@ pub(crate) struct View {
     mutable: Option<MutableView<'static>>,
 }
 
-/// All bytes of a tensor, an array or a buffer.
+/// All bytes of a tensor, an array or a buffer, which stay alive and in place with it.
+///
+/// Args:
+///     object: With the buffer protocol, DLPack or `__cuda_array_interface__`.
+///
+/// Raises:
+///     UnsupportedMemory, NotContiguous: It shows no memory that can be used, or memory with gaps.
+///     DeviceMemory: It lies on a device whose memory is not moved.
 #[pyclass(frozen, extends = View, module = "linkspan", weakref)]
 pub(crate) struct Memory;
 
@@ -110,7 +117,18 @@ impl View {
         self.part(key.py(), offset as usize, len as usize)
     }
 
-    /// `length` bytes from `offset`; to the end without a length.
+    /// A part of it.
+    ///
+    /// Args:
+    ///     offset: First byte.
+    ///     length: Bytes; None is up to the end.
+    ///
+    /// Returns:
+    ///     The part, which keeps the whole alive.
+    ///
+    /// Raises:
+    ///     OutOfBounds: It reaches over the end.
+    ///     OverflowError: A number below 0.
     #[pyo3(signature = (offset = 0, length = None))]
     fn view(&self, py: Python<'_>, offset: usize, length: Option<usize>) -> PyResult<View> {
         self.part(py, offset, length.unwrap_or(self.view.len().saturating_sub(offset)))
@@ -122,7 +140,13 @@ impl View {
         self.view.gpu().map_or_else(|| "cpu".to_owned(), |gpu| gpu.info().id())
     }
 
-    /// A copy of the bytes.
+    /// A copy of the bytes, from a GPU too.
+    ///
+    /// Returns:
+    ///     The copy.
+    ///
+    /// Raises:
+    ///     DeviceFailed: The GPU or its driver failed.
     fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let read = |out: &mut [u8]| self.view.read(out).map_err(|e| from_linkspan(py, &e));
         PyBytes::new_with(py, self.view.len(), read)

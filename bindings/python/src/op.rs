@@ -131,7 +131,16 @@ pub(crate) fn accept(py: Python<'_>, listener: &linkspan::Listener, until: Optio
 
 #[pymethods]
 impl Op {
-    /// Waits for the report and returns the result; this thread drives the path meanwhile.
+    /// Waits for the report; this thread drives the path meanwhile.
+    ///
+    /// Returns:
+    ///     Its result, each time that it is asked for.
+    ///
+    /// Raises:
+    ///     Error: Those of the call that began it.
+    ///     Aborted: It was cancelled.
+    ///     RuntimeError: Another thread waits for it.
+    ///     Forked: In a child of fork(2).
     fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         if let Some(result) = self.result_of(py) {
             return result;
@@ -157,12 +166,24 @@ impl Op {
     }
 
     /// Whether it has reported.
+    ///
+    /// Returns:
+    ///     True when `wait` would return or raise at once.
+    ///
+    /// Raises:
+    ///     Forked: In a child of fork(2).
     fn done(&self, py: Python<'_>) -> PyResult<bool> {
         process::ours()?;
         Ok(self.look(py, None))
     }
 
-    /// Cancels it: when this returns, nothing of it reads or writes local memory any more. True if it was under way.
+    /// Cancels it: when this returns, nothing of it reads or writes local memory any more.
+    ///
+    /// Returns:
+    ///     True if it was under way.
+    ///
+    /// Raises:
+    ///     Forked: In a child of fork(2).
     fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
         process::ours()?;
         let mut stage = self.lock();

@@ -31,6 +31,12 @@ pub(crate) fn access_of(name: &str) -> Result<Access, BindingError> {
 
 /// What a peer needs to connect. It carries a secret: `str(url)` and pickling give all of it, `repr(url)` leaves the secret
 /// out.
+///
+/// Args:
+///     text: What `str(url)` gave.
+///
+/// Raises:
+///     UrlError: Text that is no URL of ours.
 #[pyclass(frozen, module = "linkspan", eq, from_py_object)]
 #[derive(Clone, PartialEq)]
 pub(crate) struct Url(pub(crate) linkspan::Url);
@@ -94,18 +100,41 @@ impl RemoteBuffer {
     }
 
     /// The 40 bytes it travels as.
+    ///
+    /// Returns:
+    ///     The bytes.
     #[expect(clippy::wrong_self_convention, reason = "Python calls it with a reference")]
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.0.encode())
     }
 
-    /// From those bytes.
+    /// A remote buffer from the bytes of `to_bytes`.
+    ///
+    /// Args:
+    ///     data: 40 bytes.
+    ///
+    /// Returns:
+    ///     The remote buffer.
+    ///
+    /// Raises:
+    ///     BadRemoteBuffer: These bytes are none.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, data: PyBackedBytes) -> PyResult<RemoteBuffer> {
         linkspan::RemoteBuffer::decode(&data).map(RemoteBuffer).map_err(|e| from_linkspan(py, &e))
     }
 
-    /// `length` bytes from `offset`; to the end without a length.
+    /// A part of it.
+    ///
+    /// Args:
+    ///     offset: First byte.
+    ///     length: Bytes; None is up to the end.
+    ///
+    /// Returns:
+    ///     The part, with the same rights.
+    ///
+    /// Raises:
+    ///     OutOfBounds: It reaches over the end.
+    ///     OverflowError: A number below 0.
     #[pyo3(signature = (offset = 0, length = None))]
     fn view(&self, py: Python<'_>, offset: u64, length: Option<u64>) -> PyResult<RemoteBuffer> {
         let length = length.unwrap_or(self.0.len().saturating_sub(offset));

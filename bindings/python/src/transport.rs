@@ -22,6 +22,16 @@ type Wrapped = Arc<linkspan::Transport>;
 
 /// A connection to one peer process, for writes into and reads from its memory, and for messages. All methods may be called
 /// from several threads at a time; those that wait release Python's lock.
+///
+/// Args:
+///     device: "cpu", or the GPU whose memory is carried beside that of the host: "cuda:0", "hip:1", `torch.device("cuda")`.
+///
+/// Raises:
+///     DeviceMemory: There are no transports for this device.
+///     DeviceFailed: There is no such GPU, or no driver for it.
+///     SystemFailed: A system call failed.
+///     Error: A setting (`LINKSPAN_*`) has a value that cannot be.
+///     Forked: In a child of fork(2).
 #[pyclass(frozen, module = "linkspan", weakref)]
 pub(crate) struct Transport(Mutex<Option<Wrapped>>);
 
@@ -135,6 +145,14 @@ impl Transport {
     }
 
     /// Which paths this machine and the settings (`LINKSPAN_*`) have, and why not the others.
+    ///
+    /// Returns:
+    ///     One entry for each path.
+    ///
+    /// Raises:
+    ///     Error: A setting has a value that cannot be.
+    ///     SystemFailed: A system call failed.
+    ///     Forked: In a child of fork(2).
     #[staticmethod]
     fn supported(py: Python<'_>) -> PyResult<Vec<Support>> {
         process::begin()?;
@@ -143,19 +161,44 @@ impl Transport {
     }
 
     /// Lets one peer connect; the URL stays the same however often it is asked for.
+    ///
+    /// Returns:
+    ///     What the peer passes to `connect`. It carries a secret.
+    ///
+    /// Raises:
+    ///     Error: The device that was set does not exist, or the system refuses a listening socket.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     fn bind(&self, py: Python<'_>) -> PyResult<Url> {
         let inner = self.inner()?;
         blocking(py, || inner.bind()).map(Url)
     }
 
-    /// Connects to the transport or listener at `url`, a `Url` or its text.
+    /// Connects to the transport or listener at `url`.
+    ///
+    /// Args:
+    ///     url: A `Url` or its text.
+    ///     timeout: Seconds from 0; None waits a year.
+    ///
+    /// Raises:
+    ///     ConnectFailed: No path came about in time; the message names every path that was tried.
+    ///     HasPeer: This transport has a peer already.
+    ///     UrlError: Text that is no URL of ours.
+    ///     TypeError: Neither a `Url` nor text.
+    ///     BadValue: A timeout below 0 or no number.
+    ///     Broken, Aborted: The transport is beyond use; `abort` or `close` came.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     #[pyo3(signature = (url, timeout = Some(PATIENCE)))]
     fn connect(&self, py: Python<'_>, url: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
         let (inner, url, limit) = (self.inner()?, url_of(url)?, limit(timeout)?);
         blocking(py, || inner.connect_blocking(&url, limit))
     }
 
-    /// As `connect`, to be awaited.
+    /// As `connect`, with its arguments and errors, to be awaited; it begins at once.
+    ///
+    /// Returns:
+    ///     An operation that has begun: await it, or call its `wait`.
     #[pyo3(signature = (url, timeout = Some(PATIENCE)))]
     fn connect_async(&self, py: Python<'_>, url: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Op> {
         let (inner, url, limit) = (self.inner()?, url_of(url)?, limit(timeout)?);
@@ -163,13 +206,26 @@ impl Transport {
     }
 
     /// Waits until the peer that has our URL is connected.
+    ///
+    /// Args:
+    ///     timeout: Seconds from 0; None waits a year.
+    ///
+    /// Raises:
+    ///     ConnectFailed: No peer connected in time.
+    ///     BadValue: A timeout below 0 or no number.
+    ///     Broken, Aborted: The transport is beyond use; `abort` or `close` came.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     #[pyo3(signature = (timeout = None))]
     fn wait_connected(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let (inner, limit) = (self.inner()?, limit(timeout)?);
         blocking(py, || inner.wait_connected_blocking(limit))
     }
 
-    /// As `wait_connected`, to be awaited.
+    /// As `wait_connected`, with its arguments and errors, to be awaited; it begins at once.
+    ///
+    /// Returns:
+    ///     An operation that has begun: await it, or call its `wait`.
     #[pyo3(signature = (timeout = None))]
     fn wait_connected_async(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Op> {
         let (inner, limit) = (self.inner()?, limit(timeout)?);
@@ -198,6 +254,22 @@ impl Transport {
     }
 
     /// Gives the peer access to memory until `unexpose` or the end of the transport, which keep the memory alive.
+    ///
+    /// Args:
+    ///     memory: A view, or an object whose whole memory is meant.
+    ///     access: What the peer may do: "read", "write" or "readwrite".
+    ///
+    /// Returns:
+    ///     The region; its `remote` is for the peer.
+    ///
+    /// Raises:
+    ///     UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
+    ///     ReadOnly: Memory that must not be written to, and `access` lets the peer write.
+    ///     DeviceMemory: Memory of a GPU that this transport does not carry.
+    ///     BadValue: Another word for `access`.
+    ///     Error: No more regions can be exposed.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     #[pyo3(signature = (memory, access = "readwrite"))]
     fn expose(&self, py: Python<'_>, memory: &Bound<'_, PyAny>, access: &str) -> PyResult<Exposed> {
         let (inner, view, access) = (self.inner()?, view_of(memory)?, access_of(access)?);
@@ -205,13 +277,44 @@ impl Transport {
     }
 
     /// Takes access back. When this returns nothing of the peer lands in the region or is read from it any more.
+    ///
+    /// Args:
+    ///     region: What `expose` returned.
+    ///     timeout: Seconds from 0 for the peer to confirm; without an answer the path is revoked.
+    ///
+    /// Raises:
+    ///     NotExposed: The region was taken back already.
+    ///     BadValue: A timeout below 0 or no number.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     #[pyo3(signature = (region, timeout = PATIENCE))]
     fn unexpose(&self, py: Python<'_>, region: &Exposed, timeout: f64) -> PyResult<()> {
         let (inner, limit) = (self.inner()?, limit(Some(timeout))?);
         blocking(py, || inner.unexpose(&region.0, limit))
     }
 
-    /// Writes into the peer's memory, and notifies it afterwards if asked. Returns bytes written.
+    /// Writes into the peer's memory, and notifies it afterwards if asked.
+    ///
+    /// Args:
+    ///     source: Memory or a view of it; it must not change until this is done.
+    ///     to: Where to; at least as long as `source`.
+    ///     notify: True counts at the peer; a number from 0 below 2**64 is brought along; None and False do nothing.
+    ///     timeout: Seconds from 0; None waits as long as the peer is alive.
+    ///     fence: The notification waits for all earlier writes, whichever call began them.
+    ///
+    /// Returns:
+    ///     Bytes written.
+    ///
+    /// Raises:
+    ///     OutOfBounds, NoRight, WrongPeer: The remote buffer is too small, does not give this right, or is of another transport.
+    ///     UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
+    ///     DeviceMemory: Memory of a GPU that this transport does not carry.
+    ///     BadValue: A timeout below 0, or a `notify` that is neither.
+    ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+    ///     TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
+    ///     Refused: The peer took the region back, or does not give the range or the right.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     #[pyo3(signature = (source, to, notify = None, timeout = None, *, fence = false))]
     fn write(
         &self,
@@ -227,7 +330,10 @@ impl Transport {
         blocking(py, || inner.write_blocking(&view, &to, notify, timeout))
     }
 
-    /// As `write`, to be awaited; it begins at once.
+    /// As `write`, with its arguments and errors, to be awaited; it begins at once.
+    ///
+    /// Returns:
+    ///     An operation that has begun, of which the result is bytes written.
     #[pyo3(signature = (source, to, notify = None, timeout = None, *, fence = false))]
     fn write_async(
         &self,
@@ -243,7 +349,27 @@ impl Transport {
         Ok(begun(py.detach(|| inner.write(&view, &to, notify, timeout)), Gives::Number))
     }
 
-    /// Reads the first bytes of `source` in the peer's memory, as many as `into` has. Returns bytes read.
+    /// Reads the first bytes of `source` in the peer's memory, as many as `into` has.
+    ///
+    /// Args:
+    ///     into: Memory or a view of it that may be written to.
+    ///     source: Where from; at least as long as `into`.
+    ///     timeout: Seconds from 0; None waits as long as the peer is alive.
+    ///
+    /// Returns:
+    ///     Bytes read.
+    ///
+    /// Raises:
+    ///     ReadOnly: `into` must not be written to.
+    ///     OutOfBounds, NoRight, WrongPeer: The remote buffer is too small, does not give this right, or is of another transport.
+    ///     UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
+    ///     DeviceMemory: Memory of a GPU that this transport does not carry.
+    ///     BadValue: A timeout below 0 or no number.
+    ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+    ///     TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
+    ///     Refused: The peer took the region back, or does not give the range or the right.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     #[pyo3(signature = (into, source, timeout = None))]
     fn read(
         &self,
@@ -256,7 +382,10 @@ impl Transport {
         blocking(py, || inner.read_blocking(&view, &source, timeout))
     }
 
-    /// As `read`, to be awaited; it begins at once.
+    /// As `read`, with its arguments and errors, to be awaited; it begins at once.
+    ///
+    /// Returns:
+    ///     An operation that has begun, of which the result is bytes read.
     #[pyo3(signature = (into, source, timeout = None))]
     fn read_async(
         &self,
@@ -269,7 +398,28 @@ impl Transport {
         Ok(begun(py.detach(|| inner.read(&view, &source, timeout)), Gives::Number))
     }
 
-    /// Many writes in one call: pairs of memory here and a remote buffer. The notification covers all of them.
+    /// Many writes in one call. The notification covers all of them.
+    ///
+    /// Args:
+    ///     parts: Pairs of memory here and a remote buffer.
+    ///     notify: True counts at the peer; a number from 0 below 2**64 is brought along; None and False do nothing.
+    ///     timeout: Seconds from 0; None waits as long as the peer is alive.
+    ///     fence: The notification waits for all earlier writes, whichever call began them.
+    ///
+    /// Returns:
+    ///     Bytes written in all.
+    ///
+    /// Raises:
+    ///     OutOfBounds, NoRight, WrongPeer: The remote buffer is too small, does not give this right, or is of another transport.
+    ///     UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
+    ///     DeviceMemory: Memory of a GPU that this transport does not carry.
+    ///     BadValue: No parts with a notification, a timeout below 0, or a `notify` that is neither.
+    ///     TypeError: A part that is no such pair.
+    ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+    ///     TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
+    ///     Refused: The peer took the region back, or does not give the range or the right.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     #[pyo3(signature = (parts, notify = None, timeout = None, *, fence = false))]
     fn write_batch(
         &self,
@@ -284,7 +434,10 @@ impl Transport {
         blocking(py, || inner.write_batch_blocking(&parts, notify, timeout))
     }
 
-    /// As `write_batch`, to be awaited; it begins at once.
+    /// As `write_batch`, with its arguments and errors, to be awaited; it begins at once.
+    ///
+    /// Returns:
+    ///     An operation that has begun, of which the result is bytes written in all.
     #[pyo3(signature = (parts, notify = None, timeout = None, *, fence = false))]
     fn write_batch_async(
         &self,
@@ -299,59 +452,145 @@ impl Transport {
         Ok(begun(py.detach(|| inner.write_batch(&parts, notify, timeout)), Gives::Number))
     }
 
-    /// Many reads in one call: pairs of memory here and a remote buffer.
+    /// Many reads in one call.
+    ///
+    /// Args:
+    ///     parts: Pairs of memory here, which may be written to, and a remote buffer.
+    ///     timeout: Seconds from 0; None waits as long as the peer is alive.
+    ///
+    /// Returns:
+    ///     Bytes read in all.
+    ///
+    /// Raises:
+    ///     ReadOnly: Memory that must not be written to.
+    ///     OutOfBounds, NoRight, WrongPeer: The remote buffer is too small, does not give this right, or is of another transport.
+    ///     UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
+    ///     DeviceMemory: Memory of a GPU that this transport does not carry.
+    ///     BadValue: A timeout below 0 or no number.
+    ///     TypeError: A part that is no such pair.
+    ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+    ///     TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
+    ///     Refused: The peer took the region back, or does not give the range or the right.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     #[pyo3(signature = (parts, timeout = None))]
     fn read_batch(&self, py: Python<'_>, parts: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<u64> {
         let (inner, parts, timeout) = (self.inner()?, pairs(parts, mutable_of)?, seconds(timeout)?);
         blocking(py, || inner.read_batch_blocking(&parts, timeout))
     }
 
-    /// As `read_batch`, to be awaited; it begins at once.
+    /// As `read_batch`, with its arguments and errors, to be awaited; it begins at once.
+    ///
+    /// Returns:
+    ///     An operation that has begun, of which the result is bytes read in all.
     #[pyo3(signature = (parts, timeout = None))]
     fn read_batch_async(&self, py: Python<'_>, parts: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Op> {
         let (inner, parts, timeout) = (self.inner()?, pairs(parts, mutable_of)?, seconds(timeout)?);
         Ok(begun(py.detach(|| inner.read_batch(&parts, timeout)), Gives::Number))
     }
 
-    /// Takes the oldest notification of the peer, waiting for it if need be. Returns its value, 0 for `notify=True`. A wait that
-    /// times out leaves the path alone, so `wait_for_write(0)` is the way to poll.
+    /// Takes the oldest notification of the peer, waiting for it if need be.
+    ///
+    /// A wait that times out leaves the path alone, so `wait_for_write(0)` is the way to poll.
+    ///
+    /// Args:
+    ///     timeout: Seconds from 0; None waits as long as the peer is alive.
+    ///
+    /// Returns:
+    ///     Its value, 0 for `notify=True`.
+    ///
+    /// Raises:
+    ///     TimedOut: None came in time.
+    ///     BadValue: A timeout below 0 or no number.
+    ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     #[pyo3(signature = (timeout = None))]
     fn wait_for_write(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<u64> {
         let (inner, timeout) = (self.inner()?, seconds(timeout)?);
         blocking(py, || inner.wait_for_write_blocking(timeout))
     }
 
-    /// As `wait_for_write`, to be awaited.
+    /// As `wait_for_write`, with its arguments and errors, to be awaited; it begins at once.
+    ///
+    /// Returns:
+    ///     An operation that has begun, of which the result is the value.
     #[pyo3(signature = (timeout = None))]
     fn wait_for_write_async(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Op> {
         let (inner, timeout) = (self.inner()?, seconds(timeout)?);
         Ok(begun(py.detach(|| inner.wait_for_write(timeout)), Gives::Number))
     }
 
-    /// Sends a message to the peer's receive with the same tag, which may be posted later: both sides may send first. Returns
-    /// bytes sent.
+    /// Sends a message to the peer's receive with the same tag, which may be posted later: both sides may send first.
+    ///
+    /// Args:
+    ///     tag: A number from 0 below 2**32 - 1; the k-th send with a tag meets the k-th receive with it.
+    ///     source: Memory or a view of it; it must not change until this is done.
+    ///     timeout: Seconds from 0; None waits as long as the peer is alive.
+    ///
+    /// Returns:
+    ///     Bytes sent.
+    ///
+    /// Raises:
+    ///     MessageTooLong: The receive is shorter; a small message fails at the receiver alone.
+    ///     Interrupted: Another operation revoked the path meanwhile; whether it arrived is unknown.
+    ///     UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
+    ///     DeviceMemory: Memory of a GPU that this transport does not carry.
+    ///     BadValue: A tag that is kept for the transport, or a timeout below 0.
+    ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+    ///     TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     #[pyo3(signature = (tag, source, timeout = None))]
     fn send(&self, py: Python<'_>, tag: u32, source: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<u64> {
         let (inner, view, timeout) = (self.inner()?, view_of(source)?, seconds(timeout)?);
         blocking(py, || inner.send_blocking(tag, &view, timeout))
     }
 
-    /// As `send`, to be awaited; it begins at once.
+    /// As `send`, with its arguments and errors, to be awaited; it begins at once.
+    ///
+    /// Returns:
+    ///     An operation that has begun, of which the result is bytes sent.
     #[pyo3(signature = (tag, source, timeout = None))]
     fn send_async(&self, py: Python<'_>, tag: u32, source: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Op> {
         let (inner, view, timeout) = (self.inner()?, view_of(source)?, seconds(timeout)?);
         Ok(begun(py.detach(|| inner.send(tag, &view, timeout)), Gives::Number))
     }
 
-    /// Receives a message with this tag. Returns its length. A receive that times out revokes its path, and both sides connect anew:
-    /// do not poll with short timeouts, but keep one `recv_async` and ask its `done()`.
+    /// Receives a message with this tag.
+    ///
+    /// A receive that times out revokes its path, and both sides connect anew: do not poll with short timeouts, but keep one `recv_async` and
+    /// ask its `done()`.
+    ///
+    /// Args:
+    ///     tag: That of the send.
+    ///     into: Memory or a view of it that may be written to, as long as the message at least.
+    ///     timeout: Seconds from 0; None waits as long as the peer is alive.
+    ///
+    /// Returns:
+    ///     Its length in bytes.
+    ///
+    /// Raises:
+    ///     MessageTooLong: The message is longer than `into`.
+    ///     Interrupted: Another operation revoked the path meanwhile.
+    ///     ReadOnly: `into` must not be written to.
+    ///     UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
+    ///     DeviceMemory: Memory of a GPU that this transport does not carry.
+    ///     BadValue: A tag that is kept for the transport, or a timeout below 0.
+    ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+    ///     TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     #[pyo3(signature = (tag, into, timeout = None))]
     fn recv(&self, py: Python<'_>, tag: u32, into: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<u64> {
         let (inner, view, timeout) = (self.inner()?, mutable_of(into)?, seconds(timeout)?);
         blocking(py, || inner.recv_blocking(tag, &view, timeout))
     }
 
-    /// As `recv`, to be awaited; it begins at once.
+    /// As `recv`, with its arguments and errors, to be awaited; it begins at once.
+    ///
+    /// Returns:
+    ///     An operation that has begun, of which the result is the length in bytes.
     #[pyo3(signature = (tag, into, timeout = None))]
     fn recv_async(&self, py: Python<'_>, tag: u32, into: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Op> {
         let (inner, view, timeout) = (self.inner()?, mutable_of(into)?, seconds(timeout)?);
@@ -359,6 +598,10 @@ impl Transport {
     }
 
     /// Ends everything pending, on every thread, with `Aborted`. The transport stays usable.
+    ///
+    /// Raises:
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         let inner = self.inner()?;
         py.detach(|| inner.abort());
@@ -367,18 +610,36 @@ impl Transport {
 
     /// For event loops other than asyncio's: a descriptor that can be read when an operation has reported. Then call `poll`
     /// and `Op.done`.
+    ///
+    /// Returns:
+    ///     The descriptor, which stays the same and is closed with the transport.
+    ///
+    /// Raises:
+    ///     SystemFailed: No descriptor is left to this process.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         let inner = self.inner()?;
         blocking(py, || inner.event_fd().map(|fd| fd.as_raw_fd()))
     }
 
-    /// Silences the descriptor of `fileno` and moves on what can move, without waiting. True where something moved.
+    /// Silences the descriptor of `fileno` and moves on what can move, without waiting.
+    ///
+    /// Returns:
+    ///     True where something moved.
+    ///
+    /// Raises:
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
     fn poll(&self, py: Python<'_>) -> PyResult<bool> {
         let inner = self.inner()?;
         Ok(py.detach(|| inner.poll()))
     }
 
-    /// Ends everything pending with `Aborted`, closes the connection and releases all memory.
+    /// Ends everything pending with `Aborted`, closes the connection and releases all memory. Closing again does nothing.
+    ///
+    /// Raises:
+    ///     Forked: In a child of fork(2).
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         process::ours()?;
         let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).take();

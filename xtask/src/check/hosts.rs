@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::tree::Source;
 
 /// Hosts that addresses in the tree may name: specifications, upstreams, and names reserved for examples (RFC 2606).
-const HOSTS: [&str; 28] = [
+const HOSTS: [&str; 29] = [
     "github.com",
     "doc.rust-lang.org",
     "docs.rs",
@@ -32,6 +32,7 @@ const HOSTS: [&str; 28] = [
     "www.w3.org",
     "www.freedesktop.org",
     "json-schema.org",
+    "cyclonedx.org",
     "example.com",
     "example.org",
 ];

@@ -20,7 +20,7 @@ fn ledger_and_error_list_name_file_count_and_meaning() {
                 .into(),
         },
     ];
-    let [_, (_, safety), (_, errors), _, (_, texts), (_, symbols)] = documents(&tree);
+    let [_, (_, safety), (_, errors), _, _, (_, texts), (_, symbols)] = documents(&tree);
     assert!(safety.contains("| [sys/net/src/lib.rs](../sys/net/src/lib.rs) | 2 | 0 | 0 | 0 | Calls |"), "{safety}");
     assert!(
         errors.contains(

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::{place, source};
+use super::{noble, place, source};
 use crate::run::{self, Outcome};
 
 /// Releases that packages are built and tried on; those of the first are what is handed out, for they run on the others too.
-const RELEASES: [&str; 2] = ["bookworm", "trixie"];
+pub(super) const RELEASES: [&str; 2] = ["bookworm", "trixie"];
 
 /// Scripts that are run with the path of such a root.
 const BUILD: &str = "xtask/src/package/build.sh";
@@ -79,6 +79,7 @@ fn all(root: &Path, job: &Job<'_>) -> Result<(), String> {
             build(&again, "2")?;
             same(&out, &again)?;
         }
+        noble::check(&out)?;
         // What is handed out is tried everywhere, the others where they were built.
         for on in RELEASES.into_iter().filter(|on| on == &release || release == RELEASES[0]) {
             in_fresh_root(root, on, &[root.join(TRY), out.clone(), root.join("debian/tests"), on.into()])?;
@@ -89,7 +90,7 @@ fn all(root: &Path, job: &Job<'_>) -> Result<(), String> {
 }
 
 /// Runs a script (the first word) with the root of a fresh system as its first argument. Nothing of that stays.
-fn in_fresh_root(root: &Path, release: &str, words: &[std::path::PathBuf]) -> Result<(), String> {
+pub(super) fn in_fresh_root(root: &Path, release: &str, words: &[std::path::PathBuf]) -> Result<(), String> {
     let temporary = place(root).join("roots");
     fs::create_dir_all(&temporary).map_err(|e| format!("{}: {e}", temporary.display()))?;
     let quoted = |word: &Path| format!("'{}'", word.display());

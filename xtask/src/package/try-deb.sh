@@ -16,7 +16,7 @@ state() {
 	in_root find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /debs -o -path /var/cache \
 		-o -path /var/log -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /said -o -name __pycache__ \) -prune -o -print |
 		grep -vxE '/etc/(ld.so.cache|group-|gshadow-|passwd-|shadow-)' | sort
-	in_root cat /etc/passwd /etc/group
+	in_root sh -c 'find /run/linkspan 2>/dev/null; cat /etc/passwd /etc/group'
 }
 configured() { [ -z "$(in_root dpkg --audit)" ] || fail "dpkg --audit: $(in_root dpkg --audit)"; }
 packages='linkspan linkspan-nccl liblinkspan0 liblinkspan-dev python3-linkspan'
@@ -24,13 +24,15 @@ files() { for name in $packages; do ls "$root/debs/$1"/"${name}"_*.deb | sed "s|
 
 apt update
 # What the packages and their tests stand on is there before and after.
-apt install g++ pkgconf cmake make python3 dkms passwd udev >/dev/null
+apt install g++ pkgconf cmake make python3 dkms passwd udev dbus polkitd systemd >/dev/null
 state >"$root/tmp/before"
 
 # shellcheck disable=SC2046
 apt install $(files .) >"$root/said" 2>&1 || fail "installing"
 configured
 in_root sh /debs/tests/main-job >"$root/said" 2>&1 || fail "the main job"
+grep '^ok ' "$root/said" | sed "s/^ok  /ok   $release:/"
+in_root sh /debs/tests/service >"$root/said" 2>&1 || fail "the service"
 grep '^ok ' "$root/said" | sed "s/^ok  /ok   $release:/"
 in_root grep -q '^d /run/linkspan/stats 3777 root linkspan$' /usr/lib/tmpfiles.d/linkspan.conf || fail "no folder for statistics"
 [ -n "$(in_root getent group linkspan)" ] || fail "no group linkspan"

@@ -30,43 +30,125 @@ MemoryLike: TypeAlias = View | ReadableBuffer | SupportsDLPack | SupportsCudaArr
 _T_co = TypeVar("_T_co", covariant=True)
 
 class View:
+    """A range of bytes of an object that stays alive, and in place, with it. Slicing gives smaller ones: `view[16:48]`."""
+
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int:
+        """Bytes in it."""
     @property
-    def readonly(self) -> bool: ...
+    def readonly(self) -> bool:
+        """Whether it can only be read from."""
     @property
-    def address(self) -> int: ...
+    def address(self) -> int:
+        """Address of the first byte; of a GPU's memory, the GPU's."""
     @property
-    def device(self) -> str: ...
+    def device(self) -> str:
+        """Where they are: "cpu", "cuda:0", "hip:1"."""
     def __len__(self) -> int: ...
     def __getitem__(self, key: slice[int | None, int | None, None], /) -> View: ...
-    def view(self, offset: int = 0, length: int | None = None) -> View: ...
-    def tobytes(self) -> bytes: ...
+    def view(self, offset: int = 0, length: int | None = None) -> View:
+        """A part of it.
+
+        Args:
+            offset: First byte.
+            length: Bytes; None is up to the end.
+
+        Returns:
+            The part, which keeps the whole alive.
+
+        Raises:
+            OutOfBounds: It reaches over the end.
+            OverflowError: A number below 0.
+        """
+    def tobytes(self) -> bytes:
+        """A copy of the bytes, from a GPU too.
+
+        Returns:
+            The copy.
+
+        Raises:
+            DeviceFailed: The GPU or its driver failed.
+        """
 
 @final
 class Memory(View):
+    """All bytes of a tensor, an array or a buffer, which stay alive and in place with it.
+
+    Args:
+        object: With the buffer protocol, DLPack or `__cuda_array_interface__`.
+
+    Raises:
+        UnsupportedMemory, NotContiguous: It shows no memory that can be used, or memory with gaps.
+        DeviceMemory: It lies on a device whose memory is not moved.
+    """
+
     def __new__(cls, object: ReadableBuffer | SupportsDLPack | SupportsCudaArray) -> Self: ...
 
 @final
 class Url:
+    """What a peer needs to connect. It carries a secret: `str(url)` and pickling give all of it, `repr(url)` leaves the secret
+    out.
+
+    Args:
+        text: What `str(url)` gave.
+
+    Raises:
+        UrlError: Text that is no URL of ours.
+    """
+
     def __new__(cls, text: str) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
 @final
 class RemoteBuffer:
+    """A place in a peer's memory, with its length, generation and rights: plain data that travels pickled or as 40 bytes."""
+
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int:
+        """Bytes in it."""
     @property
-    def access(self) -> Access: ...
+    def access(self) -> Access:
+        """What may be done with it: "read", "write" or "readwrite"."""
     @property
-    def generation(self) -> int: ...
+    def generation(self) -> int:
+        """How often the region's number had been given out before, and once: an older one is refused."""
     @property
-    def key(self) -> int: ...
-    def to_bytes(self) -> bytes: ...
+    def key(self) -> int:
+        """The region's key, which its owner checks at every use."""
+    def to_bytes(self) -> bytes:
+        """The 40 bytes it travels as.
+
+        Returns:
+            The bytes.
+        """
     @staticmethod
-    def from_bytes(data: bytes | bytearray) -> RemoteBuffer: ...
-    def view(self, offset: int = 0, length: int | None = None) -> RemoteBuffer: ...
+    def from_bytes(data: bytes | bytearray) -> RemoteBuffer:
+        """A remote buffer from the bytes of `to_bytes`.
+
+        Args:
+            data: 40 bytes.
+
+        Returns:
+            The remote buffer.
+
+        Raises:
+            BadRemoteBuffer: These bytes are none.
+        """
+    def view(self, offset: int = 0, length: int | None = None) -> RemoteBuffer:
+        """A part of it.
+
+        Args:
+            offset: First byte.
+            length: Bytes; None is up to the end.
+
+        Returns:
+            The part, with the same rights.
+
+        Raises:
+            OutOfBounds: It reaches over the end.
+            OverflowError: A number below 0.
+        """
     def __len__(self) -> int: ...
     def __getitem__(self, key: slice[int | None, int | None, None], /) -> RemoteBuffer: ...
     def __eq__(self, other: object, /) -> bool: ...
@@ -74,41 +156,123 @@ class RemoteBuffer:
 
 @final
 class Exposed:
+    """A region that a peer has been given access to."""
+
     @property
-    def remote(self) -> RemoteBuffer: ...
+    def remote(self) -> RemoteBuffer:
+        """What to send to the peer."""
     @property
-    def reused_registration(self) -> bool: ...
+    def reused_registration(self) -> bool:
+        """The same range was exposed with the same rights already: this is that region again, with its key."""
 
 @final
 class Support:
+    """One way by which bytes may travel."""
+
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """"tcp", "shm", "cma" (within shm, large messages without a copy in between), "verbs" (RDMA), "thunderbolt" or "devmem"."""
     @property
-    def usable(self) -> bool: ...
+    def usable(self) -> bool:
+        """Whether it may be taken."""
     @property
-    def why(self) -> str: ...
+    def why(self) -> str:
+        """Over what, or why not."""
 
 @final
 class Op(Generic[_T_co]):
-    def wait(self) -> _T_co: ...
-    def done(self) -> bool: ...
-    def cancel(self) -> bool: ...
+    """An operation that has begun. `await op` in an asyncio loop, or `op.wait()` in any thread; both give its result and may be
+    repeated. Letting go of it before that cancels it.
+    """
+
+    def wait(self) -> _T_co:
+        """Waits for the report; this thread drives the path meanwhile.
+
+        Returns:
+            Its result, each time that it is asked for.
+
+        Raises:
+            Error: Those of the call that began it.
+            Aborted: It was cancelled.
+            RuntimeError: Another thread waits for it.
+            Forked: In a child of fork(2).
+        """
+    def done(self) -> bool:
+        """Whether it has reported.
+
+        Returns:
+            True when `wait` would return or raise at once.
+
+        Raises:
+            Forked: In a child of fork(2).
+        """
+    def cancel(self) -> bool:
+        """Cancels it: when this returns, nothing of it reads or writes local memory any more.
+
+        Returns:
+            True if it was under way.
+
+        Raises:
+            Forked: In a child of fork(2).
+        """
     def __await__(self) -> Generator[Any, Any, _T_co]: ...
-    def _watch(self, notifier: Notifier, token: int) -> bool: ...
+    def _watch(self, notifier: Notifier, token: int) -> bool:
+        """Looks once; if it is still under way, `notifier` is signaled with `token` when it has reported."""
 
 @final
 class Notifier:
+    """An eventfd that can be read when an operation that was given to it has reported, and the tokens of those that have."""
+
     def fileno(self) -> int: ...
-    def drain(self) -> list[int]: ...
+    def drain(self) -> list[int]:
+        """Silences it and returns the tokens of what may have reported."""
 
 @final
 class Listener:
+    """Accepts any number of peers at one URL, each with a transport of its own.
+
+    Args:
+        device: As for `Transport`, of the transports that it accepts.
+
+    Raises:
+        DeviceMemory, DeviceFailed, SystemFailed, Error, Forked: As for `Transport`.
+    """
+
     def __new__(cls, device: object = None) -> Self: ...
     @property
-    def url(self) -> Url: ...
-    def accept(self, timeout: float | None = None) -> Transport: ...
-    def accept_async(self) -> Op[Transport]: ...
-    def close(self) -> None: ...
+    def url(self) -> Url:
+        """What peers connect to."""
+    def accept(self, timeout: float | None = None) -> Transport:
+        """Waits for the next peer that has connected.
+
+        Args:
+            timeout: Seconds from 0; None waits without limit.
+
+        Returns:
+            Its transport, connected.
+
+        Raises:
+            TimedOut: Nobody connected in time; the listener goes on.
+            BadValue: A timeout below 0 or no number.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def accept_async(self) -> Op[Transport]:
+        """As `accept`, to be awaited; `asyncio.timeout` limits it.
+
+        Returns:
+            An operation of which the result is the transport.
+
+        Raises:
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def close(self) -> None:
+        """Turns new peers away; transports that were accepted live on. Closing again does nothing.
+
+        Raises:
+            Forked: In a child of fork(2).
+        """
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
@@ -116,22 +280,127 @@ class Listener:
 
 @final
 class Transport:
+    """A connection to one peer process, for writes into and reads from its memory, and for messages. All methods may be called
+    from several threads at a time; those that wait release Python's lock.
+
+    Args:
+        device: "cpu", or the GPU whose memory is carried beside that of the host: "cuda:0", "hip:1", `torch.device("cuda")`.
+
+    Raises:
+        DeviceMemory: There are no transports for this device.
+        DeviceFailed: There is no such GPU, or no driver for it.
+        SystemFailed: A system call failed.
+        Error: A setting (`LINKSPAN_*`) has a value that cannot be.
+        Forked: In a child of fork(2).
+    """
+
     def __new__(cls, device: object = None) -> Self: ...
     @staticmethod
-    def supported() -> list[Support]: ...
+    def supported() -> list[Support]:
+        """Which paths this machine and the settings (`LINKSPAN_*`) have, and why not the others.
+
+        Returns:
+            One entry for each path.
+
+        Raises:
+            Error: A setting has a value that cannot be.
+            SystemFailed: A system call failed.
+            Forked: In a child of fork(2).
+        """
     @property
-    def connected(self) -> bool: ...
+    def connected(self) -> bool:
+        """Whether there is a path to the peer at this moment."""
     @property
-    def path(self) -> str | None: ...
+    def path(self) -> str | None:
+        """What carries the bytes and why, one line; None while there is no path."""
     @property
-    def epoch(self) -> int: ...
-    def bind(self) -> Url: ...
-    def connect(self, url: Url | str, timeout: float | None = 10.0) -> None: ...
-    def connect_async(self, url: Url | str, timeout: float | None = 10.0) -> Op[None]: ...
-    def wait_connected(self, timeout: float | None = None) -> None: ...
-    def wait_connected_async(self, timeout: float | None = None) -> Op[None]: ...
-    def expose(self, memory: MemoryLike, access: Access = "readwrite") -> Exposed: ...
-    def unexpose(self, region: Exposed, timeout: float = 10.0) -> None: ...
+    def epoch(self) -> int:
+        """Paths to the peer so far: one, and one more for every revocation."""
+    def bind(self) -> Url:
+        """Lets one peer connect; the URL stays the same however often it is asked for.
+
+        Returns:
+            What the peer passes to `connect`. It carries a secret.
+
+        Raises:
+            Error: The device that was set does not exist, or the system refuses a listening socket.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def connect(self, url: Url | str, timeout: float | None = 10.0) -> None:
+        """Connects to the transport or listener at `url`.
+
+        Args:
+            url: A `Url` or its text.
+            timeout: Seconds from 0; None waits a year.
+
+        Raises:
+            ConnectFailed: No path came about in time; the message names every path that was tried.
+            HasPeer: This transport has a peer already.
+            UrlError: Text that is no URL of ours.
+            TypeError: Neither a `Url` nor text.
+            BadValue: A timeout below 0 or no number.
+            Broken, Aborted: The transport is beyond use; `abort` or `close` came.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def connect_async(self, url: Url | str, timeout: float | None = 10.0) -> Op[None]:
+        """As `connect`, with its arguments and errors, to be awaited; it begins at once.
+
+        Returns:
+            An operation that has begun: await it, or call its `wait`.
+        """
+    def wait_connected(self, timeout: float | None = None) -> None:
+        """Waits until the peer that has our URL is connected.
+
+        Args:
+            timeout: Seconds from 0; None waits a year.
+
+        Raises:
+            ConnectFailed: No peer connected in time.
+            BadValue: A timeout below 0 or no number.
+            Broken, Aborted: The transport is beyond use; `abort` or `close` came.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def wait_connected_async(self, timeout: float | None = None) -> Op[None]:
+        """As `wait_connected`, with its arguments and errors, to be awaited; it begins at once.
+
+        Returns:
+            An operation that has begun: await it, or call its `wait`.
+        """
+    def expose(self, memory: MemoryLike, access: Access = "readwrite") -> Exposed:
+        """Gives the peer access to memory until `unexpose` or the end of the transport, which keep the memory alive.
+
+        Args:
+            memory: A view, or an object whose whole memory is meant.
+            access: What the peer may do: "read", "write" or "readwrite".
+
+        Returns:
+            The region; its `remote` is for the peer.
+
+        Raises:
+            UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
+            ReadOnly: Memory that must not be written to, and `access` lets the peer write.
+            DeviceMemory: Memory of a GPU that this transport does not carry.
+            BadValue: Another word for `access`.
+            Error: No more regions can be exposed.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def unexpose(self, region: Exposed, timeout: float = 10.0) -> None:
+        """Takes access back. When this returns nothing of the peer lands in the region or is read from it any more.
+
+        Args:
+            region: What `expose` returned.
+            timeout: Seconds from 0 for the peer to confirm; without an answer the path is revoked.
+
+        Raises:
+            NotExposed: The region was taken back already.
+            BadValue: A timeout below 0 or no number.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
     def write(
         self,
         source: MemoryLike,
@@ -140,7 +409,30 @@ class Transport:
         timeout: float | None = None,
         *,
         fence: bool = False,
-    ) -> int: ...
+    ) -> int:
+        """Writes into the peer's memory, and notifies it afterwards if asked.
+
+        Args:
+            source: Memory or a view of it; it must not change until this is done.
+            to: Where to; at least as long as `source`.
+            notify: True counts at the peer; a number from 0 below 2**64 is brought along; None and False do nothing.
+            timeout: Seconds from 0; None waits as long as the peer is alive.
+            fence: The notification waits for all earlier writes, whichever call began them.
+
+        Returns:
+            Bytes written.
+
+        Raises:
+            OutOfBounds, NoRight, WrongPeer: The remote buffer is too small, does not give this right, or is of another transport.
+            UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
+            DeviceMemory: Memory of a GPU that this transport does not carry.
+            BadValue: A timeout below 0, or a `notify` that is neither.
+            NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+            TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
+            Refused: The peer took the region back, or does not give the range or the right.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
     def write_async(
         self,
         source: MemoryLike,
@@ -149,9 +441,41 @@ class Transport:
         timeout: float | None = None,
         *,
         fence: bool = False,
-    ) -> Op[int]: ...
-    def read(self, into: MemoryLike, source: RemoteBuffer, timeout: float | None = None) -> int: ...
-    def read_async(self, into: MemoryLike, source: RemoteBuffer, timeout: float | None = None) -> Op[int]: ...
+    ) -> Op[int]:
+        """As `write`, with its arguments and errors, to be awaited; it begins at once.
+
+        Returns:
+            An operation that has begun, of which the result is bytes written.
+        """
+    def read(self, into: MemoryLike, source: RemoteBuffer, timeout: float | None = None) -> int:
+        """Reads the first bytes of `source` in the peer's memory, as many as `into` has.
+
+        Args:
+            into: Memory or a view of it that may be written to.
+            source: Where from; at least as long as `into`.
+            timeout: Seconds from 0; None waits as long as the peer is alive.
+
+        Returns:
+            Bytes read.
+
+        Raises:
+            ReadOnly: `into` must not be written to.
+            OutOfBounds, NoRight, WrongPeer: The remote buffer is too small, does not give this right, or is of another transport.
+            UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
+            DeviceMemory: Memory of a GPU that this transport does not carry.
+            BadValue: A timeout below 0 or no number.
+            NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+            TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
+            Refused: The peer took the region back, or does not give the range or the right.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def read_async(self, into: MemoryLike, source: RemoteBuffer, timeout: float | None = None) -> Op[int]:
+        """As `read`, with its arguments and errors, to be awaited; it begins at once.
+
+        Returns:
+            An operation that has begun, of which the result is bytes read.
+        """
     def write_batch(
         self,
         parts: Iterable[tuple[MemoryLike, RemoteBuffer]],
@@ -159,7 +483,30 @@ class Transport:
         timeout: float | None = None,
         *,
         fence: bool = False,
-    ) -> int: ...
+    ) -> int:
+        """Many writes in one call. The notification covers all of them.
+
+        Args:
+            parts: Pairs of memory here and a remote buffer.
+            notify: True counts at the peer; a number from 0 below 2**64 is brought along; None and False do nothing.
+            timeout: Seconds from 0; None waits as long as the peer is alive.
+            fence: The notification waits for all earlier writes, whichever call began them.
+
+        Returns:
+            Bytes written in all.
+
+        Raises:
+            OutOfBounds, NoRight, WrongPeer: The remote buffer is too small, does not give this right, or is of another transport.
+            UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
+            DeviceMemory: Memory of a GPU that this transport does not carry.
+            BadValue: No parts with a notification, a timeout below 0, or a `notify` that is neither.
+            TypeError: A part that is no such pair.
+            NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+            TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
+            Refused: The peer took the region back, or does not give the range or the right.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
     def write_batch_async(
         self,
         parts: Iterable[tuple[MemoryLike, RemoteBuffer]],
@@ -167,21 +514,162 @@ class Transport:
         timeout: float | None = None,
         *,
         fence: bool = False,
-    ) -> Op[int]: ...
-    def read_batch(self, parts: Iterable[tuple[MemoryLike, RemoteBuffer]], timeout: float | None = None) -> int: ...
+    ) -> Op[int]:
+        """As `write_batch`, with its arguments and errors, to be awaited; it begins at once.
+
+        Returns:
+            An operation that has begun, of which the result is bytes written in all.
+        """
+    def read_batch(self, parts: Iterable[tuple[MemoryLike, RemoteBuffer]], timeout: float | None = None) -> int:
+        """Many reads in one call.
+
+        Args:
+            parts: Pairs of memory here, which may be written to, and a remote buffer.
+            timeout: Seconds from 0; None waits as long as the peer is alive.
+
+        Returns:
+            Bytes read in all.
+
+        Raises:
+            ReadOnly: Memory that must not be written to.
+            OutOfBounds, NoRight, WrongPeer: The remote buffer is too small, does not give this right, or is of another transport.
+            UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
+            DeviceMemory: Memory of a GPU that this transport does not carry.
+            BadValue: A timeout below 0 or no number.
+            TypeError: A part that is no such pair.
+            NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+            TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
+            Refused: The peer took the region back, or does not give the range or the right.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
     def read_batch_async(
         self, parts: Iterable[tuple[MemoryLike, RemoteBuffer]], timeout: float | None = None
-    ) -> Op[int]: ...
-    def wait_for_write(self, timeout: float | None = None) -> int: ...
-    def wait_for_write_async(self, timeout: float | None = None) -> Op[int]: ...
-    def send(self, tag: int, source: MemoryLike, timeout: float | None = None) -> int: ...
-    def send_async(self, tag: int, source: MemoryLike, timeout: float | None = None) -> Op[int]: ...
-    def recv(self, tag: int, into: MemoryLike, timeout: float | None = None) -> int: ...
-    def recv_async(self, tag: int, into: MemoryLike, timeout: float | None = None) -> Op[int]: ...
-    def abort(self) -> None: ...
-    def fileno(self) -> int: ...
-    def poll(self) -> bool: ...
-    def close(self) -> None: ...
+    ) -> Op[int]:
+        """As `read_batch`, with its arguments and errors, to be awaited; it begins at once.
+
+        Returns:
+            An operation that has begun, of which the result is bytes read in all.
+        """
+    def wait_for_write(self, timeout: float | None = None) -> int:
+        """Takes the oldest notification of the peer, waiting for it if need be.
+
+        A wait that times out leaves the path alone, so `wait_for_write(0)` is the way to poll.
+
+        Args:
+            timeout: Seconds from 0; None waits as long as the peer is alive.
+
+        Returns:
+            Its value, 0 for `notify=True`.
+
+        Raises:
+            TimedOut: None came in time.
+            BadValue: A timeout below 0 or no number.
+            NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def wait_for_write_async(self, timeout: float | None = None) -> Op[int]:
+        """As `wait_for_write`, with its arguments and errors, to be awaited; it begins at once.
+
+        Returns:
+            An operation that has begun, of which the result is the value.
+        """
+    def send(self, tag: int, source: MemoryLike, timeout: float | None = None) -> int:
+        """Sends a message to the peer's receive with the same tag, which may be posted later: both sides may send first.
+
+        Args:
+            tag: A number from 0 below 2**32 - 1; the k-th send with a tag meets the k-th receive with it.
+            source: Memory or a view of it; it must not change until this is done.
+            timeout: Seconds from 0; None waits as long as the peer is alive.
+
+        Returns:
+            Bytes sent.
+
+        Raises:
+            MessageTooLong: The receive is shorter; a small message fails at the receiver alone.
+            Interrupted: Another operation revoked the path meanwhile; whether it arrived is unknown.
+            UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
+            DeviceMemory: Memory of a GPU that this transport does not carry.
+            BadValue: A tag that is kept for the transport, or a timeout below 0.
+            NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+            TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def send_async(self, tag: int, source: MemoryLike, timeout: float | None = None) -> Op[int]:
+        """As `send`, with its arguments and errors, to be awaited; it begins at once.
+
+        Returns:
+            An operation that has begun, of which the result is bytes sent.
+        """
+    def recv(self, tag: int, into: MemoryLike, timeout: float | None = None) -> int:
+        """Receives a message with this tag.
+
+        A receive that times out revokes its path, and both sides connect anew: do not poll with short timeouts, but keep one `recv_async` and
+        ask its `done()`.
+
+        Args:
+            tag: That of the send.
+            into: Memory or a view of it that may be written to, as long as the message at least.
+            timeout: Seconds from 0; None waits as long as the peer is alive.
+
+        Returns:
+            Its length in bytes.
+
+        Raises:
+            MessageTooLong: The message is longer than `into`.
+            Interrupted: Another operation revoked the path meanwhile.
+            ReadOnly: `into` must not be written to.
+            UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
+            DeviceMemory: Memory of a GPU that this transport does not carry.
+            BadValue: A tag that is kept for the transport, or a timeout below 0.
+            NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+            TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def recv_async(self, tag: int, into: MemoryLike, timeout: float | None = None) -> Op[int]:
+        """As `recv`, with its arguments and errors, to be awaited; it begins at once.
+
+        Returns:
+            An operation that has begun, of which the result is the length in bytes.
+        """
+    def abort(self) -> None:
+        """Ends everything pending, on every thread, with `Aborted`. The transport stays usable.
+
+        Raises:
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def fileno(self) -> int:
+        """For event loops other than asyncio's: a descriptor that can be read when an operation has reported. Then call `poll`
+        and `Op.done`.
+
+        Returns:
+            The descriptor, which stays the same and is closed with the transport.
+
+        Raises:
+            SystemFailed: No descriptor is left to this process.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def poll(self) -> bool:
+        """Silences the descriptor of `fileno` and moves on what can move, without waiting.
+
+        Returns:
+            True where something moved.
+
+        Raises:
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def close(self) -> None:
+        """Ends everything pending with `Aborted`, closes the connection and releases all memory. Closing again does nothing.
+
+        Raises:
+            Forked: In a child of fork(2).
+        """
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /

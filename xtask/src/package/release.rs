@@ -1,0 +1,209 @@
+//! `release`: everything that a version is handed out as, in one folder, with sums, a bill of materials and the licences of all parts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::licences::{Part, notices};
+use super::{deb, epoch, place, rpm, sbom, shipped, source, tar, wheel};
+use crate::capi::install::version;
+use crate::run::{self, Outcome};
+
+/// What is built, by name: what `--without` takes.
+const STEPS: [&str; 6] = ["tar", "tar-aarch64", "wheel", "deb", "rpm", "arch"];
+
+/// Sums of all other files, as sha256sum(1) reads them.
+const SUMS: &str = "SHA256SUMS";
+
+/// `--without STEP`, as often as wanted.
+pub(crate) fn run(root: &Path, words: &[&str]) -> Outcome {
+    let made = left_out(words).and_then(|without| make(root, &without));
+    match made {
+        Ok(dir) => {
+            println!("{}", dir.display());
+            Outcome::Done
+        }
+        Err(why) => Outcome::Failed(why),
+    }
+}
+
+/// The steps that are left out.
+fn left_out<'a>(words: &[&'a str]) -> Result<Vec<&'a str>, String> {
+    let mut without = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match (*word, words.next()) {
+            ("--without", Some(step)) if STEPS.contains(step) => without.push(*step),
+            ("--without", _) => return Err(format!("release --without takes {}", STEPS.join(", "))),
+            (other, _) => return Err(format!("release has no option {other}; it has --without STEP")),
+        }
+    }
+    Ok(without)
+}
+
+fn make(root: &Path, without: &[&str]) -> Result<PathBuf, String> {
+    let version = version(root)?;
+    ready(root, &version)?;
+    for step in STEPS.into_iter().filter(|step| !without.contains(step)) {
+        println!("== {step}");
+        let outcome = match step {
+            "tar" => tar::run(root, std::env::consts::ARCH),
+            "tar-aarch64" => tar::run(root, "aarch64"),
+            "wheel" => wheel::run(root, true),
+            "deb" => deb::run(root, &["--on", deb::RELEASES[0]]),
+            "rpm" => rpm::rpm(root),
+            _ => rpm::arch(root),
+        };
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Failed(why) => return Err(format!("{step}: {why}")),
+            // A release that lacks a part says so by its command.
+            Outcome::Skipped(why) => return Err(format!("{step} cannot be built here: {why} (--without {step})")),
+        }
+    }
+    let dir = place(root).join(format!("linkspan-{version}"));
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    for step in STEPS.into_iter().filter(|step| !without.contains(step)) {
+        collect(root, step, &version, &dir)?;
+    }
+    if ["deb", "rpm", "arch"].iter().all(|step| without.contains(step)) {
+        // The sources stand for themselves.
+        source::make(root, &place(root).join("source"))?;
+    }
+    copy(&place(root).join("source"), &dir, |_| true)?;
+
+    let python = root.join("bindings/python");
+    let parts = [shipped(root), Part { workspace: &python, packages: &[], edges: "normal" }];
+    write(&dir.join(format!("linkspan-{version}.cdx.json")), &sbom::text(&version, &epoch(root)?, &parts)?)?;
+    write(&dir.join("THIRD-PARTY"), &notices(&parts)?)?;
+    for name in ["LICENSE-MIT", "LICENSE-APACHE", "CHANGELOG.md"] {
+        super::stage::put(&root.join(name), &dir.join(name))?;
+    }
+    sums(&dir)?;
+    Ok(dir)
+}
+
+/// Whether the tree is one version, and that alone.
+fn ready(root: &Path, version: &str) -> Result<(), String> {
+    let git = |words: &[&str]| run::output(Command::new("git").args(words).current_dir(root));
+    let changed = git(&["status", "--porcelain"])?;
+    if !changed.is_empty() {
+        return Err(format!("a release is made of a commit, and there are changes:\n{changed}"));
+    }
+    let read = |name: &str| fs::read_to_string(root.join(name)).map_err(|e| format!("{name}: {e}"));
+    agree(version, &read("CHANGELOG.md")?, &read("debian/changelog")?, &read("bindings/python/Cargo.toml")?)?;
+    let tag = format!("v{version}");
+    let tagged = git(&["tag", "--points-at", "HEAD"])?.lines().any(|line| line == tag);
+    if !tagged && !git(&["tag", "--list", &tag])?.is_empty() {
+        return Err(format!("{tag} is another commit: raise the version"));
+    }
+    if !tagged {
+        println!("this commit has no tag {tag}: what is made is a trial of the release");
+    }
+    Ok(())
+}
+
+/// Whether all that name a version name this one.
+fn agree(version: &str, changes: &str, debian: &str, python: &str) -> Result<(), String> {
+    if !changes.contains(&format!("\n## [{version}]")) {
+        return Err(format!("CHANGELOG.md has no section [{version}]"));
+    }
+    if !debian.starts_with(&format!("linkspan ({version}-")) {
+        return Err(format!("debian/changelog does not begin with linkspan ({version}-1)"));
+    }
+    if !python.lines().any(|line| line == format!("version = \"{version}\"")) {
+        return Err(format!("bindings/python/Cargo.toml has another version than {version}"));
+    }
+    Ok(())
+}
+
+/// Copies what a step has made.
+fn collect(root: &Path, step: &str, version: &str, dir: &Path) -> Result<(), String> {
+    let place = place(root);
+    let ends = |name: &str, end: &str| name.ends_with(end);
+    match step {
+        "tar" | "tar-aarch64" => {
+            let machine = if step == "tar" { std::env::consts::ARCH } else { "aarch64" };
+            copy(&place, dir, |name| {
+                name.starts_with(&format!("linkspan-{version}-{machine}-")) && ends(name, ".tar.xz")
+            })
+        }
+        "wheel" => copy(&place.join("wheels"), dir, |name| ends(name, ".whl") || ends(name, ".tar.gz")),
+        "deb" => copy(&place.join(deb::RELEASES[0]), dir, |name| ends(name, ".deb")),
+        "rpm" => {
+            copy(&place.join("rpm/RPMS/noarch"), dir, |name| ends(name, ".rpm"))?;
+            copy(&place.join("rpm/RPMS").join(std::env::consts::ARCH), dir, |name| ends(name, ".rpm"))
+        }
+        _ => copy(&place.join("arch"), dir, |name| name == "PKGBUILD" || name == "linkspan.install"),
+    }
+}
+
+/// Copies the files of a folder whose names are wanted; there is at least one.
+fn copy(from: &Path, to: &Path, wanted: impl Fn(&str) -> bool) -> Result<(), String> {
+    let mut found = false;
+    for entry in fs::read_dir(from).map_err(|e| format!("{}: {e}", from.display()))?.flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        if path.is_file() && name.to_str().is_some_and(&wanted) {
+            fs::copy(&path, to.join(&name)).map_err(|e| format!("{}: {e}", path.display()))?;
+            found = true;
+        }
+    }
+    if found { Ok(()) } else { Err(format!("{} has nothing to hand out", from.display())) }
+}
+
+fn write(file: &Path, text: &str) -> Result<(), String> {
+    fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()))
+}
+
+/// Writes the sums of all files in a folder, and checks them as users do.
+fn sums(dir: &Path) -> Result<(), String> {
+    let list = fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let mut names: Vec<_> = list.flatten().map(|entry| entry.file_name()).filter(|name| name != SUMS).collect();
+    names.sort();
+    let text = run::output(Command::new("sha256sum").arg("--").args(&names).current_dir(dir))?;
+    write(&dir.join(SUMS), &text)?;
+    run::output(Command::new("sha256sum").args(["--check", "--strict", "--quiet", SUMS]).current_dir(dir)).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{agree, copy, left_out, sums};
+
+    #[test]
+    fn steps_are_left_out_by_name_alone() {
+        assert_eq!(left_out(&["--without", "deb", "--without", "tar"]), Ok(vec!["deb", "tar"]));
+        assert!(left_out(&["--without"]).is_err() && left_out(&["--without", "snap"]).is_err());
+        assert!(left_out(&["deb"]).is_err());
+    }
+
+    #[test]
+    fn every_place_names_the_same_version() {
+        let (changes, debian, python) =
+            ("x\n## [1.2.3] - today\n", "linkspan (1.2.3-1) unstable", "version = \"1.2.3\"");
+        assert_eq!(agree("1.2.3", changes, debian, python), Ok(()));
+        assert!(agree("1.2.4", "\n## [1.2.4]", "linkspan (1.2.4-1)", python).unwrap_err().contains("python"));
+        assert!(agree("1.2.4", "\n## [1.2.4]", debian, python).unwrap_err().contains("debian"));
+        assert!(agree("1.2.4", changes, debian, python).unwrap_err().contains("CHANGELOG"));
+    }
+
+    #[test]
+    fn every_file_has_a_sum_and_a_folder_without_files_is_no_release() {
+        let dir = std::env::temp_dir().join(format!("linkspan-sums-{}", std::process::id()));
+        let (from, to) = (dir.join("from"), dir.join("to"));
+        for folder in [&from, &to] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        assert!(copy(&from, &to, |_| true).is_err());
+        fs::write(from.join("a"), "a").unwrap();
+        fs::write(from.join("b"), "b").unwrap();
+        copy(&from, &to, |name| name == "a").unwrap();
+        sums(&to).unwrap();
+        let text = fs::read_to_string(to.join("SHA256SUMS")).unwrap();
+        // SHA-256 of the letter a (FIPS 180-4).
+        assert_eq!(text, "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb  a\n");
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
