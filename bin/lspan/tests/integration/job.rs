@@ -80,7 +80,7 @@ fn the_signal_that_ends_a_command_ends_lspan_too_and_those_to_lspan_are_passed_o
         let script = format!("trap 'exit {code}' {signal}; echo ready; while read line; do :; done");
         // A session of its own has no terminal whose keys would reach the command as well.
         let mut child = Command::new("setsid")
-            .arg("-w")
+            .args(["-w", "env", "--default-signal"]) // under nohup a shell could not trap HUP
             .args([env!("CARGO_BIN_EXE_lspan"), "run", "--", "sh", "-c", &script])
             .env("LD_LIBRARY_PATH", &place.0)
             .env("LINKSPAN_STATS_DIR", place.0.join("stats"))

@@ -84,6 +84,11 @@ impl Peer {
     fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
+        if signal == rustix::process::Signal::STOP {
+            // Its threads stop one after the other, and until then answer.
+            let (which, options) = (rustix::process::WaitId::Pid(pid), rustix::process::WaitIdOptions::STOPPED);
+            assert!(rustix::process::waitid(which, options).unwrap().is_some_and(|status| status.stopped()));
+        }
     }
 
     fn connect(&self, path: usize) -> Transport {
@@ -252,8 +257,6 @@ fn write_timeout_production_disconnected_peer() {
         let src = filled(8192, 4);
         own.write_blocking(&src.view(), &peer.remote, None, Some(LONG)).unwrap();
         peer.signal(rustix::process::Signal::STOP);
-        // Its threads stop when they next enter the kernel.
-        std::thread::sleep(Duration::from_millis(50));
         let began = Instant::now();
         // Stopped, not dead: it cannot confirm that it reads the old path no longer.
         let error = own.write_blocking(&src.view(), &peer.remote, None, Some(Duration::from_millis(100)));

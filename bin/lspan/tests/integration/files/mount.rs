@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::{World, noise, until};
 
@@ -77,7 +77,13 @@ impl Drop for Mount {
 }
 
 fn signal(server: &super::Server, signal: Signal) {
-    kill_process(Pid::from_child(&server.child), signal).unwrap();
+    let process = Pid::from_child(&server.child);
+    kill_process(process, signal).unwrap();
+    if signal == Signal::STOP {
+        // Its threads stop one after the other, and until then answer.
+        let stopped = waitid(WaitId::Pid(process), WaitIdOptions::STOPPED).unwrap().unwrap();
+        assert!(stopped.stopped());
+    }
 }
 
 fn is(error: &std::io::Error, errno: Errno) -> bool {
