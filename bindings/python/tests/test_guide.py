@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "start" / "tensors.md"
 def test_the_programs_of_the_page_meet() -> None:
     programs = dict(re.findall(r"<!-- python (\w+) -->\n```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
     command = [sys.executable, "-c", programs["receiver"]]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as receiver:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as receiver:
         try:
             assert receiver.stdout is not None
             words = receiver.stdout.readline().split()
@@ -19,8 +19,9 @@ def test_the_programs_of_the_page_meet() -> None:
                 [sys.executable, "-c", programs["sender"], *words], capture_output=True, text=True, timeout=120
             )
             assert sender.returncode == 0 and sender.stdout.startswith("written, over "), sender.stdout + sender.stderr
-            said = receiver.communicate(timeout=60)[0]
-            assert receiver.returncode == 0 and "version 42 is here" in said and "[0. 1. 2.]" in said, said
+            said, complaints = receiver.communicate(timeout=60)
+            assert receiver.returncode == 0, complaints
+            assert "version 42 is here" in said and "[0. 1. 2.]" in said, said
         finally:
             # Leaving the block waits for the receiver, for ever if the sender never came.
             receiver.kill()
