@@ -2,6 +2,7 @@
 //! that go back to the system.
 
 mod copy;
+pub mod gone;
 mod pages;
 mod past;
 

@@ -94,6 +94,8 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
+        let from = self.base.as_ptr() as u64;
+        crate::gone::tell((from, from + self.len as u64));
         if is_mapped(self.len) {
             // SAFETY: our own mapping, whole, which nothing uses any more.
             unsafe { unmap(self.base.as_ptr(), self.len) };

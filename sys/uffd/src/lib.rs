@@ -7,43 +7,22 @@
 //! until the event has been read. One thread of ours does nothing but that: it allocates and frees nothing and takes no lock
 //! that others hold while they do, so it cannot be part of a deadlock.
 //!
-//! [`Unmaps::epoch`] is odd while events are being read. It turns odd before any unmapping can return, so a reader that checks it
-//! behind that and finds the number it knew, and even, has missed nothing.
+//! What it reads it tells to [`gone`], where those who have registered memory look.
 
 mod kernel;
 
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::OnceLock;
 
+use linkspan_mem::gone;
 use linkspan_transport::{Buf, MemSlice};
-
-/// Ranges remembered: a reader that is further behind is told that all may be gone.
-const KEPT: usize = 1024;
-
-/// A range of addresses: from, to.
-pub type Range = (u64, u64);
-
-#[derive(Debug)]
-struct Log {
-    ranges: [Range; KEPT],
-    /// Ranges told so far.
-    count: u64,
-}
-
-#[derive(Debug)]
-struct Shared {
-    epoch: AtomicU64,
-    log: Mutex<Log>,
-}
 
 /// The watch over this process's memory. There is one, for the kernel lets a range be watched by one only.
 #[derive(Debug)]
 pub struct Unmaps {
-    fd: Arc<OwnedFd>,
-    shared: Arc<Shared>,
+    fd: OwnedFd,
     page: u64,
 }
 
@@ -58,17 +37,17 @@ impl Unmaps {
     }
 
     fn begin() -> io::Result<Unmaps> {
-        let fd = Arc::new(kernel::open()?);
-        let log = Mutex::new(Log { ranges: [(0, 0); KEPT], count: 0 });
-        let shared = Arc::new(Shared { epoch: AtomicU64::new(0), log });
-        let (ours, file) = (shared.clone(), File::from(fd.try_clone()?));
+        let fd = kernel::open()?;
+        let file = File::from(fd.try_clone()?);
         // Also at the end of the process, for as long as memory may be unmapped: it is never joined. Its stack is not
         // made smaller: glibc takes out of it what libraries keep for each thread.
         std::thread::Builder::new().name("linkspan unmaps".into()).spawn(move || {
             linkspan_thread::block_signals();
-            ours.listen(&file);
+            while kernel::wait(&file) {
+                gone::hear(|| kernel::read(&file));
+            }
         })?;
-        Ok(Unmaps { fd, shared, page: kernel::page_size() })
+        Ok(Unmaps { fd, page: kernel::page_size() })
     }
 
     /// Watches the pages of `mem`. Watching them again is no error.
@@ -83,62 +62,5 @@ impl Unmaps {
         let from = mem.as_ptr() as u64;
         let to = (from + mem.len() as u64).next_multiple_of(self.page);
         kernel::register(&self.fd, from / self.page * self.page, to)
-    }
-
-    /// Odd while events are being read; another number when something has gone since.
-    #[inline]
-    pub fn epoch(&self) -> u64 {
-        self.shared.epoch.load(Ordering::Acquire)
-    }
-
-    /// Waits until the thread is not reading an event, and returns [`Unmaps::epoch`], which is even then. Any thread
-    /// may call it.
-    pub fn settled(&self) -> u64 {
-        loop {
-            match self.epoch() {
-                epoch if epoch.is_multiple_of(2) => return epoch,
-                _ => std::thread::yield_now(),
-            }
-        }
-    }
-
-    /// Calls `f` with each range that has gone since `seen`, which is moved on. From 0: everything so far.
-    pub fn gone(&self, seen: &mut u64, mut f: impl FnMut(Range)) {
-        loop {
-            // Not under the lock: what `f` frees may be unmapped, which waits for our thread, which takes it.
-            let range = {
-                let log = self.shared.log.lock().unwrap_or_else(|e| e.into_inner());
-                if *seen >= log.count {
-                    return;
-                }
-                if log.count - *seen > KEPT as u64 {
-                    *seen = log.count;
-                    (0, u64::MAX)
-                } else {
-                    *seen += 1;
-                    log.ranges[((*seen - 1) % KEPT as u64) as usize]
-                }
-            };
-            f(range);
-        }
-    }
-}
-
-impl Shared {
-    fn listen(&self, file: &File) {
-        loop {
-            if !kernel::wait(file) {
-                return;
-            }
-            // Odd first: reading an event lets the thread that unmaps return.
-            self.epoch.fetch_add(1, Ordering::AcqRel);
-            while let Some(range) = kernel::read(file) {
-                let mut log = self.log.lock().unwrap_or_else(|e| e.into_inner());
-                let at = (log.count % KEPT as u64) as usize;
-                log.ranges[at] = range;
-                log.count += 1;
-            }
-            self.epoch.fetch_add(1, Ordering::AcqRel);
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ptr::NonNull;
 
+use linkspan_mem::gone;
 use linkspan_transport::{Buf, MemSlice};
 use linkspan_uffd::Unmaps;
 
@@ -16,7 +17,7 @@ fn map(at: Option<NonNull<u8>>) -> NonNull<u8> {
     NonNull::new(at.cast()).expect("mapped")
 }
 
-fn watched() -> Option<(&'static Unmaps, NonNull<u8>)> {
+fn watched() -> Option<NonNull<u8>> {
     let unmaps = match Unmaps::of_process() {
         Ok(unmaps) => unmaps,
         Err(why) => {
@@ -33,61 +34,61 @@ fn watched() -> Option<(&'static Unmaps, NonNull<u8>)> {
         return None;
     }
     unmaps.watch(mem).expect("again is no error");
-    Some((unmaps, at))
+    Some(at)
 }
 
 /// Whether a range that holds `at` has gone since `epoch`, as the very next look tells.
-fn gone(unmaps: &Unmaps, epoch: u64, seen: &mut u64, at: NonNull<u8>) -> bool {
-    assert_ne!(unmaps.epoch(), epoch, "the unmapping has returned and the number is the old one");
-    unmaps.settled();
+fn has_gone(epoch: u64, seen: &mut u64, at: NonNull<u8>) -> bool {
+    assert_ne!(gone::epoch(), epoch, "the unmapping has returned and the number is the old one");
+    gone::settled();
     let (at, mut found) = (at.as_ptr() as u64, false);
-    unmaps.gone(seen, |(from, to)| found |= from <= at && at < to);
+    gone::since(seen, |(from, to)| found |= from <= at && at < to);
     found
 }
 
 #[test]
 fn what_is_unmapped_moved_or_given_back_is_told_before_the_call_returns() {
-    let Some((unmaps, at)) = watched() else { return };
+    let Some(at) = watched() else { return };
     let mut seen = 0;
-    unmaps.gone(&mut seen, |_| {});
+    gone::since(&mut seen, |_| {});
 
-    let epoch = unmaps.settled();
+    let epoch = gone::settled();
     // SAFETY: the test's own memory, used no more.
     assert_eq!(unsafe { libc::munmap(at.as_ptr().cast(), LEN) }, 0);
-    assert!(gone(unmaps, epoch, &mut seen, at), "munmap");
+    assert!(has_gone(epoch, &mut seen, at), "munmap");
 
-    let Some((_, at)) = watched() else { return };
-    let epoch = unmaps.settled();
+    let Some(at) = watched() else { return };
+    let epoch = gone::settled();
     map(Some(at));
-    assert!(gone(unmaps, epoch, &mut seen, at), "another mapping in its place");
+    assert!(has_gone(epoch, &mut seen, at), "another mapping in its place");
 
-    let Some((_, at)) = watched() else { return };
-    let epoch = unmaps.settled();
+    let Some(at) = watched() else { return };
+    let epoch = gone::settled();
     // SAFETY: as above; anonymous memory reads as zeros behind it.
     assert_eq!(unsafe { libc::madvise(at.as_ptr().cast(), LEN, libc::MADV_DONTNEED) }, 0);
-    assert!(gone(unmaps, epoch, &mut seen, at), "madvise");
+    assert!(has_gone(epoch, &mut seen, at), "madvise");
 
-    let epoch = unmaps.settled();
+    let epoch = gone::settled();
     // SAFETY: as above.
     let to = unsafe { libc::mremap(at.as_ptr().cast(), LEN, 4 * LEN, libc::MREMAP_MAYMOVE) };
     assert_ne!(to, libc::MAP_FAILED);
     if to != at.as_ptr().cast() {
-        assert!(gone(unmaps, epoch, &mut seen, at), "mremap");
+        assert!(has_gone(epoch, &mut seen, at), "mremap");
     }
 
     // Memory that is not watched causes no event, and reads and writes of watched memory neither.
     let other = map(None);
     // SAFETY: as above.
     assert_eq!(unsafe { libc::munmap(other.as_ptr().cast(), LEN) }, 0);
-    let Some((_, at)) = watched() else { return };
-    unmaps.settled();
-    unmaps.gone(&mut seen, |_| {});
+    let Some(at) = watched() else { return };
+    gone::settled();
+    gone::since(&mut seen, |_| {});
     // SAFETY: mapped above.
     let mem = unsafe { MemSlice::new(at.as_ptr(), LEN) };
     assert!(mem.fill(100, &[9; 5000]) && mem.read(0, &mut [0; 100]));
-    unmaps.settled();
+    gone::settled();
     let (from, to) = (at.as_ptr() as u64, at.as_ptr() as u64 + LEN as u64);
-    unmaps.gone(&mut seen, |gone| assert!(gone.1 <= from || gone.0 >= to, "{gone:x?} is still there"));
+    gone::since(&mut seen, |range| assert!(range.1 <= from || range.0 >= to, "{range:x?} is still there"));
 }
 
 #[test]
@@ -97,11 +98,11 @@ fn many_threads_unmap_at_once_and_each_is_heard() {
             std::thread::spawn(|| {
                 let mut seen = 0;
                 for _ in 0..100 {
-                    let Some((unmaps, at)) = watched() else { return };
-                    let epoch = unmaps.settled();
+                    let Some(at) = watched() else { return };
+                    let epoch = gone::settled();
                     // SAFETY: the test's own memory, used no more.
                     assert_eq!(unsafe { libc::munmap(at.as_ptr().cast(), LEN) }, 0);
-                    assert!(gone(unmaps, epoch, &mut seen, at));
+                    assert!(has_gone(epoch, &mut seen, at));
                 }
             })
         })

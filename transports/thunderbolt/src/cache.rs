@@ -2,8 +2,8 @@
 //!
 //! Host memory is registered by the rail that uses it, when it does. Memory of a device is registered by its owner, as a
 //! dma-buf ([`CableMemory::register_dmabuf`]). Code that unmaps memory that was ever posted says so first ([`CableMemory::invalidate`]):
-//! the driver goes on using the pages that it knows. A rail that watches ([`Cache::watch`]) is told by the kernel; what
-//! cannot be watched it does not keep.
+//! the driver goes on using the pages that it knows. Our own buffers say so themselves ([`gone`]). A rail that watches ([`Cache::watch`])
+//! is told by the kernel of other memory too; what cannot be watched it does not keep.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,6 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use linkspan_mem::gone;
 use linkspan_tbring::{Access, Error};
 use linkspan_transport::{Buf, DeviceReach, MemSlice, MemoryDomain, Refusal, Registration};
 use linkspan_uffd::Unmaps;
@@ -288,7 +289,7 @@ enum Told {
 pub(crate) struct Cache<D: RingDevice> {
     host: Maps<D::Region>,
     told: Told,
-    /// What the kernel was heard to say so far.
+    /// What has gone so far and was forgotten.
     epoch: u64,
     seen: u64,
     devices: Seen<D::Region>,
@@ -316,12 +317,12 @@ impl<D: RingDevice> Cache<D> {
         unmaps.map(drop)
     }
 
-    /// Forgets what the kernel says has gone.
+    /// Forgets what has gone back to the system.
     #[cold]
-    fn catch_up(&mut self, unmaps: &Unmaps) {
-        self.epoch = unmaps.settled();
+    fn catch_up(&mut self) {
+        self.epoch = gone::settled();
         let host = &mut self.host;
-        unmaps.gone(&mut self.seen, |range| {
+        gone::since(&mut self.seen, |range| {
             host.sources.forget(MemoryDomain::HOST, range);
             host.targets.forget(MemoryDomain::HOST, range);
         });
@@ -345,10 +346,8 @@ impl<D: RingDevice> Cache<D> {
                 hint: "; its owner has not registered it with this rail, or has taken it back",
             });
         }
-        if let Told::Kernel(unmaps) = self.told
-            && unmaps.epoch() != self.epoch
-        {
-            self.catch_up(unmaps);
+        if gone::epoch() != self.epoch {
+            self.catch_up();
         }
         let generation = self.devices.shared.generation.load(Ordering::Acquire);
         if generation != self.generation || self.host.len() >= KEEP {

@@ -1,9 +1,9 @@
 //! Registered memory, kept.
 //!
 //! Registering pins pages and costs from tens of microseconds up; so a region stays registered until it is
-//! invalidated or pushed out. A card goes on using the pages that it knows, whatever is mapped there by then. So a domain may be
-//! told to watch what it registers ([`Domain::watching`]); without that, code that unmaps memory that was ever posted
-//! says so first ([`Domain::invalidate`]).
+//! invalidated or pushed out. A card goes on using the pages that it knows, whatever is mapped there by then. So what goes back to the
+//! system is forgotten ([`gone`]): our own buffers say so. Other memory a domain may be told to watch ([`Domain::watching`]); without
+//! that, code that unmaps memory that was ever posted says so first ([`Domain::invalidate`]).
 //!
 //! The key of a target opens all of its region, to every queue pair of the protection domain, for as long as it is registered. So
 //! its end is not left to the rails, which may be idle: a target that is forgotten is deregistered at once, whoever still knows it.
@@ -13,6 +13,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use linkspan_mem::gone;
 use linkspan_transport::{Buf, DeviceReach, MemSlice, Refusal, Registrar, Registration};
 use linkspan_uffd::Unmaps;
 use linkspan_verbs_sys::{Access, AsyncEvent, Error, Keys, Mr, Nic};
@@ -141,8 +142,9 @@ impl<M: Mr> Regions<M> {
     }
 
     /// Forgets what shares a byte with the range: sources are deregistered with their last user, targets now. Those that are
-    /// held stay unless `all` go.
-    fn forget(&mut self, addr: u64, len: u64, all: bool) {
+    /// held stay unless `all` go. Whether there were any.
+    fn forget(&mut self, addr: u64, len: u64, all: bool) -> bool {
+        let known = self.live.len();
         let stays = |region: &CachedRegion<M>| !region.meets(addr, len) || (!all && region.is_held());
         for map in [&mut self.maps.sources, &mut self.maps.targets] {
             map.0.retain(|_, region| stays(region));
@@ -157,6 +159,7 @@ impl<M: Mr> Regions<M> {
         });
         let held: Vec<_> = self.live().filter(|region| region.is_held()).collect();
         held.into_iter().for_each(|region| self.show(region));
+        self.live.len() < known
     }
 }
 
@@ -169,8 +172,8 @@ struct Shared<N: Nic> {
     events: Arc<Events>,
     /// Set at most once, before anything is registered.
     unmaps: OnceLock<Result<&'static Unmaps, &'static str>>,
-    /// What it was heard to say so far.
-    unmapped: Mutex<u64>,
+    /// What has gone so far and was forgotten.
+    gone: Mutex<u64>,
 }
 
 /// What the device told by itself.
@@ -199,8 +202,8 @@ impl<N: Nic> Domain<N> {
     fn over(nic: N, events: Arc<Events>) -> Domain<N> {
         let regions = Mutex::new(Regions { maps: Maps::new(), live: Vec::new() });
         let (generation, registrations) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (unmaps, unmapped) = (OnceLock::new(), Mutex::new(0));
-        Domain(Arc::new(Shared { nic, regions, generation, registrations, events, unmaps, unmapped }))
+        let (unmaps, gone) = (OnceLock::new(), Mutex::new(0));
+        Domain(Arc::new(Shared { nic, regions, generation, registrations, events, unmaps, gone }))
     }
 
     /// The same device with nothing registered, in another protection domain ([`Nic::isolated`]): peers of its rails reach no
@@ -232,19 +235,13 @@ impl<N: Nic> Domain<N> {
         self.0.unmaps.get().copied().and_then(Result::ok)
     }
 
-    /// Another number when memory has gone since; a load.
-    #[inline]
-    fn epoch(&self) -> u64 {
-        self.unmaps().map_or(0, Unmaps::epoch)
-    }
-
     /// Forgets what has gone; the number then.
     #[cold]
     fn catch_up(&self) -> u64 {
-        let Some(unmaps) = self.unmaps() else { return 0 };
-        let epoch = unmaps.settled();
-        let mut seen = self.0.unmapped.lock().unwrap_or_else(|e| e.into_inner());
-        unmaps.gone(&mut seen, |(from, to)| self.forget(from, to - from, true));
+        let epoch = gone::settled();
+        let mut seen = self.0.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        // What is held stays where it is not known what has gone: who holds it takes it back first.
+        gone::since(&mut seen, |range| self.forget(range.0, range.1 - range.0, range != gone::ALL));
         epoch
     }
 
@@ -296,8 +293,9 @@ impl<N: Nic> Domain<N> {
     fn forget(&self, addr: u64, len: u64, all: bool) {
         // Under the lock until all are deregistered: who forgets the same at the same time returns no earlier.
         let mut regions = self.lock();
-        regions.forget(addr, len, all);
-        self.0.generation.fetch_add(1, Ordering::Release);
+        if regions.forget(addr, len, all) {
+            self.0.generation.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// The region that holds `mem`, made where there is none.
@@ -429,7 +427,7 @@ impl<N: Nic> Cache<N> {
 
     /// The region that holds `mem`. Without a system call and a lock when it is known.
     pub(crate) fn get(&mut self, mem: MemSlice, target: bool) -> Result<Arc<CachedRegion<N::Mr>>, Error> {
-        if self.domain.epoch() != self.epoch {
+        if gone::epoch() != self.epoch {
             self.epoch = self.domain.catch_up();
         }
         let generation = self.domain.0.generation.load(Ordering::Acquire);

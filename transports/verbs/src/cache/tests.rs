@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use linkspan_transport::StaticBuf;
+use linkspan_transport::{HostBuf, StaticBuf};
 use linkspan_verbs_sys::mock::MockNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
 use proptest::prelude::*;
@@ -126,5 +126,26 @@ proptest! {
                 list.push((from, len));
             }
         }
+    }
+}
+
+#[test]
+fn a_buffer_that_went_back_to_the_system_is_forgotten_without_a_watch_and_a_held_one_too() {
+    let domain = domain();
+    let mut cache = Cache::new(domain.clone());
+    for held in [false, true] {
+        let buf = HostBuf::new(8 << 20);
+        // SAFETY: the double of a card touches no memory of its own accord.
+        #[allow(unsafe_code)]
+        let mem = unsafe { buf.slice() };
+        let hold = held.then(|| domain.hold(mem, true).expect("registered"));
+        let old = cache.get(mem, true).expect("registered");
+        let before = domain.registrations();
+        drop(buf);
+        let new = cache.get(mem, true).expect("registered");
+        assert_ne!(old.keys().rkey(), new.keys().rkey(), "its pages are those of before");
+        assert_eq!(domain.registrations(), before + 1);
+        assert!(old.mr.lock().expect("not poisoned").is_none(), "a peer can still write by the old key");
+        drop(hold);
     }
 }
