@@ -1,11 +1,11 @@
 //! What NCCL sees of this machine.
 
 use std::ffi::CStr;
+use std::marker::PhantomData;
 
 use linkspan_fabric::{Config, Device, Error, Fabric, Level, Log, chain};
-use linkspan_ncclnet::{Fail, HANDLE_LEN, Init, Logger, NetPlugin, Props, RegisterRange};
+use linkspan_ncclnet::{Exported, Fail, Global, HANDLE_LEN, Init, Logger, NetPlugin, Props, RegisterRange};
 
-use crate::machine::machine;
 use crate::memory::{Domain, Mr, takes_device, unpack_since};
 use crate::path::{Receiving, Sending};
 use crate::setup::{Dialling, Listening};
@@ -13,23 +13,34 @@ use crate::setup::{Dialling, Listening};
 /// Largest piece handed to us at once: NCCL's own default for plugins that name none (since v9).
 const MAX_P2P_BYTES: usize = 1 << 30;
 
+/// The machine that a plugin sees, and the one plugin of the library; [`crate::export!`] makes one.
+#[doc(hidden)]
+pub trait Machine: Sized + 'static {
+    /// The fabric of all communicators.
+    fn fabric(config: Config, log: Log) -> Result<Fabric, Error>;
+
+    /// The library's static.
+    fn global() -> &'static Global<Plugin<Self>>;
+}
+
+impl<M: Machine> Exported for Plugin<M> {
+    fn global() -> &'static Global<Plugin<M>> {
+        M::global()
+    }
+}
+
 /// The plugin: one per load, shared by all communicators of the process.
-pub struct Plugin {
+pub struct Plugin<M> {
     log: Logger,
     /// Where the settings cannot be used, everything but init fails with this text: an init that failed would make
     /// NCCL take another network silently.
     fabric: Result<Fabric, String>,
     /// Since which version NCCL is told that its own kernels unpack.
     unpack_since: Option<u32>,
+    machine: PhantomData<fn() -> M>,
 }
 
-/// One communicator's use of the plugin.
-pub struct Ctx {
-    /// IP traffic class that NCCL asked for at init.
-    traffic_class: Option<u8>,
-}
-
-impl Plugin {
+impl<M> Plugin<M> {
     /// The fabric, or the reason why there is none, logged each time it is needed.
     fn fabric(&self) -> Result<&Fabric, Fail> {
         self.fabric.as_ref().map_err(|why| {
@@ -78,11 +89,12 @@ fn release() -> &'static str {
 
 #[allow(unsafe_code)]
 // SAFETY: registrations keep a range no longer than they live.
-unsafe impl NetPlugin for Plugin {
+unsafe impl<M: Machine> NetPlugin for Plugin<M> {
     const NAME: &'static CStr = c"linkspan";
     const MERGES: bool = true;
 
-    type Ctx = Ctx;
+    /// IP traffic class that NCCL asked for at init.
+    type Ctx = Option<u8>;
     type Listen = Listening;
     type Connecting = Dialling;
     type Send = Sending;
@@ -90,8 +102,8 @@ unsafe impl NetPlugin for Plugin {
     type Domain = Domain;
     type Mr = Mr;
 
-    fn load(log: Logger) -> Result<Plugin, Fail> {
-        let fabric = Config::from_env().and_then(|config| machine(config, nccl_log(log)));
+    fn load(log: Logger) -> Result<Plugin<M>, Fail> {
+        let fabric = Config::from_env().and_then(|config| M::fabric(config, nccl_log(log)));
         let fabric = fabric.map_err(|error| chain(&error));
         match &fabric {
             Ok(fabric) => {
@@ -102,7 +114,7 @@ unsafe impl NetPlugin for Plugin {
             Err(why) => log.warn(&format!("linkspan cannot be used, every connection will fail: {why}")),
         }
         let unpack_since = fabric.as_ref().ok().and_then(|f| unpack_since(f, |name| std::env::var(name).ok()));
-        Ok(Plugin { log, fabric, unpack_since })
+        Ok(Plugin { log, fabric, unpack_since, machine: PhantomData })
     }
 
     fn devices(&self) -> usize {
@@ -128,22 +140,22 @@ unsafe impl NetPlugin for Plugin {
         })
     }
 
-    fn open(&self, init: Init) -> Result<Ctx, Fail> {
-        Ok(Ctx { traffic_class: init.traffic_class })
+    fn open(&self, init: Init) -> Result<Option<u8>, Fail> {
+        Ok(init.traffic_class)
     }
 
-    fn listen(&self, _ctx: &Ctx, dev: usize, handle: &mut [u8; HANDLE_LEN]) -> Result<Listening, Fail> {
+    fn listen(&self, _ctx: &Option<u8>, dev: usize, handle: &mut [u8; HANDLE_LEN]) -> Result<Listening, Fail> {
         Listening::new(self.log, self.fabric()?, (dev, self.unpack_since.is_some()), handle)
     }
 
     fn connect(
         &self,
-        ctx: &Ctx,
+        ctx: &Option<u8>,
         dev: usize,
         traffic_class: Option<u8>,
         handle: &[u8; HANDLE_LEN],
     ) -> Result<Dialling, Fail> {
-        Dialling::new(self.log, self.fabric()?, dev, traffic_class.or(ctx.traffic_class), handle)
+        Dialling::new(self.log, self.fabric()?, dev, traffic_class.or(*ctx), handle)
     }
 
     fn register(domain: &Domain, region: RegisterRange<'_>) -> Result<Mr, Fail> {

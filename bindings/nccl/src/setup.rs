@@ -7,7 +7,7 @@ use linkspan_ncclnet::{
 
 use crate::memory::Domain;
 use crate::path::{Receiving, Sending};
-use crate::plugin::{Plugin, fail};
+use crate::plugin::{Machine, Plugin, fail};
 
 // The fabric's handle ends in bytes that are always zero; NCCL's interface keeps 8 of those for itself.
 const _: () = assert!(HANDLE_LEN >= linkspan_fabric::HANDLE_USED && HANDLE_LEN <= FABRIC_HANDLE);
@@ -33,8 +33,8 @@ impl Listening {
     }
 }
 
-impl ListenComm<Plugin> for Listening {
-    fn accept(&mut self) -> Result<Option<OpenedRecv<Plugin>>, Fail> {
+impl<M: Machine> ListenComm<Plugin<M>> for Listening {
+    fn accept(&mut self) -> Result<Option<OpenedRecv<Plugin<M>>>, Fail> {
         let channel = self.listener.accept().map_err(|error| fail(self.log, &error))?;
         Ok(channel.map(|channel| {
             let domain = Domain::receiving(self.log, &self.fabric, &channel);
@@ -73,8 +73,8 @@ impl Dialling {
     }
 }
 
-impl NcclConnecting<Plugin> for Dialling {
-    fn poll(&mut self) -> Result<Option<OpenedSend<Plugin>>, Fail> {
+impl<M: Machine> NcclConnecting<Plugin<M>> for Dialling {
+    fn poll(&mut self) -> Result<Option<OpenedSend<Plugin<M>>>, Fail> {
         let channel = self.connecting.poll().map_err(|error| fail(self.log, &error))?;
         Ok(channel.map(|channel| {
             let domain = Domain::sending(self.log, &self.fabric, &channel);

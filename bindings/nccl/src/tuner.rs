@@ -8,10 +8,9 @@ use std::ffi::CStr;
 
 use linkspan_ncclnet::tuner::Tuner;
 
-/// Forbids LL128 between nodes.
-pub(crate) struct LineOrder;
+use crate::plugin::{Machine, Plugin};
 
-impl Tuner for LineOrder {
+impl<M: Machine> Tuner for Plugin<M> {
     const NAME: &'static CStr = c"linkspan";
 
     fn forbids_ll128(_ranks: usize, nodes: usize) -> bool {

@@ -6,7 +6,7 @@ use crate::tree::Source;
 
 /// Layer of each crate by its folder, times ten; layer 4 has an order of its own inside. A crate may depend on those
 /// with a smaller number only. Tests (`[dev-dependencies]`) may look anywhere.
-const LAYERS: [(&str, u32); 24] = [
+const LAYERS: [(&str, u32); 25] = [
     ("crates/proto", 0),
     ("crates/transport", 10),
     ("crates/gpu", 15),
@@ -25,6 +25,7 @@ const LAYERS: [(&str, u32); 24] = [
     ("crates/perf", 46),
     ("crates/files", 46),
     ("crates/mount", 47),
+    ("bindings/nccl", 48),
     ("bindings/", 50),
     ("bin/", 50),
     ("lab/", 60),

@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use crate::run;
 
-/// What users load: folders of the plugin, of the C library, and of `lspan`. A folder that moves has both names for the time.
-const ENTRY: [&str; 5] = ["bindings/nccl", "bindings/c", "bindings/nccl", "bindings/c", "bin/lspan"];
+/// What users load: folders of the plugin, of the C library, and of `lspan`.
+const ENTRY: [&str; 3] = ["bindings/libnccl-net", "bindings/c", "bin/lspan"];
 
-/// The Python package, each in a workspace of its own.
-const ALONE: [&str; 2] = ["bindings/python", "bindings/python"];
+/// The Python package, in a workspace of its own.
+const ALONE: [&str; 1] = ["bindings/python"];
 
 /// One crate of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]

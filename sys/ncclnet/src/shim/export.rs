@@ -25,6 +25,10 @@ macro_rules! export_net_plugin {
                 &GLOBAL
             }
         }
+        $crate::export_net_plugin!(@symbols $plugin);
+    };
+    // Of a type that implements [`crate::Exported`] already.
+    (@symbols $plugin:ty) => {
         const _: () = {
             #[used]
             #[unsafe(link_section = ".fini_array")]
