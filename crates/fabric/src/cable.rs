@@ -1,18 +1,13 @@
-//! Thunderbolt and USB4 cables of this machine, and rails that are set up beside a stream: over them, or by RDMA.
+//! Thunderbolt and USB4 cables of this machine.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use linkspan_thunderbolt::find::Root;
-use linkspan_thunderbolt::{CableRail, Config as RailConfig, Ports, Role, Setup as CableSetup, Tier};
-use linkspan_transport::{BoxRail, Rail};
-use linkspan_verbs::{Setup as QpSetup, VerbsRail};
-use linkspan_verbs_sys::AnyNic;
+use linkspan_thunderbolt::{Cables as CableOffer, Config as RailConfig, Ports, Tier};
+use linkspan_transport::Offer;
 
+use crate::Config;
 use crate::config::PathChoice;
-use crate::handshake::QPS_MAX;
-use crate::rdma::RdmaCandidate;
-use crate::{Config, chain};
 
 /// Which tiers may be taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,31 +58,23 @@ impl Cables {
         }
     }
 
-    /// The same, over one link of this host only: one that was lost and may be back.
-    pub(crate) fn candidate_at(&self, config: &Config, link: &str) -> Result<Candidate, String> {
-        match self.candidate(config)? {
-            Candidate::Cable(CableCandidate { ports, watch }) => {
-                let mut ports = Ports::clone(&ports);
-                ports.cables.retain(|cable| cable.link == link);
-                let none = ports.cables.is_empty();
-                if none {
-                    Err(String::new())
-                } else {
-                    Ok(Candidate::Cable(CableCandidate { ports: ports.shared(), watch }))
-                }
-            }
-            other => Ok(other),
-        }
-    }
-
-    /// A way to set a rail up over a cable. `Err` with an empty text: there is none, and nothing to say about it.
-    pub(crate) fn candidate(&self, config: &Config) -> Result<Candidate, String> {
+    /// A way to set rails up over cables: all, or one that was lost and may be back, by its plug.
+    pub(crate) fn offer(&self, config: &Config, plug: Option<&str>) -> Result<Box<dyn Offer>, String> {
         if !matches!(config.path, PathChoice::Auto | PathChoice::Thunderbolt) || config.encrypts() {
             return Err(String::new());
         }
-        let ports = self.ports(config);
+        let mut ports = self.ports(config);
         if !ports.cables.is_empty() {
-            return Ok(Candidate::Cable(CableCandidate { ports, watch: self.watch }));
+            if let Some(plug) = plug {
+                let mut one = Ports::clone(&ports);
+                one.cables.retain(|cable| cable.link == plug);
+                if one.cables.is_empty() {
+                    return Err(String::new());
+                }
+                ports = one.shared();
+            }
+            let rail = RailConfig { deadline: config.setup_time(), watch: self.watch, ..RailConfig::default() };
+            return Ok(Box::new(CableOffer::new(ports, rail)));
         }
         let wanted = config.path == PathChoice::Thunderbolt || config.tier.forced().is_some();
         if !wanted && !ports.plugged {
@@ -101,154 +88,4 @@ impl Cables {
         // Hosts that are plugged in and have no driver of ours are reached over `thunderbolt_net` like over any network.
         if wanted { Err(why.join("; ")) } else { Err(String::new()) }
     }
-}
-
-/// Cables of this host.
-#[derive(Clone)]
-pub(crate) struct CableCandidate {
-    ports: Arc<Ports>,
-    /// Memory that is posted is watched.
-    watch: bool,
-}
-
-/// Where rails can be set up beside a stream.
-#[derive(Clone)]
-pub(crate) enum Candidate {
-    /// An RDMA port on the interface of the stream.
-    Rdma(RdmaCandidate),
-    /// A cable of this host, if it leads to the peer.
-    Cable(CableCandidate),
-}
-
-impl Candidate {
-    /// How many rails the side that connects asks for.
-    pub(crate) fn wanted(&self, config: &Config) -> usize {
-        match self {
-            Candidate::Rdma(candidate) => candidate.wanted(config),
-            Candidate::Cable(candidate) => candidate.ports.links().len().clamp(1, QPS_MAX),
-        }
-    }
-
-    /// The sides of `n` rails to be, or why there are none.
-    pub(crate) fn make(&self, config: &Config, n: usize, role: Role) -> Result<Vec<EndpointSetup>, String> {
-        match self {
-            Candidate::Rdma(candidate) => {
-                Ok(candidate.make(config, n)?.into_iter().map(|s| EndpointSetup::Verbs(Box::new(s))).collect())
-            }
-            Candidate::Cable(CableCandidate { ports, watch }) => {
-                let deadline = (config.connect_timeout / 2).min(Duration::from_secs(20));
-                let links = ports.links();
-                let one = |k: usize| {
-                    // The side that answers takes what it is asked for.
-                    let link = links.get(k).filter(|_| n > 1 && role == Role::Caller).cloned();
-                    let rail =
-                        RailConfig { deadline, link, watch: *watch, one_of_many: n > 1, ..RailConfig::default() };
-                    let setup = CableSetup::new(ports.clone(), role, rail).map_err(|e| chain(&e))?;
-                    Ok(EndpointSetup::Cable(Box::new(setup)))
-                };
-                (0..n).map(one).collect()
-            }
-        }
-    }
-}
-
-/// The handshake of one such rail.
-pub(crate) enum EndpointSetup {
-    /// A queue pair.
-    Verbs(Box<QpSetup<AnyNic>>),
-    /// A cable.
-    Cable(Box<CableSetup>),
-}
-
-macro_rules! each {
-    ($self:ident, $setup:ident => $call:expr) => {
-        match $self {
-            EndpointSetup::Verbs($setup) => $call,
-            EndpointSetup::Cable($setup) => $call,
-        }
-    };
-}
-
-impl EndpointSetup {
-    pub(crate) fn poll(&mut self) -> Result<(), String> {
-        each!(self, s => s.poll().map_err(|e| chain(&e)))
-    }
-
-    pub(crate) fn check(&mut self, now: Instant) -> Result<(), String> {
-        each!(self, s => s.check(now).map(|_| ()).map_err(|e| chain(&e)))
-    }
-
-    pub(crate) fn input(&mut self, bytes: &[u8]) -> Result<usize, String> {
-        each!(self, s => s.input(bytes).map_err(|e| chain(&e)))
-    }
-
-    pub(crate) fn output(&self) -> &[u8] {
-        each!(self, s => s.output())
-    }
-
-    pub(crate) fn wrote(&mut self, n: usize) {
-        each!(self, s => s.wrote(n));
-    }
-
-    pub(crate) fn is_done(&self) -> bool {
-        each!(self, s => s.is_done())
-    }
-
-    /// The rail; `Ok(None)` where there need not be one and is none. `None`: it is not done.
-    pub(crate) fn finish(self) -> Option<Option<SideRail>> {
-        match self {
-            EndpointSetup::Verbs(setup) => setup.finish().ok().map(|rail| Some(SideRail::Verbs(Box::new(rail)))),
-            EndpointSetup::Cable(setup) => setup.finish().ok().map(|rail| rail.map(|r| SideRail::Cable(Box::new(r)))),
-        }
-    }
-
-    /// Why there is none, where the user should be told.
-    pub(crate) fn why_not(&self) -> String {
-        match self {
-            EndpointSetup::Verbs(_) => String::new(),
-            EndpointSetup::Cable(setup) => setup.why_not(),
-        }
-    }
-}
-
-/// A rail that was set up beside a stream.
-pub(crate) enum SideRail {
-    /// A queue pair.
-    Verbs(Box<VerbsRail<AnyNic>>),
-    /// A cable.
-    Cable(Box<CableRail>),
-}
-
-impl SideRail {
-    pub(crate) fn path(&self) -> &str {
-        match self {
-            SideRail::Verbs(rail) => &rail.info().path,
-            SideRail::Cable(rail) => &rail.info().path,
-        }
-    }
-
-    /// The plug of this host that its cable is in.
-    pub(crate) fn plug(&self) -> Option<&str> {
-        match self {
-            SideRail::Verbs(_) => None,
-            SideRail::Cable(rail) => Some(rail.link()),
-        }
-    }
-
-    pub(crate) fn into_rail(self) -> BoxRail {
-        match self {
-            SideRail::Verbs(rail) => rail,
-            SideRail::Cable(rail) => rail,
-        }
-    }
-}
-
-/// The refusal that says so.
-pub(crate) fn elsewhere() -> String {
-    linkspan_thunderbolt::Error::Elsewhere.to_string()
-}
-
-/// Whether a refusal says only that a cable leads to another host.
-pub(crate) fn leads_elsewhere(why: &str) -> bool {
-    why.contains(linkspan_thunderbolt::ELSEWHERE)
 }

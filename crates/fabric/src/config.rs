@@ -221,6 +221,11 @@ impl Config {
         self.keyring = Some(ring);
     }
 
+    /// How long rails beside a stream may take to come up.
+    pub(crate) fn setup_time(&self) -> Duration {
+        (self.connect_timeout / 2).min(Duration::from_secs(20))
+    }
+
     /// The guard of a stream that is accepted now.
     pub(crate) fn listening_guard(&self) -> Guard {
         match (&self.guard, &self.keyring) {

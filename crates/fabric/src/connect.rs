@@ -12,12 +12,10 @@ use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle};
 use linkspan_proto::login::{ClientParams, Login, LoginError, PublicKey, Seed};
 use linkspan_proto::plan::{Carrier, Plan};
-use linkspan_thunderbolt::Role;
 use linkspan_topology::mesh::{MeshLink, MeshRoute, ROUTES_MAX};
 use linkspan_topology::{FAR_SLOWER, Interface, Kind};
-use linkspan_transport::{MAX_RAILS, Rail, WaitFd};
+use linkspan_transport::{MAX_RAILS, Rail, Role, WaitFd};
 
-use crate::cable::{Candidate, leads_elsewhere};
 use crate::channel::Channel;
 use crate::config::PathChoice;
 use crate::device::Device;
@@ -241,7 +239,7 @@ impl Connecting {
             speed,
             state,
             first,
-            candidate: None,
+            offer: None,
             mark: None,
             verbs,
             beside,
@@ -427,7 +425,7 @@ impl Connecting {
             // One stream asks for the other's offer: a second offer would take the place of the first.
             let wants_local = self.wants_local() && self.tries[n].number != KEEPALIVE;
             // Which guess is right shows here.
-            let asked = self.tries.iter().any(|t| matches!(t.candidate, Some(Candidate::Cable(_))));
+            let asked = self.tries.iter().any(|t| t.asks("thunderbolt"));
             let unsure = self.tries[0].reach.is_guess() && !asked;
             let attempt = &mut self.tries[n];
             attempt.state = match &mut attempt.state {
@@ -441,18 +439,19 @@ impl Connecting {
                         let config = self.fabric.config();
                         if attempt.first && !wants_local {
                             match attempt.reach.candidate(&self.fabric, &stream, hops) {
-                                Ok((candidate, mark)) => {
-                                    (attempt.candidate, attempt.mark) = (Some(Candidate::Rdma(candidate)), mark);
+                                Ok((pairs, mark)) => {
+                                    attempt.offer = Some(Box::new(pairs));
+                                    attempt.mark = mark;
                                 }
                                 Err(why) => attempt.verbs = Err(why),
                             }
                             // A cable belongs to no interface: one stream asks for it.
                             if (n == 0 || unsure && attempt.reach.is_guess())
-                                && attempt.candidate.is_none()
+                                && attempt.offer.is_none()
                                 && attempt.reach.relays() == 0
                             {
-                                match self.fabric.cables().candidate(config) {
-                                    Ok(candidate) => attempt.candidate = Some(candidate),
+                                match self.fabric.cables().offer(config, None) {
+                                    Ok(cables) => attempt.offer = Some(cables),
                                     Err(why) if why.is_empty() => {}
                                     Err(why) => attempt.verbs = Err(why),
                                 }
@@ -467,8 +466,7 @@ impl Connecting {
                         };
                         let no_rdma = attempt.verbs.as_ref().err().cloned().unwrap_or_default();
                         let relays = attempt.reach.relays() as u8;
-                        let rdma = matches!(attempt.candidate, Some(Candidate::Rdma(_)));
-                        let cable = matches!(attempt.candidate, Some(Candidate::Cable(_)));
+                        let (rdma, cable) = (attempt.asks("verbs"), attempt.asks("thunderbolt"));
                         let greeting = Greeting { wants_local, rdma, cable, shm, no_rdma, relays, devmem, no_devmem };
                         let params = ClientParams {
                             guard: config.guard.clone(),
@@ -496,7 +494,7 @@ impl Connecting {
                             (self.first_up, self.peer_key) = (Some(Instant::now()), session.peer_key);
                         }
                         if session.peer_key == self.peer_key {
-                            attempt.logged_in(&self.fabric, *session, run.stream)
+                            attempt.logged_in(*session, run.stream)
                         } else {
                             TryState::Failed("another peer answers there, with a key of its own".into())
                         }
@@ -508,11 +506,10 @@ impl Connecting {
                     },
                 },
                 TryState::Handshaking(meet, _) => {
-                    let (candidate, config) = (&attempt.candidate, self.fabric.config());
-                    let make = |n| {
-                        candidate
-                            .as_ref()
-                            .map_or(Err("no device".into()), |b: &Candidate| b.make(config, n, Role::Caller))
+                    let offer = &attempt.offer;
+                    let make = |n| match offer {
+                        Some(offer) => offer.make(n, Role::Caller),
+                        None => Err("no device".into()),
                     };
                     let (secured, handshake) = &mut **meet;
                     match handshake.poll(secured, &make) {
@@ -524,7 +521,7 @@ impl Connecting {
                             else {
                                 return Ok(());
                             };
-                            attempt.verbs = met.map_err(|why| if leads_elsewhere(&why) { String::new() } else { why });
+                            attempt.verbs = met;
                             TryState::Up(Box::new(meet.0), blob)
                         }
                         Err(error) => TryState::Failed(chain(&error)),

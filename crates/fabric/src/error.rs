@@ -160,15 +160,3 @@ pub enum Error {
         why: linkspan_devmem::Error,
     },
 }
-
-/// An error with its causes on one line, for logs.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
-}

@@ -4,7 +4,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cable::{EndpointSetup, SideRail};
+use linkspan_transport::{BoxRail, Offer, Role, Setup};
+
 use crate::secured::{MessageError, Secured};
 
 /// Bytes of a message of the handshake.
@@ -27,11 +28,11 @@ const UP: u8 = 3;
 const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// Makes the sides of `n` rails, or says why there are none.
-pub(crate) type Make<'a> = dyn Fn(usize) -> Result<Vec<EndpointSetup>, String> + 'a;
+pub(crate) type Make<'a> = dyn Fn(usize) -> Result<Vec<Box<dyn Setup>>, String> + 'a;
 
 /// A handshake under way.
 pub(crate) struct Handshake {
-    setups: Vec<EndpointSetup>,
+    setups: Vec<Box<dyn Setup>>,
     /// Why there are none, not said yet.
     refusal: Option<String>,
     /// How many there are to be; 0 until the side that connects has said it.
@@ -49,11 +50,17 @@ pub(crate) struct Handshake {
 }
 
 /// How a handshake ended.
-pub(crate) type HandshakeOutcome = Result<Vec<SideRail>, String>;
+pub(crate) type HandshakeOutcome = Result<Vec<BoxRail>, String>;
 
 impl Handshake {
-    /// The side that connected, with the rails it wants.
-    pub(crate) fn call(setups: Vec<EndpointSetup>) -> Handshake {
+    /// The side that connected, with what it has: as many rails as it wants.
+    pub(crate) fn begin(offer: &dyn Offer) -> Handshake {
+        let made = offer.make(offer.wanted().clamp(1, QPS_MAX), Role::Caller);
+        made.map_or_else(Handshake::decline, Handshake::call)
+    }
+
+    /// The same, with the rails it wants.
+    pub(crate) fn call(setups: Vec<Box<dyn Setup>>) -> Handshake {
         Handshake { count: setups.len(), setups, ..Handshake::answer() }
     }
 
@@ -124,7 +131,7 @@ impl Handshake {
         loop {
             for at in 0..self.setups.len() {
                 let setup = &mut self.setups[at];
-                let step = setup.poll().and_then(|()| setup.check(Instant::now()));
+                let step = setup.poll(Instant::now());
                 // Done is done, however late.
                 if let Err(why) = step
                     && !self.setups[at].is_done()
@@ -190,7 +197,7 @@ impl Handshake {
             UP => return Err(MessageError::Handshake("its last message too early")),
             REFUSED => {
                 let text: String = String::from_utf8_lossy(content).chars().filter(|c| !c.is_control()).collect();
-                let why = Err(format!("the peer says: {text}"));
+                let why = Err(if text.is_empty() { text } else { format!("the peer says: {text}") });
                 self.theirs = Some(why.clone());
                 self.end(stream, why)?;
             }
@@ -200,22 +207,19 @@ impl Handshake {
     }
 
     fn is_done(&self) -> bool {
-        self.count > 0 && self.setups.len() == self.count && self.setups.iter().all(EndpointSetup::is_done)
+        self.count > 0 && self.setups.len() == self.count && self.setups.iter().all(|setup| setup.is_done())
     }
 
     fn rails(&mut self) -> HandshakeOutcome {
-        let setups = std::mem::take(&mut self.setups);
-        self.missing = setups.iter().map(EndpointSetup::why_not).filter(|why| !why.is_empty()).collect();
-        let done: Vec<Option<SideRail>> = setups.into_iter().filter_map(EndpointSetup::finish).collect();
-        if done.len() != self.count {
-            return Err("a rail went away".into());
+        let mut rails = Vec::new();
+        for setup in std::mem::take(&mut self.setups) {
+            match setup.finish() {
+                Ok(rail) => rails.push(rail),
+                Err(why) if why.is_empty() => {}
+                Err(why) => self.missing.push(why),
+            }
         }
-        let rails: Vec<SideRail> = done.into_iter().flatten().collect();
-        match (rails.is_empty(), self.missing.is_empty()) {
-            (false, _) => Ok(rails),
-            (true, false) => Err(self.missing().join("; ")),
-            (true, true) => Err(crate::cable::elsewhere()),
-        }
+        if rails.is_empty() { Err(self.missing().join("; ")) } else { Ok(rails) }
     }
 }
 

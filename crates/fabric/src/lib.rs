@@ -38,7 +38,7 @@ pub use channel::{Channel, PeerLiveness, PeerState, SwapError, wait_any};
 pub use config::{Config, GpuWish, PathChoice};
 pub use connect::Connecting;
 pub use device::{Device, DeviceInterface, devices, survey};
-pub use error::{Error, chain};
+pub use error::Error;
 pub use helpers::Wish as HelperWish;
 pub use linkspan_gpu::offload::{HANDLE_LEN as OFFLOAD_HANDLE, Queue as OffloadQueue, SLOTS as OFFLOAD_SLOTS};
 pub use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuBuf, GpuError, GpuInfo, MemoryName, Pointer};
@@ -46,7 +46,7 @@ pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
 pub use linkspan_thunderbolt as thunderbolt;
 pub use linkspan_transport::{
     Access, Buf, Cancel, Error as ChannelError, HostBuf, MAX_GROUP, MAX_WAITING, MemSlice, MemoryDomain, OpError, Poll,
-    RailInfo, RemoteSlice, Ticket, WaitFd,
+    RailInfo, RemoteSlice, Ticket, WaitFd, chain,
 };
 pub use linkspan_verbs_sys as nic;
 pub use listener::Listener;

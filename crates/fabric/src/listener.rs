@@ -12,10 +12,8 @@ use linkspan_proto::login::{
 };
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
 use linkspan_stream::{Listen, Options, Stream};
-use linkspan_thunderbolt::Role;
-use linkspan_transport::{BoxRail, Conn, WaitFd};
+use linkspan_transport::{BoxRail, Conn, Offer, Role, WaitFd};
 
-use crate::cable::{Candidate, SideRail, leads_elsewhere};
 use crate::channel::{Channel, Parts, ReconnectPolicy};
 use crate::config::PathChoice;
 use crate::device::DeviceInterface;
@@ -26,7 +24,7 @@ use crate::rdma::Rdma;
 use crate::reconnect::Recovered;
 use crate::secured::Secured;
 use crate::stats::Event;
-use crate::{Config, Error, Fabric, chain, clock};
+use crate::{Error, Fabric, chain, clock};
 
 /// Reconnected rails that their connections have not taken yet, over all peers of one listener.
 const MAX_WAITING: usize = 256;
@@ -169,7 +167,7 @@ struct PendingLogin {
     /// The peer wants queue pairs, or a cable.
     asked_setup: bool,
     /// Both sides have an RDMA device here, or a cable.
-    candidate: Option<Candidate>,
+    candidate: Option<Box<dyn Offer>>,
     /// Why RDMA is not taken although there might be some.
     no_rdma: String,
     /// Why device-memory TCP is not taken although one side has set it up.
@@ -184,8 +182,8 @@ struct PendingStream {
     _slot: Slot,
     number: u16,
     /// Rails being set up beside it, and then what came of it.
-    handshake: Option<(Handshake, Candidate)>,
-    verbs: Result<Vec<SideRail>, String>,
+    handshake: Option<(Handshake, Box<dyn Offer>)>,
+    verbs: Result<Vec<BoxRail>, String>,
     no_devmem: String,
     relays: u8,
     /// What came of a plan, as it travels.
@@ -234,7 +232,7 @@ struct PendingRecovery {
     number: u16,
     secured: Secured,
     handshake: Handshake,
-    candidate: Candidate,
+    candidate: Box<dyn Offer>,
 }
 
 impl Acceptor {
@@ -253,8 +251,7 @@ impl Acceptor {
         }
         self.admit()?;
         self.pending_conns.values_mut().for_each(PendingConn::poll_offer);
-        let config = self.fabric.config();
-        self.pending_conns.values_mut().for_each(|a| a.meet(config));
+        self.pending_conns.values_mut().for_each(PendingConn::meet);
         self.meet_again();
         let patience = self.fabric.config().connect_timeout;
         let (log, stats) = (self.fabric.log(), self.fabric.stats());
@@ -440,8 +437,7 @@ impl Acceptor {
         let mut n = 0;
         while n < self.handshakes.len() {
             let PendingRecovery { secured, handshake, candidate, .. } = &mut self.handshakes[n];
-            let config = self.fabric.config();
-            match handshake.poll(secured, &|count| candidate.make(config, count, Role::Answerer)) {
+            match handshake.poll(secured, &|count| candidate.make(count, Role::Answerer)) {
                 Ok(None) => n += 1,
                 Ok(Some(Ok(rails))) if !rails.is_empty() => {
                     let PendingRecovery { conn, number, secured, .. } = self.handshakes.swap_remove(n);
@@ -505,9 +501,12 @@ impl PendingLogin {
                             "relayed over {far} host(s), chosen by the peer: {} hops by rdma",
                             u32::from(far) + 1
                         );
-                        let candidate = fabric.rdma().candidate(fabric.config(), &self.run.stream);
+                        let candidate = fabric.rdma().offer(fabric.config(), &self.run.stream);
                         match candidate.map(|candidate| if far > 0 { candidate.relayed(reason) } else { candidate }) {
-                            Ok(candidate) => (answer.rdma, self.candidate) = (true, Some(Candidate::Rdma(candidate))),
+                            Ok(pairs) => {
+                                answer.rdma = true;
+                                self.candidate = Some(Box::new(pairs));
+                            }
                             // On a way over others the hops before it have their devices for nothing.
                             Err(why) if why.is_empty() && far > 0 && Rdma::wanted(fabric.config()) => {
                                 let interface = self.run.stream.interface();
@@ -518,7 +517,7 @@ impl PendingLogin {
                             Err(why) => (answer.no_rdma, self.no_rdma) = (why.clone(), why),
                         }
                     } else if asked.cable && asked.relays == 0 {
-                        match fabric.cables().candidate(fabric.config()) {
+                        match fabric.cables().offer(fabric.config(), None) {
                             Ok(candidate) => (answer.cable, self.candidate) = (true, Some(candidate)),
                             Err(why) => (answer.no_rdma, self.no_rdma) = (why.clone(), why),
                         }
@@ -583,13 +582,12 @@ impl PendingConn {
     }
 
     /// Moves the set-up of queue pairs on. A stream whose handshake broke is of no more use.
-    fn meet(&mut self, config: &Config) {
+    fn meet(&mut self) {
         for pending_stream in &mut self.streams {
             let Some((handshake, candidate)) = &mut pending_stream.handshake else { continue };
-            match handshake.poll(&mut pending_stream.secured, &|n| candidate.make(config, n, Role::Answerer)) {
+            match handshake.poll(&mut pending_stream.secured, &|n| candidate.make(n, Role::Answerer)) {
                 Ok(None) => {}
                 Ok(Some(met)) => {
-                    let met = met.map_err(|why| if leads_elsewhere(&why) { String::new() } else { why });
                     (pending_stream.handshake, pending_stream.verbs) = (None, met);
                 }
                 Err(why) => (pending_stream.handshake, pending_stream.verbs) = (None, Err(chain(&why))),
@@ -714,7 +712,7 @@ impl PendingConn {
                     if made.is_empty() || rails.len() + made.len() > QPS_MAX {
                         return Err(bad(format!("{} rails over one stream", made.len())));
                     }
-                    rails.extend(made.into_iter().map(SideRail::into_rail));
+                    rails.extend(made);
                     standby.get_or_insert(pending_stream.secured);
                 }
                 if !plan.acked && rails.len() > 1 {

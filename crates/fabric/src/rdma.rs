@@ -2,11 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use linkspan_stream::Stream;
 use linkspan_topology::{IfFilter, LinkLayer as Layer, Machine, Roots};
-use linkspan_verbs::{Config as RailConfig, Domain, RELAY_CHUNK, Setup};
+use linkspan_verbs::{Config as RailConfig, Domain, Pairs};
 use linkspan_verbs_sys::hw::{HwNic, devices};
 use linkspan_verbs_sys::{AnyNic, Limits, LinkLayer, Nic};
 
@@ -88,15 +87,7 @@ impl std::fmt::Debug for Rdma {
 }
 
 /// A port on the interface of a stream.
-#[derive(Clone)]
-pub(crate) struct RdmaCandidate {
-    domain: Domain<AnyNic>,
-    port: u8,
-    ifindex: u32,
-    interface: String,
-    /// Why its queue pairs are taken, where other hosts pass on what goes over them.
-    relayed: Option<String>,
-}
+pub(crate) type RdmaPairs = Pairs<AnyNic>;
 
 impl Rdma {
     pub(crate) fn given(nics: Vec<AnyNic>) -> Rdma {
@@ -171,12 +162,12 @@ impl Rdma {
     }
 
     /// The port that a stream's own end is on. `Err` with an empty text: there is none, and nothing to say about it.
-    pub(crate) fn candidate(&self, config: &Config, stream: &Stream) -> Result<RdmaCandidate, String> {
-        self.candidate_at(config, stream.local_addr())
+    pub(crate) fn offer(&self, config: &Config, stream: &Stream) -> Result<RdmaPairs, String> {
+        self.offer_at(config, stream.local_addr())
     }
 
     /// The same for an address of ours.
-    pub(crate) fn candidate_at(&self, config: &Config, local: SocketAddr) -> Result<RdmaCandidate, String> {
+    pub(crate) fn offer_at(&self, config: &Config, local: SocketAddr) -> Result<RdmaPairs, String> {
         if !Rdma::wanted(config) {
             return Err(String::new());
         }
@@ -202,8 +193,21 @@ impl Rdma {
                 }
                 match usable(nic, port) {
                     Ok(()) => {
-                        let (ifindex, interface) = (interface.index, interface.name);
-                        return Ok(RdmaCandidate { domain: domain.clone(), port, ifindex, interface, relayed: None });
+                        let rail = RailConfig {
+                            port,
+                            ifindex: interface.index,
+                            interface: interface.name,
+                            gid_index: config.rdma.gid_index,
+                            pkey_index: config.rdma.pkey_index,
+                            service_level: config.rdma.service_level,
+                            traffic_class: config.traffic_class.unwrap_or(0),
+                            timeout: config.rdma.timeout,
+                            retry: config.rdma.retry,
+                            reason: "an RDMA device on the interface that reaches the peer".into(),
+                            deadline: config.setup_time(),
+                            ..RailConfig::default()
+                        };
+                        return Ok(Pairs::new(domain.clone(), rail, config.rdma.queue_pairs));
                     }
                     Err(no) => why = format!("{}/{port} on {}: {no}", nic.name(), interface.name),
                 }
@@ -279,48 +283,6 @@ fn usable(nic: &AnyNic, port: u8) -> Result<(), String> {
         return Err("no LID: no subnet manager has set the port up; start opensm on one host".into());
     }
     Ok(())
-}
-
-impl RdmaCandidate {
-    /// The same for queue pairs that end at a neighbour who passes on what goes over them.
-    pub(crate) fn relayed(self, reason: String) -> RdmaCandidate {
-        RdmaCandidate { relayed: Some(reason), ..self }
-    }
-
-    /// The same in a protection domain of its own: what is registered elsewhere is out of reach of its queue pairs.
-    pub(crate) fn isolated(&self) -> Result<RdmaCandidate, String> {
-        Ok(RdmaCandidate { domain: self.domain.isolated().map_err(|e| chain(&e))?, ..self.clone() })
-    }
-
-    /// How many queue pairs a stream is to have.
-    pub(crate) fn wanted(&self, config: &Config) -> usize {
-        // A relay has memory for one.
-        if self.relayed.is_some() { 1 } else { config.rdma.queue_pairs }
-    }
-
-    /// The sides of `n` queue pairs to be, or why there are none.
-    pub(crate) fn make(&self, config: &Config, n: usize) -> Result<Vec<Setup<AnyNic>>, String> {
-        let rail = RailConfig {
-            port: self.port,
-            ifindex: self.ifindex,
-            interface: self.interface.clone(),
-            gid_index: config.rdma.gid_index,
-            pkey_index: config.rdma.pkey_index,
-            service_level: config.rdma.service_level,
-            traffic_class: config.traffic_class.unwrap_or(0),
-            timeout: config.rdma.timeout,
-            retry: config.rdma.retry,
-            reason: "an RDMA device on the interface that reaches the peer".into(),
-            deadline: (config.connect_timeout / 2).min(Duration::from_secs(20)),
-            ..RailConfig::default()
-        };
-        let rail = match &self.relayed {
-            None => rail,
-            Some(reason) => RailConfig { reason: reason.clone(), chunk: RELAY_CHUNK, ..rail },
-        };
-        let one = |_| Setup::new(self.domain.clone(), rail.clone()).map_err(|e| chain(&e));
-        (0..n).map(one).collect()
-    }
 }
 
 mod memory;

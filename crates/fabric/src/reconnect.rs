@@ -7,10 +7,8 @@ use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Login, PublicKey, Seed};
 use linkspan_stream::Stream;
-use linkspan_thunderbolt::Role;
-use linkspan_transport::MAX_RAILS;
+use linkspan_transport::{BoxRail, MAX_RAILS, Offer, Role};
 
-use crate::cable::{Candidate, SideRail};
 use crate::handshake::Handshake;
 use crate::listener::FIRST_RETURN;
 use crate::logins::{LoginRun, LoginStep};
@@ -45,8 +43,8 @@ enum State {
     Up,
     Down { next: Instant },
     Dialing(PendingDial),
-    Login(Box<LoginRun>, u16, Option<(Candidate, Option<RelayMark>)>),
-    Handshaking(Box<(Secured, Handshake)>, u16, Candidate),
+    Login(Box<LoginRun>, u16, Option<(Box<dyn Offer>, Option<RelayMark>)>),
+    Handshaking(Box<(Secured, Handshake)>, u16, Box<dyn Offer>),
 }
 
 /// Whose connection it is a rail of.
@@ -64,13 +62,13 @@ pub(crate) struct Recovered {
     /// The stream; of no more use where there are queue pairs.
     pub(crate) secured: Secured,
     /// Queue pairs that were set up over it.
-    pub(crate) rails: Vec<SideRail>,
+    pub(crate) rails: Vec<BoxRail>,
     /// The hosts that relay it, where some do, as a reason of its path.
     pub(crate) relayed: Option<String>,
 }
 
-fn paths(rails: &[SideRail]) -> Vec<String> {
-    rails.iter().map(|rail| rail.path().to_owned()).collect()
+fn paths(rails: &[BoxRail]) -> Vec<String> {
+    rails.iter().map(|rail| rail.info().path.clone()).collect()
 }
 
 /// Number of the `n`th queue pair set up over stream `number` of a connection that is up, as a rail: apart from those of streams,
@@ -100,15 +98,15 @@ impl Reconnector {
     }
 
     /// Of queue pairs that are up.
-    pub(crate) fn queue_pairs(reach: Path, rails: &[SideRail]) -> Reconnector {
+    pub(crate) fn queue_pairs(reach: Path, rails: &[BoxRail]) -> Reconnector {
         Reconnector { paths: paths(rails), rdma: true, state: State::Up, ..Reconnector::later(reach) }
     }
 
     /// Of a rail over a cable that is up.
-    pub(crate) fn cable(reach: Path, rail: &SideRail) -> Reconnector {
+    pub(crate) fn cable(reach: Path, rail: &BoxRail) -> Reconnector {
         Reconnector {
-            paths: vec![rail.path().to_owned()],
-            cable: Some(rail.plug().unwrap_or_default().to_owned()),
+            paths: vec![rail.info().path.clone()],
+            cable: rail.info().plug.clone(),
             state: State::Up,
             ..Reconnector::later(reach)
         }
@@ -174,8 +172,8 @@ impl Reconnector {
     /// Whether no port of ours is there to meet with, or no cable.
     fn portless(&self, fabric: &Fabric) -> bool {
         match &self.cable {
-            Some(link) => fabric.cables().candidate_at(fabric.config(), link).is_err(),
-            None => self.reach.from().is_some_and(|from| fabric.rdma().candidate_at(fabric.config(), from).is_err()),
+            Some(link) => fabric.cables().offer(fabric.config(), Some(link)).is_err(),
+            None => self.reach.from().is_some_and(|from| fabric.rdma().offer_at(fabric.config(), from).is_err()),
         }
     }
 
@@ -203,7 +201,7 @@ impl Reconnector {
         fabric: &Fabric,
         stream: &Stream,
         hops: Option<Hops>,
-    ) -> Option<(Candidate, Option<RelayMark>)> {
+    ) -> Option<(Box<dyn Offer>, Option<RelayMark>)> {
         if !self.rdma {
             return None;
         }
@@ -212,7 +210,7 @@ impl Reconnector {
             None => self.reach.candidate(fabric, stream, hops),
         };
         match candidate {
-            Ok((candidate, mark)) => Some((Candidate::Rdma(candidate), mark)),
+            Ok((pairs, mark)) => Some((Box::new(pairs), mark)),
             Err(why) => {
                 if let (Some(way), false) = (self.reach.way(), why.is_empty()) {
                     fabric.log().warn(&format!("downgrade: {way} uses TCP, not RDMA: {why}"));
@@ -246,11 +244,11 @@ impl Reconnector {
                     // Behind the last one the first is free again: a listener remembers 4096 logins.
                     *numbers = number.checked_add(1).unwrap_or(FIRST_RETURN);
                     let candidate = self.candidate(fabric, &stream, hops);
-                    let cable = self.cable.as_ref().map(|link| fabric.cables().candidate_at(fabric.config(), link));
+                    let cable = self.cable.as_ref().map(|link| fabric.cables().offer(fabric.config(), Some(link)));
                     let candidate = cable.map_or(candidate, |cable| cable.ok().map(|cable| (cable, None)));
                     let relays = self.reach.relays() as u8;
-                    let rdma = matches!(candidate, Some((Candidate::Rdma(_), _)));
-                    let cable = matches!(candidate, Some((Candidate::Cable(_), _)));
+                    let name = candidate.as_ref().map(|(offer, _)| offer.name());
+                    let (rdma, cable) = (name == Some("verbs"), name == Some("thunderbolt"));
                     let greeting = Greeting { relays, rdma, cable, ..Greeting::default() };
                     let params = ClientParams {
                         guard: fabric.config().guard_to(to.peer_key),
@@ -286,8 +284,7 @@ impl Reconnector {
                             _ => self.failed(fabric, hops::BROKE, now),
                         },
                         Some((candidate, None)) => {
-                            let made = candidate.make(fabric.config(), candidate.wanted(fabric.config()), Role::Caller);
-                            let handshake = made.map_or_else(Handshake::decline, Handshake::call);
+                            let handshake = Handshake::begin(&*candidate);
                             State::Handshaking(Box::new((secured, handshake)), number, candidate)
                         }
                     }
@@ -297,7 +294,7 @@ impl Reconnector {
             },
             State::Handshaking(mut meet, number, candidate) => {
                 let (secured, handshake) = &mut *meet;
-                match handshake.poll(secured, &|n| candidate.make(fabric.config(), n, Role::Caller)) {
+                match handshake.poll(secured, &|n| candidate.make(n, Role::Caller)) {
                     Ok(None) => State::Handshaking(meet, number, candidate),
                     Ok(Some(Ok(rails))) if !rails.is_empty() => {
                         (self.paths, self.wait) = (paths(&rails), RECONNECT);

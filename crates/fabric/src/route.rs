@@ -10,7 +10,7 @@ use linkspan_transport::WaitFd;
 
 use crate::mesh::Approach;
 use crate::mesh::hops::{self, Hops, RelayMark};
-use crate::rdma::{Rdma, RdmaCandidate};
+use crate::rdma::{Rdma, RdmaPairs};
 use crate::{Fabric, chain};
 
 /// A path to an address of the peer's listener.
@@ -54,15 +54,15 @@ impl Path {
     }
 
     /// Where queue pairs can be set up beside a stream of this way, and with what mark a relay is told to. `Err` as
-    /// [`crate::rdma::Rdma::candidate`] has it.
+    /// [`crate::rdma::Rdma::offer`] has it.
     pub(crate) fn candidate(
         &self,
         fabric: &Fabric,
         stream: &Stream,
         hops: Option<Hops>,
-    ) -> Result<(RdmaCandidate, Option<RelayMark>), String> {
+    ) -> Result<(RdmaPairs, Option<RelayMark>), String> {
         let (rdma, config) = (fabric.rdma(), fabric.config());
-        let candidate = rdma.candidate(config, stream).map_err(|why| match &hops {
+        let candidate = rdma.offer(config, stream).map_err(|why| match &hops {
             // On a cable a host without a device is no news; on a way of several hops others have theirs for nothing.
             Some(Hops::Rdma(_)) if why.is_empty() && Rdma::wanted(config) => {
                 format!("the host that connects has no RDMA device to use on {}", stream.interface())

@@ -15,6 +15,7 @@ mod host;
 mod memory;
 mod rail;
 mod registrar;
+mod setup;
 #[cfg(doctest)]
 mod unsound;
 
@@ -31,3 +32,16 @@ pub use linkspan_proto::{Buf, Head, Kind};
 pub use memory::MemSlice;
 pub use rail::{BoxRail, Busy, Caps, DeviceReach, Down, Health, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 pub use registrar::{Refusal, Registrar, Registration};
+pub use setup::{Offer, Role, Setup};
+
+/// An error with its causes on one line, for logs.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}

@@ -1,5 +1,6 @@
 //! What a transport offers: a rail, one connection over one path.
 
+use std::any::Any;
 use std::fmt;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -47,13 +48,15 @@ pub struct RailInfo {
     pub interface: String,
     /// It stands by behind better ones: a connection gives it no chunk until [`crate::Conn::switch_standby`].
     pub standby: bool,
+    /// The plug of this host that its cable is in, where one that was lost comes back over that plug alone and by itself.
+    pub plug: Option<String>,
 }
 
 impl RailInfo {
     /// A rail whose path begins with the name of its interface.
     pub fn new(transport: &'static str, path: String, reason: String, caps: Caps) -> RailInfo {
         let interface = path.split(' ').next().unwrap_or_default().to_owned();
-        RailInfo { transport, path, reason, caps, interface, standby: false }
+        RailInfo { transport, path, reason, caps, interface, standby: false, plug: None }
     }
 }
 
@@ -286,6 +289,11 @@ pub unsafe trait Rail {
     /// Whether device memory is written by it directly, so that what has arrived must be flushed before the GPU looks.
     fn writes_devices(&self) -> bool {
         true
+    }
+
+    /// The rail itself, for a relay of its transport, which joins two. `None`: there is no such relay.
+    fn into_any(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        None
     }
 
     /// Names the GPU whose memory it carries from now on, beside host memory. Set-up: may take long.

@@ -2,9 +2,6 @@
 
 use crate::tier::Tier;
 
-/// The code of [`Error::Elsewhere`], which is not reported to the user.
-pub const ELSEWHERE: &str = "LS1528";
-
 /// What can fail before a rail is up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -18,7 +15,7 @@ pub enum Error {
         /// What either side has.
         why: String,
     },
-    /// This host's cables lead to others.
+    /// This host's cables lead to others. Not reported to the user.
     #[error(
         "LS1528 the Thunderbolt and USB4 cables of this host and of the peer lead to other hosts, or its streams are set up with other HopIDs"
     )]

@@ -11,6 +11,7 @@ mod device;
 mod end;
 mod error;
 pub mod find;
+mod offer;
 mod rail;
 mod ring;
 mod setup;
@@ -22,7 +23,8 @@ pub mod up;
 
 pub use cache::CableMemory;
 pub use device::{Registrar, RingDevice, StreamDevice};
-pub use error::{ELSEWHERE, Error};
+pub use error::Error;
+pub use offer::Cables;
 pub use rail::CableRail;
 pub use ring::RingRail;
 #[doc(hidden)]

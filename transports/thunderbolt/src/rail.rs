@@ -11,11 +11,13 @@ use crate::setup::NONCE_LEN;
 use crate::stream::StreamRail;
 use crate::tier::{AnyRing, AnyStream, Tier};
 
+/// The transport.
+pub(crate) const NAME: &str = "thunderbolt";
+
 /// A rail over a cable.
 pub struct CableRail {
     device: Device,
-    /// The plug of this host that the cable is in.
-    link: String,
+    info: RailInfo,
 }
 
 /// By what.
@@ -58,17 +60,15 @@ impl CableRail {
         }
     }
 
-    /// The plug of this host that the cable is in ([`crate::Cable::link`]).
-    pub fn link(&self) -> &str {
-        &self.link
-    }
-
+    /// `link`: [`crate::Cable::link`].
     pub(crate) fn ring(rail: RingRail<AnyRing>, link: String) -> CableRail {
-        CableRail { device: Device::Ring(Box::new(rail)), link }
+        let info = RailInfo { plug: Some(link), ..rail.info().clone() };
+        CableRail { device: Device::Ring(Box::new(rail)), info }
     }
 
     pub(crate) fn stream(rail: StreamRail<AnyStream>, link: String) -> CableRail {
-        CableRail { device: Device::Stream(Box::new(rail)), link }
+        let info = RailInfo { plug: Some(link), ..rail.info().clone() };
+        CableRail { device: Device::Stream(Box::new(rail)), info }
     }
 
     pub(crate) fn hello(&mut self, nonce: &[u8; NONCE_LEN]) -> Result<(), Down> {
@@ -84,7 +84,7 @@ impl CableRail {
 // SAFETY: each call goes to one of the two rails of a cable, which keep the promise.
 unsafe impl Rail for CableRail {
     fn info(&self) -> &RailInfo {
-        each!(self, r => r.info())
+        &self.info
     }
 
     fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {

@@ -21,6 +21,7 @@ use linkspan_transport::{
 use crate::cache::{CableMemory, Cache, Held};
 use crate::device::RingDevice;
 use crate::end::lost;
+use crate::rail::NAME;
 use crate::setup::NONCE_LEN;
 use crate::stream::HELLO;
 use rx::Rx;
@@ -163,7 +164,7 @@ impl<D: RingDevice> RingRail<D> {
             local: false,
             tells_end: false,
         };
-        let info = RailInfo::new("thunderbolt", path, reason, caps);
+        let info = RailInfo::new(NAME, path, reason, caps);
         Ok(RingRail { port, tx: Tx::new(), rx: Rx::new(), info, busy, end: None })
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linkspan_transport::Rail;
+pub use linkspan_transport::Role;
 
 use wire::{CableOffer, WORD_LEN, Word};
 pub use wire::{OFFER_LEN, is_handshake};
@@ -33,15 +34,6 @@ const CHANNEL_TRIES: u32 = 8;
 /// How long the caller waits for the peer's bytes over a cable while there is another one to try: two cables between the same
 /// host interfaces look alike, and a stream may still have the end of the connection before.
 const HELLO_WAIT: Duration = Duration::from_secs(4);
-
-/// Which side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// The one that connected, which chooses.
-    Caller,
-    /// The one that was connected to.
-    Answerer,
-}
 
 /// How a rail is to be.
 #[derive(Clone, Debug)]

@@ -17,6 +17,7 @@ use linkspan_proto::head::EAGER_MAX;
 use linkspan_transport::{Buf, Busy, Caps, Down, End, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 
 use crate::device::StreamDevice;
+use crate::rail::NAME;
 use crate::setup::NONCE_LEN;
 use rx::Rx;
 pub use rx::reads_any_bytes;
@@ -70,7 +71,7 @@ impl<S: StreamDevice> StreamRail<S> {
             local: false,
             tells_end: false,
         };
-        let info = RailInfo::new("thunderbolt", path, reason, caps);
+        let info = RailInfo::new(NAME, path, reason, caps);
         let window = ring.max(LEAST) - SPARE;
         StreamRail { device, tx: Tx::new(window), rx: Rx::new(window), info, deaf: false, end: None }
     }

@@ -52,6 +52,9 @@ pub struct Counts {
     pub probes: u64,
 }
 
+/// The transport.
+pub(crate) const NAME: &str = "verbs";
+
 /// A rail over one queue pair.
 ///
 /// Dropping it sends GOAWAY, waits at most [`Config::linger`] for what was sent last to be acknowledged, and destroys
@@ -104,7 +107,7 @@ impl<N: Nic> VerbsRail<N> {
             local: false,
             tells_end: false,
         };
-        let mut info = RailInfo::new("verbs", path, config.reason, caps);
+        let mut info = RailInfo::new(NAME, path, config.reason, caps);
         // The path names the device; the port is on an interface.
         if !config.interface.is_empty() {
             info.interface = config.interface;
@@ -357,6 +360,10 @@ macro_rules! ring {
 unsafe impl<N: Nic> Rail for VerbsRail<N> {
     fn info(&self) -> &RailInfo {
         &self.info
+    }
+
+    fn into_any(self: Box<Self>) -> Option<Box<dyn std::any::Any + Send>> {
+        Some(self)
     }
 
     fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {

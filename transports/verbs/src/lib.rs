@@ -16,6 +16,7 @@ mod endpoint;
 mod error;
 mod frame;
 mod gid;
+mod offer;
 mod relay;
 mod rx;
 mod setup;
@@ -28,5 +29,6 @@ pub use error::Error;
 #[doc(hidden)]
 pub use frame::is_frame;
 pub use gid::choose_gid;
+pub use offer::Pairs;
 pub use relay::{RELAY_CHUNK, Relay, RelayCounts};
 pub use setup::{OFFER_LEN, QpOffer, READY_LEN, Setup, join};

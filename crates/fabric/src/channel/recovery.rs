@@ -123,7 +123,7 @@ impl Channel {
                 // The stream has done its part.
                 drop(secured);
                 for (n, rail) in rails.into_iter().enumerate() {
-                    self.add(rail.into_rail(), rail_id(number, n), now);
+                    self.add(rail, rail_id(number, n), now);
                 }
                 continue;
             }

@@ -6,7 +6,6 @@ use linkspan_transport::{BoxRail, Conn, MAX_RAILS};
 use super::tries::{Try, TryState};
 use super::{Connecting, KEEPALIVE};
 use crate::Error;
-use crate::cable::SideRail;
 use crate::channel::{Channel, Parts, ReconnectPolicy};
 use crate::listener::FIRST_RETURN;
 use crate::mesh::hops;
@@ -71,14 +70,14 @@ impl Connecting {
                 for &number in &plan.streams {
                     let Some(attempt) = self.tries.iter_mut().find(|t| t.number == number) else { continue };
                     let made = std::mem::replace(&mut attempt.verbs, Ok(Vec::new())).unwrap_or_default();
-                    let (cables, cards): (Vec<_>, Vec<_>) = made.iter().partition(|rail| rail.plug().is_some());
+                    let (cables, cards): (Vec<_>, Vec<_>) = made.iter().partition(|rail| rail.info().plug.is_some());
                     if !cards.is_empty() {
                         reconnectors.push(Reconnector::queue_pairs(attempt.reach.clone(), &made));
                     }
                     cabled |= !cables.is_empty();
                     // Each for itself: one that is plugged in again is not kept waiting by another.
                     reconnectors.extend(cables.into_iter().map(|rail| Reconnector::cable(attempt.reach.clone(), rail)));
-                    rails.extend(made.into_iter().map(SideRail::into_rail));
+                    rails.extend(made);
                 }
                 if let (true, Some((secured, attempt))) = (plan.acked, self.take(plan.streams[0])) {
                     reconnectors.push(Reconnector::new(attempt.reach.clone(), secured.stream.path()));

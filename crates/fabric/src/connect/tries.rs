@@ -3,11 +3,9 @@
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::login::Session;
 use linkspan_stream::Stream;
-use linkspan_thunderbolt::Role;
+use linkspan_transport::{BoxRail, Offer};
 
 use super::KEEPALIVE;
-use crate::Fabric;
-use crate::cable::{Candidate, SideRail};
 use crate::handshake::Handshake;
 use crate::logins::LoginRun;
 use crate::mesh::hops::{self, RelayMark};
@@ -24,11 +22,12 @@ pub(crate) struct Try {
     pub(super) state: TryState,
     /// The first of its pair of addresses, over which queue pairs are set up, and over the very first a cable.
     pub(super) first: bool,
-    pub(super) candidate: Option<Candidate>,
+    /// What rails are to be set up with beside the stream.
+    pub(super) offer: Option<Box<dyn Offer>>,
     /// What tells the relays that queue pairs are to be set up.
     pub(super) mark: Option<RelayMark>,
     /// Rails that are up beside the stream, or why there are none.
-    pub(super) verbs: Result<Vec<SideRail>, String>,
+    pub(super) verbs: Result<Vec<BoxRail>, String>,
     /// The stream whose payload this one would carry by device-memory TCP; it is no path of its own.
     pub(super) beside: Option<u16>,
     /// Whether both sides would take device-memory TCP on this stream, and why not.
@@ -47,7 +46,7 @@ pub(super) enum TryState {
 }
 
 impl Try {
-    pub(super) fn logged_in(&mut self, fabric: &Fabric, session: Session, mut stream: Stream) -> TryState {
+    pub(super) fn logged_in(&mut self, session: Session, mut stream: Stream) -> TryState {
         let sealed = session.ciphers.is_some();
         if self.devmem.is_ok() {
             self.devmem = match Greeting::decode(&session.peer_blob) {
@@ -66,21 +65,12 @@ impl Try {
             return TryState::Handshaking(Box::new((Secured::new(stream, None), handshake)), session.peer_blob);
         }
         let secured = Secured::new(stream, session.ciphers);
-        if let Some(candidate) = self.candidate.as_ref().filter(|_| !sealed) {
-            let config = fabric.config();
+        if let Some(offer) = self.offer.as_ref().filter(|_| !sealed) {
             match Greeting::decode(&session.peer_blob) {
-                Some(answer) if answered(&answer, candidate) => {
-                    match candidate.make(config, candidate.wanted(config), Role::Caller) {
-                        Ok(setups) => {
-                            let handshake = Handshake::call(setups);
-                            return TryState::Handshaking(Box::new((secured, handshake)), session.peer_blob);
-                        }
-                        // The listener waits for a handshake: it is told that there is none.
-                        Err(why) => {
-                            let handshake = Handshake::decline(why);
-                            return TryState::Handshaking(Box::new((secured, handshake)), session.peer_blob);
-                        }
-                    }
+                // A listener that answers so waits for a handshake: it is told, too, that there is none.
+                Some(answer) if answered(&answer, &**offer) => {
+                    let handshake = Handshake::begin(&**offer);
+                    return TryState::Handshaking(Box::new((secured, handshake)), session.peer_blob);
                 }
                 // On a cable a host without a device is not worth a line; on a route of several hops the others have theirs for nothing.
                 Some(answer) if !answer.no_rdma.is_empty() || self.mark.is_some() => {
@@ -90,6 +80,11 @@ impl Try {
             }
         }
         TryState::Up(Box::new(secured), session.peer_blob)
+    }
+
+    /// Whether rails of this transport are to be set up beside it.
+    pub(super) fn asks(&self, transport: &str) -> bool {
+        self.offer.as_ref().is_some_and(|offer| offer.name() == transport)
     }
 
     pub(super) fn describe(&self) -> String {
@@ -136,9 +131,6 @@ impl Try {
 }
 
 /// Whether the peer takes part in setting up what this end has.
-fn answered(answer: &Greeting, candidate: &Candidate) -> bool {
-    match candidate {
-        Candidate::Rdma(_) => answer.rdma,
-        Candidate::Cable(_) => answer.cable,
-    }
+fn answered(answer: &Greeting, offer: &dyn Offer) -> bool {
+    answer.rdma && offer.name() == "verbs" || answer.cable && offer.name() == "thunderbolt"
 }

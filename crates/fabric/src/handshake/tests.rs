@@ -1,7 +1,7 @@
 use std::net::Ipv4Addr;
 
 use linkspan_stream::{Dial, Listen, Options};
-use linkspan_verbs::{Config, Domain, Setup};
+use linkspan_verbs::{Config, Domain, Pairs};
 use linkspan_verbs_sys::AnyNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
 use proptest::prelude::*;
@@ -21,13 +21,12 @@ fn streams() -> (Secured, Secured) {
     (Secured::new(a.unwrap(), None), Secured::new(b.unwrap(), None))
 }
 
-fn setups(net: &SoftNet, last: u8, n: usize) -> Vec<EndpointSetup> {
+fn setups(net: &SoftNet, last: u8, n: usize) -> Vec<Box<dyn Setup>> {
     let nic = AnyNic::Soft(net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, last), 1)));
-    let domain = Domain::new(nic);
-    (0..n).map(|_| EndpointSetup::Verbs(Box::new(Setup::new(domain.clone(), Config::default()).unwrap()))).collect()
+    Pairs::new(Domain::new(nic), Config::default(), n).make(n, Role::Caller).unwrap()
 }
 
-fn none(_: usize) -> Result<Vec<EndpointSetup>, String> {
+fn none(_: usize) -> Result<Vec<Box<dyn Setup>>, String> {
     Err("nothing here".into())
 }
 

@@ -3,26 +3,24 @@
 //! Nothing of the stream itself moves meanwhile: both ends wait. Whatever becomes of it, the stream is at the border of a
 //! message behind it and passes bytes again, so that its ends can fall back to it.
 
-use linkspan_thunderbolt::Role;
+use linkspan_transport::{Offer, Role, Setup};
 use linkspan_verbs::{Relay, VerbsRail};
 use linkspan_verbs_sys::AnyNic;
 
 use super::hops::RelayMark;
-use crate::Config;
-use crate::cable::{Candidate, SideRail};
+use crate::chain;
 use crate::handshake::{Handshake, HandshakeOutcome};
-use crate::rdma::RdmaCandidate;
+use crate::rdma::RdmaPairs;
 use crate::secured::{MessageError, Secured};
 
 /// What a relay needs to take a stream over to RDMA.
 pub(super) struct Over {
     /// Ports on the cable that it was asked on, and on the one that leads on.
-    pub(super) candidates: [RdmaCandidate; 2],
+    pub(super) candidates: [RdmaPairs; 2],
     /// What the host before sends.
     pub(super) mark: RelayMark,
     /// What the next host is to be sent; `None` where that is the last one, which meets like any listener.
     pub(super) next: Option<RelayMark>,
-    pub(super) config: Config,
 }
 
 pub(super) struct Crossing {
@@ -91,12 +89,12 @@ impl Crossing {
 }
 
 impl Over {
-    fn make(&self, at: usize, n: usize) -> Result<Vec<crate::cable::EndpointSetup>, String> {
+    fn make(&self, at: usize, n: usize) -> Result<Vec<Box<dyn Setup>>, String> {
         if n != 1 {
             return Err(format!("{n} queue pairs for one stream, a relay takes one"));
         }
         // The hosts on both sides are strangers to the jobs of this one.
-        Candidate::Rdma(self.candidates[at].isolated()?).make(&self.config, n, Role::Caller)
+        self.candidates[at].isolated().map_err(|e| chain(&e))?.make(n, Role::Caller)
     }
 
     fn call(&self, at: usize) -> Handshake {
@@ -105,8 +103,6 @@ impl Over {
 }
 
 fn one(met: HandshakeOutcome) -> Result<Box<VerbsRail<AnyNic>>, String> {
-    match met?.pop() {
-        Some(SideRail::Verbs(rail)) => Ok(rail),
-        _ => Err("no queue pair".into()),
-    }
+    let rail = met?.pop().and_then(|rail| rail.into_any()?.downcast().ok());
+    rail.ok_or_else(|| "no queue pair".into())
 }

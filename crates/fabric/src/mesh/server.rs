@@ -249,7 +249,7 @@ fn thread(name: &str) -> std::thread::Builder {
 fn over(agent: &Agent, streams: [&Stream; 2], beyond: Option<Hops>) -> Result<Over, String> {
     let (rdma, config) = (&agent.setup.rdma, &agent.setup.config);
     let candidate = |stream: &Stream| {
-        rdma.candidate(config, stream).map_err(|why| match why.as_str() {
+        rdma.offer(config, stream).map_err(|why| match why.as_str() {
             "" => format!("{} has no RDMA device to use on {}", agent.name(), stream.interface()),
             why => format!("{}: {why}", agent.name()),
         })
@@ -263,7 +263,7 @@ fn over(agent: &Agent, streams: [&Stream; 2], beyond: Option<Hops>) -> Result<Ov
     let reason = "this host relays";
     let candidates = [candidate(streams[0])?.relayed(reason.into()), candidate(streams[1])?.relayed(reason.into())];
     let mark = RelayMark::random().map_err(|e| chain(&e))?;
-    Ok(Over { candidates, mark, next, config: config.clone() })
+    Ok(Over { candidates, mark, next })
 }
 
 /// The port out of which a path leads, with its address. Only a cabled one will do, so nothing ever leaks to another network;

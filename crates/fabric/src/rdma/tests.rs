@@ -24,14 +24,14 @@ fn rdma(nic: SoftConfig, over: &[(&str, u8, &str)]) -> Rdma {
 fn an_infiniband_port_is_found_by_the_interface_over_it() {
     // Its GIDs belong to no interface, as those of real ones.
     let ib = || SoftConfig::infiniband("ib1", 17);
-    let candidate = rdma(ib(), &[("ib1", 1, "lo")]).candidate_at(&config(), local()).unwrap();
-    assert_eq!((candidate.port, &*candidate.interface), (1, "lo"));
+    let candidate = rdma(ib(), &[("ib1", 1, "lo")]).offer_at(&config(), local()).unwrap();
+    assert_eq!((candidate.config().port, &*candidate.config().interface), (1, "lo"));
     for elsewhere in [&[("ib1", 1, "ib0")][..], &[("ib1", 2, "lo")], &[("ib2", 1, "lo")], &[]] {
-        let why = rdma(ib(), elsewhere).candidate_at(&config(), local()).err();
+        let why = rdma(ib(), elsewhere).offer_at(&config(), local()).err();
         assert_eq!(why.as_deref(), Some(""), "another interface's: nothing to say");
     }
     let unset = SoftConfig { lid: 0, ..ib() };
-    let why = rdma(unset, &[("ib1", 1, "lo")]).candidate_at(&config(), local()).err().unwrap();
+    let why = rdma(unset, &[("ib1", 1, "lo")]).offer_at(&config(), local()).err().unwrap();
     assert_eq!(why, "ib1/1 on lo: no LID: no subnet manager has set the port up; start opensm on one host");
 }
 

@@ -6,19 +6,17 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use linkspan_stream::{Dial, Listen, Options};
-use linkspan_thunderbolt::Role;
-use linkspan_transport::{Buf, Conn, StaticBuf};
+use linkspan_transport::{Buf, Conn, Offer, Role, StaticBuf};
 use linkspan_verbs::Domain;
 use linkspan_verbs_sys::soft::{Engine, SoftConfig, SoftNet, SoftNic};
 use linkspan_verbs_sys::{Access, Mr, Nic, SendOp, SendWr};
 
 use super::*;
 use crate::Config;
-use crate::cable::{Candidate, SideRail};
 use crate::handshake::{Handshake, HandshakeOutcome};
 use crate::mesh::Shared;
 use crate::mesh::work::Work;
-use crate::rdma::{Rdma, RdmaCandidate};
+use crate::rdma::{Rdma, RdmaPairs};
 use crate::stats;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -39,11 +37,10 @@ fn streams() -> (Stream, Stream) {
 /// Two ends and the relays between them, every hop with a NIC at each end.
 struct RelayedPair {
     ends: [Secured; 2],
-    candidates: [RdmaCandidate; 2],
+    candidates: [RdmaPairs; 2],
     /// What the first end sends to go over.
     mark: RelayMark,
     nics: Vec<SoftNic>,
-    config: Config,
     net: SoftNet,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -62,7 +59,7 @@ fn way(name: &str, relays: u8) -> RelayedPair {
         let nic = net.nic(SoftConfig::roce(&format!("soft{hop}{end}"), Ipv4Addr::new(10, 0, hop, end), lo));
         nics.push(nic.clone());
         let rdma = Rdma::given(vec![AnyNic::Soft(nic)]);
-        rdma.candidate_at(&config, "127.0.0.1:1".parse().unwrap()).unwrap().relayed("a test".into())
+        rdma.offer_at(&config, "127.0.0.1:1".parse().unwrap()).unwrap().relayed("a test".into())
     };
     let first = port(0, 1);
     let stats = Arc::new(Stats::new(Some(&dir), "").unwrap());
@@ -75,7 +72,6 @@ fn way(name: &str, relays: u8) -> RelayedPair {
             candidates: [port(n, 2), port(n + 1, 1)],
             mark: marks[usize::from(n)],
             next: marks.get(usize::from(n) + 1).copied(),
-            config: config.clone(),
         };
         let (relay_slot, stats) = (WorkSlot::take(&shared, Work::Relay).unwrap(), stats.clone());
         let asked = std::mem::replace(&mut from, next);
@@ -85,7 +81,7 @@ fn way(name: &str, relays: u8) -> RelayedPair {
     let last = port(relays, 2);
     let engine = net.engine();
     let (candidates, mark) = ([first, last], marks[0]);
-    RelayedPair { ends, candidates, mark, nics, config, net, shared, threads, dir, _engine: engine }
+    RelayedPair { ends, candidates, mark, nics, net, shared, threads, dir, _engine: engine }
 }
 
 impl Drop for RelayedPair {
@@ -135,12 +131,12 @@ impl RelayedPair {
         assert_eq!(self.ends[0].stream.try_write(&self.mark.0).unwrap(), Some(RelayMark::LEN));
         let mut handshakes = [Handshake::answer(), Handshake::answer()];
         let mut mets = [None, None];
-        let (candidates, config) = (&self.candidates, &self.config);
+        let candidates = &self.candidates;
         until(
             || {
                 for n in 0..2 {
                     let make = |count| match n == 0 || last {
-                        true => Candidate::Rdma(candidates[n].clone()).make(config, count, Role::Caller),
+                        true => candidates[n].make(count, Role::Caller),
                         false => Err("it has none".into()),
                     };
                     if mets[n].is_none() {
@@ -156,7 +152,7 @@ impl RelayedPair {
 
     fn conns(&mut self) -> [Conn; 2] {
         self.cross(true).map(|met| {
-            let rails: Vec<_> = met.unwrap().into_iter().map(SideRail::into_rail).collect();
+            let rails = met.unwrap();
             assert!(rails.len() == 1 && rails[0].info().transport == "verbs", "{rails:?}");
             Conn::new(rails, true)
         })
