@@ -88,7 +88,7 @@ impl World {
     /// A client with the handle.
     fn enemy(&mut self, mut input: Input<'_>, two: bool) {
         let honest = input.u8() < 220;
-        let greeting = if honest { &[1, 0, 0, 0] } else { input.bytes(100) };
+        let greeting = if honest { &[2, 0, 0, 0, 0, 0, 0, 0] } else { input.bytes(100) };
         let conn = self.inputs;
         let mut streams = Vec::new();
         for number in 0..1 + u16::from(two) {

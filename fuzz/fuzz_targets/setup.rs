@@ -114,7 +114,7 @@ impl World {
         let number = NUMBERS[input.below(NUMBERS.len())];
         let mut params = ClientParams::new(handle.listen_id, handle.token.clone(), conn, number);
         params.blob = match input.u8() {
-            0..=200 => vec![1, 0, 0, 0],
+            0..=200 => vec![2, 0, 0, 0, 0, 0, 0, 0],
             _ => input.bytes(64).to_vec(),
         };
         // At times another key, or none.

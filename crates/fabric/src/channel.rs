@@ -23,9 +23,9 @@ use linkspan_transport::{
 };
 
 use crate::listener::{Acceptor, ConnId};
+use crate::memory::{ConnMemory, Registered};
 use crate::meter::Meter;
 use crate::missing::MissingRails;
-use crate::rdma::{ConnMemory, Registered};
 use crate::reconnect::Reconnector;
 use crate::stats::Counter;
 use crate::{Fabric, chain};
@@ -91,8 +91,8 @@ pub struct Channel {
     ended: Option<(Ended, Instant)>,
     /// The message posted last was alone under way.
     lonely: bool,
-    /// It was made over RDMA: streams are on standby behind queue pairs.
-    rdma: bool,
+    /// The transport whose rails it was made over, where other hosts may relay those: streams are on standby behind them.
+    rdma: Option<&'static str>,
     /// Its streams are on standby behind queue pairs or cables.
     standbys: bool,
     /// What is registered with the devices under it.
@@ -135,7 +135,8 @@ impl Channel {
     pub(crate) fn new(fabric: &Fabric, parts: Parts) -> Channel {
         let now = Instant::now();
         let transport = parts.conn.rails().next().map_or("none", |(_, rail)| rail.info().transport);
-        let rdma = parts.conn.rails().next().is_some_and(|(_, rail)| rail.info().caps.one_sided);
+        let provider = fabric.provider(transport).filter(|provider| provider.relays());
+        let rdma = provider.map(|provider| provider.name());
         let standbys = parts.conn.rails().any(|(_, rail)| rail.info().standby);
         let memory = ConnMemory::default();
         parts.conn.rails().for_each(|(_, rail)| {

@@ -2,23 +2,24 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use linkspan_proto::login::{Admit, Guard, PSK_FILE_MAX, PublicKey, check_mode, parse_psk};
-use linkspan_thunderbolt::Tier;
+use linkspan_thunderbolt::{Tier, TierChoice};
 use linkspan_topology::IfFilter;
+use linkspan_transport::Site;
+use linkspan_verbs::RdmaConfig;
 use zeroize::Zeroizing;
 
 use crate::Error;
-use crate::cable::TierChoice;
 use crate::devmem::DevmemConfig;
 use crate::helpers::Wish;
 use crate::keys::Keyring;
 use crate::params;
-use crate::rdma::RdmaConfig;
 use crate::zerocopy::ZeroCopy;
 
 /// Which paths may be taken.
@@ -36,6 +37,25 @@ pub enum PathChoice {
     Thunderbolt,
     /// Device-memory TCP or nothing, on one host too.
     Devmem,
+}
+
+impl PathChoice {
+    /// The transport that is taken or nothing.
+    pub(crate) fn forced(self) -> Option<&'static str> {
+        match self {
+            PathChoice::Auto => None,
+            PathChoice::Tcp => Some("tcp"),
+            PathChoice::Shm => Some("shm"),
+            PathChoice::Verbs => Some("verbs"),
+            PathChoice::Thunderbolt => Some("thunderbolt"),
+            PathChoice::Devmem => Some("devmem"),
+        }
+    }
+
+    /// Whether this transport may be taken.
+    pub(crate) fn allows(self, transport: &str) -> bool {
+        self.forced().is_none_or(|forced| forced == transport)
+    }
 }
 
 /// GPU memory in bindings that are told of it call by call.
@@ -221,9 +241,16 @@ impl Config {
         self.keyring = Some(ring);
     }
 
-    /// How long rails beside a stream may take to come up.
-    pub(crate) fn setup_time(&self) -> Duration {
-        (self.connect_timeout / 2).min(Duration::from_secs(20))
+    /// Whether rails of this transport may come up beside a stream: not beside an encrypted one, for their bytes would travel in clear.
+    pub(crate) fn allows_beside(&self, transport: &str) -> bool {
+        !self.encrypts() && self.path.allows(transport)
+    }
+
+    /// Where rails beside a stream from this address are to come up.
+    pub(crate) fn site(&self, local: SocketAddr) -> Site<'static> {
+        let (forced, class) = (self.path != PathChoice::Auto, self.traffic_class.unwrap_or(0));
+        let limit = (self.connect_timeout / 2).min(Duration::from_secs(20));
+        Site { local, plug: None, relayed: None, forced, class, limit }
     }
 
     /// The guard of a stream that is accepted now.

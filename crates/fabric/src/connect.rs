@@ -14,7 +14,7 @@ use linkspan_proto::login::{ClientParams, Login, LoginError, PublicKey, Seed};
 use linkspan_proto::plan::{Carrier, Plan};
 use linkspan_topology::mesh::{MeshLink, MeshRoute, ROUTES_MAX};
 use linkspan_topology::{FAR_SLOWER, Interface, Kind};
-use linkspan_transport::{MAX_RAILS, Rail, Role, WaitFd};
+use linkspan_transport::{MAX_RAILS, Provider, Rail, Role, WaitFd};
 
 use crate::channel::Channel;
 use crate::config::PathChoice;
@@ -117,7 +117,7 @@ impl Connecting {
     /// Of which the first try began at `since`.
     fn begun(fabric: &Fabric, index: usize, handle: Handle, since: Instant) -> Result<Connecting, Error> {
         let device = fabric.device(index)?;
-        fabric.rdma().open(fabric.config());
+        fabric.providers().for_each(Provider::open);
         let mut id = [0; 8];
         getrandom::fill(&mut id).map_err(|_| LoginError::Random)?;
         let same_host = handle.host == fabric.host_hash();
@@ -240,6 +240,7 @@ impl Connecting {
             state,
             first,
             offer: None,
+            per_host: false,
             mark: None,
             verbs,
             beside,
@@ -425,7 +426,7 @@ impl Connecting {
             // One stream asks for the other's offer: a second offer would take the place of the first.
             let wants_local = self.wants_local() && self.tries[n].number != KEEPALIVE;
             // Which guess is right shows here.
-            let asked = self.tries.iter().any(|t| t.asks("thunderbolt"));
+            let asked = self.tries.iter().any(|t| t.per_host);
             let unsure = self.tries[0].reach.is_guess() && !asked;
             let attempt = &mut self.tries[n];
             attempt.state = match &mut attempt.state {
@@ -437,24 +438,19 @@ impl Connecting {
                             _ => Vec::new(),
                         };
                         let config = self.fabric.config();
-                        if attempt.first && !wants_local {
-                            match attempt.reach.candidate(&self.fabric, &stream, hops) {
-                                Ok((pairs, mark)) => {
-                                    attempt.offer = Some(Box::new(pairs));
-                                    attempt.mark = mark;
-                                }
-                                Err(why) => attempt.verbs = Err(why),
+                        let beside = attempt.first && !wants_local;
+                        for provider in self.fabric.providers().filter(|_| beside) {
+                            let all = (n == 0 || unsure && attempt.reach.is_guess()) && attempt.reach.relays() == 0;
+                            if attempt.offer.is_some() || provider.per_host() && !all {
+                                continue;
                             }
-                            // A cable belongs to no interface: one stream asks for it.
-                            if (n == 0 || unsure && attempt.reach.is_guess())
-                                && attempt.offer.is_none()
-                                && attempt.reach.relays() == 0
-                            {
-                                match self.fabric.cables().offer(config, None) {
-                                    Ok(cables) => attempt.offer = Some(cables),
-                                    Err(why) if why.is_empty() => {}
-                                    Err(why) => attempt.verbs = Err(why),
+                            match attempt.reach.offer(&self.fabric, provider, &stream, hops.clone()) {
+                                Ok((offer, mark)) => {
+                                    (attempt.offer, attempt.mark) = (Some(offer), mark);
+                                    attempt.per_host = provider.per_host();
                                 }
+                                Err(why) if why.is_empty() => {}
+                                Err(why) => attempt.verbs = Err(why),
                             }
                         }
                         if attempt.number != KEEPALIVE && !wants_local && attempt.reach.relays() == 0 {
@@ -464,10 +460,10 @@ impl Connecting {
                             Ok(()) => (true, String::new()),
                             Err(why) => (false, why.clone()),
                         };
-                        let no_rdma = attempt.verbs.as_ref().err().cloned().unwrap_or_default();
+                        let why_not = attempt.verbs.as_ref().err().cloned().unwrap_or_default();
                         let relays = attempt.reach.relays() as u8;
-                        let (rdma, cable) = (attempt.asks("verbs"), attempt.asks("thunderbolt"));
-                        let greeting = Greeting { wants_local, rdma, cable, shm, no_rdma, relays, devmem, no_devmem };
+                        let asks = attempt.offer.as_ref().map_or_else(String::new, |offer| offer.name().to_owned());
+                        let greeting = Greeting { wants_local, asks, shm, why_not, relays, devmem, no_devmem };
                         let params = ClientParams {
                             guard: config.guard.clone(),
                             blob: greeting.encode(),

@@ -5,7 +5,6 @@
 //! in one INFO line which path it took and why, every downgrade is one WARN line, and in strict mode an error.
 #![deny(unsafe_code)]
 
-mod cable;
 mod channel;
 mod clock;
 mod config;
@@ -22,18 +21,17 @@ mod listener;
 mod local;
 mod log;
 mod logins;
+mod memory;
 pub mod mesh;
 mod meter;
 mod missing;
 pub mod params;
-mod rdma;
 mod reconnect;
 mod route;
 mod secured;
 pub mod stats;
 mod zerocopy;
 
-pub use cable::TierChoice;
 pub use channel::{Channel, PeerLiveness, PeerState, SwapError, wait_any};
 pub use config::{Config, GpuWish, PathChoice};
 pub use connect::Connecting;
@@ -44,29 +42,31 @@ pub use linkspan_gpu::offload::{HANDLE_LEN as OFFLOAD_HANDLE, Queue as OffloadQu
 pub use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuBuf, GpuError, GpuInfo, MemoryName, Pointer};
 pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
 pub use linkspan_thunderbolt as thunderbolt;
+pub use linkspan_thunderbolt::TierChoice;
 pub use linkspan_transport::{
-    Access, Buf, Cancel, Error as ChannelError, HostBuf, MAX_GROUP, MAX_WAITING, MemSlice, MemoryDomain, OpError, Poll,
-    RailInfo, RemoteSlice, Ticket, WaitFd, chain,
+    Access, Buf, Cancel, DirectBy, Error as ChannelError, HostBuf, MAX_GROUP, MAX_WAITING, MemSlice, MemoryDomain,
+    OpError, Poll, RailInfo, RemoteSlice, Ticket, WaitFd, chain,
 };
+pub use linkspan_verbs::{RdmaConfig, RdmaPort};
 pub use linkspan_verbs_sys as nic;
 pub use listener::Listener;
 pub use log::{Level, Log};
-pub use rdma::{ConnMemory, DirectBy, RdmaConfig, RdmaPort, Registered};
+pub use memory::{ConnMemory, Registered};
 pub use zerocopy::ZeroCopy;
 
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
-use cable::Cables;
 use helpers::Helpers;
 use linkspan_gpu::{StageMemory, StagedRail};
 use linkspan_proto::handle::host_hash;
 use linkspan_stream::Options;
 use linkspan_tcp::RailConfig;
-use linkspan_transport::{BoxRail, Rail};
+use linkspan_thunderbolt::Cables;
+use linkspan_transport::{BoxRail, Provider, Rail};
+use linkspan_verbs::Rdma;
 use mesh::{Mesh, Prober, Setup};
 use nic::AnyNic;
-use rdma::Rdma;
 use secured::{Secured, StreamRail};
 use stats::Stats;
 
@@ -120,8 +120,8 @@ impl Fabric {
     /// [`Error::NoInterface`]: the machine has no interface to use, not even loopback. [`Error::Interfaces`]: they
     /// cannot be listed.
     pub fn new(config: Config, log: Log, acked: bool) -> Result<Fabric, Error> {
-        let ports = devmem::of_this_machine(&config);
-        Fabric::build(config, log, acked, (Rdma::default(), Cables::default(), ports), this_host())
+        let devices = (Rdma::new(&config.rdma), Cables::new(config.tier), devmem::of_this_machine(&config));
+        Fabric::build(config, log, acked, devices, this_host())
     }
 
     /// The same with these RDMA devices in place of the machine's own; for tests with NICs in software, which lie on the
@@ -130,8 +130,9 @@ impl Fabric {
     /// # Errors
     /// As [`Fabric::new`]; also [`Error::Login`] where the OS gives no random numbers.
     pub fn with_nics(config: Config, log: Log, acked: bool, nics: Vec<AnyNic>) -> Result<Fabric, Error> {
-        let ports = devmem::of_this_machine(&config);
-        Fabric::build(config, log, acked, (Rdma::given(nics), Cables::default(), ports), another_host()?)
+        let rdma = Rdma::new(&config.rdma).given(nics);
+        let devices = (rdma, Cables::new(config.tier), devmem::of_this_machine(&config));
+        Fabric::build(config, log, acked, devices, another_host()?)
     }
 
     /// The same with these cables in place of the machine's own, and no RDMA device.
@@ -139,8 +140,8 @@ impl Fabric {
     /// # Errors
     /// As [`Fabric::with_nics`].
     pub fn with_cables(config: Config, log: Log, acked: bool, ports: Arc<thunderbolt::Ports>) -> Result<Fabric, Error> {
-        let cards = devmem::of_this_machine(&config);
-        let devices = (Rdma::given(Vec::new()), Cables::given(ports), cards);
+        let cables = Cables::new(config.tier).given(ports);
+        let devices = (Rdma::default().given(Vec::new()), cables, devmem::of_this_machine(&config));
         Fabric::build(config, log, acked, devices, another_host()?)
     }
 
@@ -150,7 +151,7 @@ impl Fabric {
     /// # Errors
     /// As [`Fabric::with_nics`].
     pub fn with_ports(config: Config, log: Log, acked: bool, ports: Arc<dyn devmem::Ports>) -> Result<Fabric, Error> {
-        let devices = (Rdma::given(Vec::new()), Cables::default(), ports);
+        let devices = (Rdma::default().given(Vec::new()), Cables::new(config.tier), ports);
         Fabric::build(config, log, acked, devices, another_host()?)
     }
 
@@ -228,7 +229,7 @@ impl Fabric {
 
     /// The RDMA ports that connections may use, and why there are none or some are left out. Opens the devices.
     pub fn rdma_ports(&self) -> (Vec<RdmaPort>, Vec<String>) {
-        self.0.rdma.ports(&self.0.config)
+        self.0.rdma.ports()
     }
 
     /// Memory regions registered with RDMA devices so far.
@@ -238,11 +239,18 @@ impl Fabric {
 
     /// The Thunderbolt and USB4 cables that connections may use as the settings are, and why there are none at a tier.
     pub fn cables_found(&self) -> Arc<thunderbolt::Ports> {
-        self.0.cables.ports(&self.0.config)
+        self.0.cables.ports()
     }
 
-    pub(crate) fn cables(&self) -> &Cables {
-        &self.0.cables
+    /// The transports whose rails come up beside a stream and that the settings allow, best first.
+    pub(crate) fn providers(&self) -> impl Iterator<Item = &dyn Provider> {
+        let all: [&dyn Provider; 2] = [&*self.0.rdma, &*self.0.cables];
+        all.into_iter().filter(|provider| self.config().allows_beside(provider.name()))
+    }
+
+    /// The one of this name, where the settings allow it.
+    pub(crate) fn provider(&self, name: &str) -> Option<&dyn Provider> {
+        self.providers().find(|provider| provider.name() == name)
     }
 
     pub(crate) fn devmem(&self) -> &Arc<dyn devmem::Ports> {

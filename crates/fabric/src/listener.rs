@@ -12,7 +12,7 @@ use linkspan_proto::login::{
 };
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
 use linkspan_stream::{Listen, Options, Stream};
-use linkspan_transport::{BoxRail, Conn, Offer, Role, WaitFd};
+use linkspan_transport::{BoxRail, Conn, Offer, Provider, Role, Site, WaitFd};
 
 use crate::channel::{Channel, Parts, ReconnectPolicy};
 use crate::config::PathChoice;
@@ -20,7 +20,6 @@ use crate::device::DeviceInterface;
 use crate::handshake::{Handshake, QPS_MAX};
 use crate::local::{self, ShmOffer, ShmRail};
 use crate::logins::{LoginFailed, LoginRun, LoginStep, Slot, drop_unproven};
-use crate::rdma::Rdma;
 use crate::reconnect::Recovered;
 use crate::secured::Secured;
 use crate::stats::Event;
@@ -52,7 +51,7 @@ impl std::fmt::Debug for Listener {
 impl Listener {
     pub(crate) fn new(fabric: &Fabric, device: usize) -> Result<Listener, Error> {
         let device = fabric.device(device)?;
-        fabric.rdma().open(fabric.config());
+        fabric.providers().for_each(Provider::open);
         let token = Token::random().map_err(|_| linkspan_proto::login::LoginError::Random)?;
         let mut id = [0; 8];
         getrandom::fill(&mut id).map_err(|_| linkspan_proto::login::LoginError::Random)?;
@@ -169,7 +168,7 @@ struct PendingLogin {
     /// Both sides have an RDMA device here, or a cable.
     candidate: Option<Box<dyn Offer>>,
     /// Why RDMA is not taken although there might be some.
-    no_rdma: String,
+    why_not: String,
     /// Why device-memory TCP is not taken although one side has set it up.
     no_devmem: String,
     /// Hosts over which the peer says that it comes.
@@ -356,7 +355,7 @@ impl Acceptor {
             offer: None,
             asked_setup: false,
             candidate: None,
-            no_rdma: String::new(),
+            why_not: String::new(),
             no_devmem: String::new(),
             relays: 0,
         });
@@ -364,7 +363,7 @@ impl Acceptor {
     }
 
     fn add_stream(&mut self, pending: PendingLogin, session: Session) {
-        let PendingLogin { run, slot, peer, offer, asked_setup, candidate, no_rdma, no_devmem, relays } = pending;
+        let PendingLogin { run, slot, peer, offer, asked_setup, candidate, why_not, no_devmem, relays } = pending;
         let candidate = candidate.filter(|_| session.ciphers.is_none());
         let secured = Secured::new(run.stream, session.ciphers);
         let conn = ConnId { number: session.conn_id, peer_key: session.peer_key };
@@ -397,7 +396,7 @@ impl Acceptor {
         });
         pending_conn.offer = offer.or(pending_conn.offer.take());
         let handshake = candidate.map(|candidate| (Handshake::answer(), candidate));
-        let (number, verbs) = (session.stream, Err(no_rdma));
+        let (number, verbs) = (session.stream, Err(why_not));
         let seated =
             PendingStream { secured, _slot: slot, number, handshake, verbs, no_devmem, relays, inbox: Vec::new() };
         pending_conn.streams.push(seated);
@@ -491,38 +490,31 @@ impl PendingLogin {
                 LoginStep::Done(session) => return Ok(Some(session)),
                 LoginStep::Asked => {
                     let asked = Greeting::decode(self.run.login.peer_blob().unwrap_or_default());
-                    let asked = asked.ok_or("its greeting cannot be read")?;
-                    (self.relays, self.asked_setup) = (asked.relays, asked.rdma || asked.cable);
+                    let asked = asked.ok_or("its greeting cannot be read: it is of another version of linkspan")?;
+                    (self.relays, self.asked_setup) = (asked.relays, !asked.asks.is_empty());
                     let mut answer = Greeting::default();
-                    if asked.rdma {
-                        // Over others the device that is met is the last relay's.
-                        let far = asked.relays;
-                        let reason = format!(
-                            "relayed over {far} host(s), chosen by the peer: {} hops by rdma",
-                            u32::from(far) + 1
-                        );
-                        let candidate = fabric.rdma().offer(fabric.config(), &self.run.stream);
-                        match candidate.map(|candidate| if far > 0 { candidate.relayed(reason) } else { candidate }) {
-                            Ok(pairs) => {
-                                answer.rdma = true;
-                                self.candidate = Some(Box::new(pairs));
+                    match fabric.provider(&asked.asks).filter(|provider| asked.relays == 0 || provider.relays()) {
+                        Some(provider) => {
+                            // Over others the device that is met is the last relay's.
+                            let (far, hops) = (asked.relays, u32::from(asked.relays) + 1);
+                            let reason = format!("relayed over {far} host(s), chosen by the peer: {hops} hops by rdma");
+                            let site = fabric.config().site(self.run.stream.local_addr());
+                            let relayed = Some(reason.as_str()).filter(|_| far > 0);
+                            match provider.offer(&Site { relayed, ..site }) {
+                                Ok(offer) => (answer.asks, self.candidate) = (asked.asks, Some(offer)),
+                                // On a way over others the hops before it have their devices for nothing.
+                                Err(why) if why.is_empty() && far > 0 => {
+                                    let interface = self.run.stream.interface();
+                                    let why = format!(
+                                        "the host that is connected to has no RDMA device to use on {interface}"
+                                    );
+                                    (answer.why_not, self.why_not) = (why.clone(), why);
+                                }
+                                Err(why) => (answer.why_not, self.why_not) = (why.clone(), why),
                             }
-                            // On a way over others the hops before it have their devices for nothing.
-                            Err(why) if why.is_empty() && far > 0 && Rdma::wanted(fabric.config()) => {
-                                let interface = self.run.stream.interface();
-                                let why =
-                                    format!("the host that is connected to has no RDMA device to use on {interface}");
-                                (answer.no_rdma, self.no_rdma) = (why.clone(), why);
-                            }
-                            Err(why) => (answer.no_rdma, self.no_rdma) = (why.clone(), why),
                         }
-                    } else if asked.cable && asked.relays == 0 {
-                        match fabric.cables().offer(fabric.config(), None) {
-                            Ok(candidate) => (answer.cable, self.candidate) = (true, Some(candidate)),
-                            Err(why) => (answer.no_rdma, self.no_rdma) = (why.clone(), why),
-                        }
-                    } else if !asked.no_rdma.is_empty() {
-                        self.no_rdma = format!("the peer says: {}", asked.no_rdma);
+                        None if !asked.why_not.is_empty() => self.why_not = format!("the peer says: {}", asked.why_not),
+                        None => {}
                     }
                     if asked.devmem && asked.relays == 0 {
                         match crate::devmem::ready(fabric, &self.run.stream.interface()) {

@@ -33,10 +33,10 @@ use linkspan_proto::mesh::{Keys, Node};
 use linkspan_stream::Options;
 use linkspan_topology::IfFilter;
 use linkspan_topology::mesh::{Database, Graph, MeshRoute, Target};
+use linkspan_verbs::Rdma;
 
 use work::Works;
 
-use crate::rdma::Rdma;
 use crate::stats::Stats;
 use crate::{Config, Error, Log, clock};
 

@@ -1,13 +1,13 @@
 //! A rail that is dialled again: one that was lost, or one that could not be had when the connection was made.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Login, PublicKey, Seed};
 use linkspan_stream::Stream;
-use linkspan_transport::{BoxRail, MAX_RAILS, Offer, Role};
+use linkspan_transport::{BoxRail, MAX_RAILS, Offer, Role, Site};
 
 use crate::handshake::Handshake;
 use crate::listener::FIRST_RETURN;
@@ -29,12 +29,12 @@ pub(crate) struct Reconnector {
     reach: Path,
     /// Paths of the rails that are up.
     paths: Vec<String>,
-    /// Queue pairs are wanted, which are set up over the stream.
-    rdma: bool,
+    /// Rails of this transport are wanted, which are set up beside the stream.
+    wants: Option<&'static str>,
     /// The next try is for the stream itself: a way over others that has shown that its hops have no RDMA; why.
     plain: Option<String>,
-    /// A rail over this cable of our host is wanted, which is set up over the stream.
-    cable: Option<String>,
+    /// They are over this plug of our host.
+    plug: Option<String>,
     wait: Duration,
     state: State,
 }
@@ -83,9 +83,9 @@ impl Reconnector {
         Reconnector {
             reach,
             paths: vec![path],
-            rdma: false,
+            wants: None,
             plain: None,
-            cable: None,
+            plug: None,
             wait: RECONNECT,
             state: State::Up,
         }
@@ -94,27 +94,29 @@ impl Reconnector {
     /// Of one that could not be had yet.
     pub(crate) fn later(reach: Path) -> Reconnector {
         let state = State::Down { next: Instant::now() + RECONNECT };
-        Reconnector { reach, paths: Vec::new(), rdma: false, plain: None, cable: None, wait: RECONNECT, state }
+        Reconnector { reach, paths: Vec::new(), wants: None, plain: None, plug: None, wait: RECONNECT, state }
     }
 
     /// Of queue pairs that are up.
     pub(crate) fn queue_pairs(reach: Path, rails: &[BoxRail]) -> Reconnector {
-        Reconnector { paths: paths(rails), rdma: true, state: State::Up, ..Reconnector::later(reach) }
+        let wants = rails.first().map(|rail| rail.info().transport);
+        Reconnector { paths: paths(rails), wants, state: State::Up, ..Reconnector::later(reach) }
     }
 
     /// Of a rail over a cable that is up.
     pub(crate) fn cable(reach: Path, rail: &BoxRail) -> Reconnector {
         Reconnector {
             paths: vec![rail.info().path.clone()],
-            cable: rail.info().plug.clone(),
+            wants: Some(rail.info().transport),
+            plug: rail.info().plug.clone(),
             state: State::Up,
             ..Reconnector::later(reach)
         }
     }
 
-    /// Queue pairs are wanted, or the stream itself.
-    pub(crate) fn wanting(self, rdma: bool) -> Reconnector {
-        Reconnector { rdma, ..self }
+    /// Rails of this transport are wanted, or the stream itself.
+    pub(crate) fn wanting(self, wants: Option<&'static str>) -> Reconnector {
+        Reconnector { wants, ..self }
     }
 
     /// Of one that is wanted at once.
@@ -166,15 +168,16 @@ impl Reconnector {
 
     /// Whether queue pairs, or a cable, or nothing will do. Over others a stream will too.
     fn insists(&self) -> bool {
-        self.cable.is_some() || self.rdma && self.reach.relays() == 0
+        self.wants.is_some() && self.reach.relays() == 0
     }
 
     /// Whether no port of ours is there to meet with, or no cable.
     fn portless(&self, fabric: &Fabric) -> bool {
-        match &self.cable {
-            Some(link) => fabric.cables().offer(fabric.config(), Some(link)).is_err(),
-            None => self.reach.from().is_some_and(|from| fabric.rdma().offer_at(fabric.config(), from).is_err()),
-        }
+        let Some(provider) = self.wants.and_then(|name| fabric.provider(name)) else { return true };
+        let from = self.reach.from().unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into());
+        let site = Site { plug: self.plug.as_deref(), ..fabric.config().site(from) };
+        // Of a stream by the routes it is not known which port it would be on.
+        (self.plug.is_some() || self.reach.from().is_some()) && provider.offer(&site).is_err()
     }
 
     /// A try failed. Failures of relayed routes are logged here: nothing else reports them.
@@ -202,15 +205,18 @@ impl Reconnector {
         stream: &Stream,
         hops: Option<Hops>,
     ) -> Option<(Box<dyn Offer>, Option<RelayMark>)> {
-        if !self.rdma {
-            return None;
-        }
-        let candidate = match self.plain.take() {
-            Some(why) => Err(why),
-            None => self.reach.candidate(fabric, stream, hops),
+        let provider = fabric.provider(self.wants?);
+        let candidate = match (self.plain.take(), provider, &self.plug) {
+            (Some(why), ..) => Err(why),
+            (None, None, _) => Err(String::new()),
+            (None, Some(provider), None) => self.reach.offer(fabric, provider, stream, hops),
+            (None, Some(provider), plug) => {
+                let site = Site { plug: plug.as_deref(), ..fabric.config().site(stream.local_addr()) };
+                provider.offer(&site).map(|offer| (offer, None))
+            }
         };
         match candidate {
-            Ok((pairs, mark)) => Some((Box::new(pairs), mark)),
+            Ok(both) => Some(both),
             Err(why) => {
                 if let (Some(way), false) = (self.reach.way(), why.is_empty()) {
                     fabric.log().warn(&format!("downgrade: {way} uses TCP, not RDMA: {why}"));
@@ -244,12 +250,9 @@ impl Reconnector {
                     // Behind the last one the first is free again: a listener remembers 4096 logins.
                     *numbers = number.checked_add(1).unwrap_or(FIRST_RETURN);
                     let candidate = self.candidate(fabric, &stream, hops);
-                    let cable = self.cable.as_ref().map(|link| fabric.cables().offer(fabric.config(), Some(link)));
-                    let candidate = cable.map_or(candidate, |cable| cable.ok().map(|cable| (cable, None)));
                     let relays = self.reach.relays() as u8;
-                    let name = candidate.as_ref().map(|(offer, _)| offer.name());
-                    let (rdma, cable) = (name == Some("verbs"), name == Some("thunderbolt"));
-                    let greeting = Greeting { relays, rdma, cable, ..Greeting::default() };
+                    let asks = candidate.as_ref().map_or_else(String::new, |(offer, _)| offer.name().to_owned());
+                    let greeting = Greeting { relays, asks, ..Greeting::default() };
                     let params = ClientParams {
                         guard: fabric.config().guard_to(to.peer_key),
                         blob: greeting.encode(),
@@ -273,7 +276,7 @@ impl Reconnector {
                             let relayed = self.reach.relayed();
                             return Some(Recovered { number, secured, rails: Vec::new(), relayed });
                         }
-                        Some(_) if !answer.rdma && !answer.cable => {
+                        Some(_) if answer.asks.is_empty() => {
                             let why = hops::refusal(&answer, self.reach.to());
                             self.without(fabric, &why, now)
                         }

@@ -6,11 +6,10 @@ use std::time::Duration;
 use linkspan_stream::{Dial, Options, Stream};
 use linkspan_topology::is_link_local;
 use linkspan_topology::mesh::{MeshLink, Route};
-use linkspan_transport::WaitFd;
+use linkspan_transport::{Offer, Provider, Site, WaitFd};
 
 use crate::mesh::Approach;
 use crate::mesh::hops::{self, Hops, RelayMark};
-use crate::rdma::{Rdma, RdmaPairs};
 use crate::{Fabric, chain};
 
 /// A path to an address of the peer's listener.
@@ -53,31 +52,33 @@ impl Path {
         }
     }
 
-    /// Where queue pairs can be set up beside a stream of this way, and with what mark a relay is told to. `Err` as
-    /// [`crate::rdma::Rdma::offer`] has it.
-    pub(crate) fn candidate(
+    /// What rails can be set up with beside a stream of this way, and with what mark a relay is told to. `Err` as
+    /// [`Provider::offer`] has it.
+    pub(crate) fn offer(
         &self,
         fabric: &Fabric,
+        provider: &dyn Provider,
         stream: &Stream,
         hops: Option<Hops>,
-    ) -> Result<(RdmaPairs, Option<RelayMark>), String> {
-        let (rdma, config) = (fabric.rdma(), fabric.config());
-        let candidate = rdma.offer(config, stream).map_err(|why| match &hops {
+    ) -> Result<(Box<dyn Offer>, Option<RelayMark>), String> {
+        let site = fabric.config().site(stream.local_addr());
+        let (Path::Over(route), Some(hops)) = (self, hops) else { return Ok((provider.offer(&site)?, None)) };
+        if !provider.relays() {
+            return Err(String::new());
+        }
+        let reason = format!("relayed over {}: {}", route.over.join(", "), hops::shown("rdma", &route.over));
+        let offer = provider.offer(&Site { relayed: Some(&reason), ..site }).map_err(|why| match &hops {
             // On a cable a host without a device is no news; on a way of several hops others have theirs for nothing.
-            Some(Hops::Rdma(_)) if why.is_empty() && Rdma::wanted(config) => {
+            Hops::Rdma(_) if why.is_empty() => {
                 format!("the host that connects has no RDMA device to use on {}", stream.interface())
             }
-            Some(Hops::Tcp(hop)) if why.is_empty() && Rdma::wanted(config) && rdma.any(config) => hop.clone(),
+            Hops::Tcp(hop) if why.is_empty() && fabric.rdma().any() => hop.clone(),
             _ => why,
         })?;
-        match (self, hops) {
-            (Path::Over(route), Some(Hops::Rdma(mark))) => {
-                let shown = hops::shown("rdma", &route.over);
-                Ok((candidate.relayed(format!("relayed over {}: {shown}", route.over.join(", "))), Some(mark)))
-            }
-            (Path::Over(_), Some(Hops::Tcp(why))) if why.is_empty() => Err(hops::EARLIER.into()),
-            (Path::Over(_), Some(Hops::Tcp(why))) => Err(why),
-            _ => Ok((candidate, None)),
+        match hops {
+            Hops::Rdma(mark) => Ok((offer, Some(mark))),
+            Hops::Tcp(why) if why.is_empty() => Err(hops::EARLIER.into()),
+            Hops::Tcp(why) => Err(why),
         }
     }
 

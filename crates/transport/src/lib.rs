@@ -31,8 +31,8 @@ pub use linkspan_proto::conn::{
 pub use linkspan_proto::{Buf, Head, Kind};
 pub use memory::MemSlice;
 pub use rail::{BoxRail, Busy, Caps, DeviceReach, Down, Health, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
-pub use registrar::{Refusal, Registrar, Registration};
-pub use setup::{Offer, Role, Setup};
+pub use registrar::{DirectBy, Refusal, Registrar, Registration};
+pub use setup::{Offer, Provider, Role, Setup, Site};
 
 /// An error with its causes on one line, for logs.
 pub fn chain(error: &dyn std::error::Error) -> String {

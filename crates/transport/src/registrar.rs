@@ -10,6 +10,25 @@ pub type Registration = Box<dyn Send + Sync>;
 /// Why a device refused.
 pub type Refusal = Box<dyn std::error::Error + Send + Sync>;
 
+/// How a card reaches device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectBy {
+    /// By its dma-buf.
+    DmaBuf,
+    /// By its address, which a module of the GPU's driver translates for the card (nvidia_peermem, or amdgpu's own).
+    PeerMemory,
+}
+
+impl DirectBy {
+    /// As text for log lines.
+    pub fn shown(self) -> &'static str {
+        match self {
+            DirectBy::DmaBuf => "by dma-buf",
+            DirectBy::PeerMemory => "as peer memory",
+        }
+    }
+}
+
 /// What registers memory with the device under a rail. May be used from any thread, also after the rail.
 pub trait Registrar: Send + Sync {
     /// Equal for registrars of one device and protection domain.

@@ -3,7 +3,8 @@
 //!
 //! A refusal is text for people. An empty one is nothing to tell them: there is no such device here, or a cable leads to another host.
 
-use std::time::Instant;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use crate::BoxRail;
 
@@ -14,6 +15,48 @@ pub enum Role {
     Caller,
     /// The one that was connected to.
     Answerer,
+}
+
+/// Where rails are to come up.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    /// Our end of the stream.
+    pub local: SocketAddr,
+    /// Only over this plug of our host: a rail that was lost there ([`crate::RailInfo::plug`]).
+    pub plug: Option<&'a str>,
+    /// Other hosts pass on what goes over the rails; which, as the reason of the path.
+    pub relayed: Option<&'a str>,
+    /// The settings name this transport: people are told why there is no rail, whatever the reason.
+    pub forced: bool,
+    /// IP traffic class.
+    pub class: u8,
+    /// How long the rails may take to come up.
+    pub limit: Duration,
+}
+
+/// A transport whose rails come up beside a stream.
+pub trait Provider: Send + Sync {
+    /// Its name in settings, greetings and log lines.
+    fn name(&self) -> &'static str;
+
+    /// One stream asks for all rails to a host; else that of each pair of interfaces asks for its own.
+    fn per_host(&self) -> bool {
+        false
+    }
+
+    /// Whether rails can be joined on hosts between, which pass on what goes over them.
+    fn relays(&self) -> bool {
+        false
+    }
+
+    /// Opens its devices, which may take long: not in the middle of a login, which has a deadline.
+    fn open(&self) {}
+
+    /// What there is for rails here.
+    ///
+    /// # Errors
+    /// Why there is nothing.
+    fn offer(&self, site: &Site<'_>) -> Result<Box<dyn Offer>, String>;
 }
 
 /// What this host has for rails beside a stream to a peer.

@@ -12,6 +12,7 @@ mod end;
 mod error;
 pub mod find;
 mod offer;
+mod provider;
 mod rail;
 mod ring;
 mod setup;
@@ -24,7 +25,7 @@ pub mod up;
 pub use cache::CableMemory;
 pub use device::{Registrar, RingDevice, StreamDevice};
 pub use error::Error;
-pub use offer::Cables;
+pub use provider::{Cables, TierChoice};
 pub use rail::CableRail;
 pub use ring::RingRail;
 #[doc(hidden)]

@@ -9,19 +9,19 @@ use crate::rail::NAME;
 use crate::{Config, Error, Ports, Setup};
 
 /// The cables of this host, of which some may lead to the peer.
-pub struct Cables {
+pub(crate) struct CableOffers {
     ports: Arc<Ports>,
     config: Config,
 }
 
-impl Cables {
+impl CableOffers {
     /// All of them.
-    pub fn new(ports: Arc<Ports>, config: Config) -> Cables {
-        Cables { ports, config }
+    pub(crate) fn new(ports: Arc<Ports>, config: Config) -> CableOffers {
+        CableOffers { ports, config }
     }
 }
 
-impl Offer for Cables {
+impl Offer for CableOffers {
     fn name(&self) -> &'static str {
         NAME
     }

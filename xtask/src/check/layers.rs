@@ -16,7 +16,7 @@ const LAYERS: [(&str, u32); 25] = [
     ("sys/", 20),
     ("crates/stream", 25),
     ("transports/", 30),
-    ("crates/topology", 40),
+    ("crates/topology", 27),
     ("crates/fabric", 42),
     ("crates/linkspan", 44),
     ("crates/doctor", 45),

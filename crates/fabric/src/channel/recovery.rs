@@ -55,7 +55,7 @@ impl Channel {
     /// Where no queue pair or cable is left, the rail on standby is activated; it is deactivated when there is one again.
     pub(super) fn switch_standby(&mut self, now: Instant) {
         let left = self.conn.rails().any(|(_, rail)| !rail.info().standby);
-        let lost = if self.rdma { "RDMA" } else { "the cable" };
+        let lost = if self.rdma.is_some() { "RDMA" } else { "the cable" };
         for (path, active) in self.conn.switch_standby(!left) {
             if active {
                 self.hold_line(format!("downgrade: TCP carries on in place of {lost}: {path}"), now);
@@ -182,7 +182,7 @@ pub(super) fn stuck(moving: usize, active: Instant, moved: Instant, now: Instant
 }
 
 /// A connection that is relayed takes what the mesh has learnt since: another way round, or a cable of its own.
-fn add_routes(fabric: &Fabric, reconnectors: &mut Vec<Reconnector>, way: MeshRoute, rdma: bool) {
+fn add_routes(fabric: &Fabric, reconnectors: &mut Vec<Reconnector>, way: MeshRoute, rdma: Option<&'static str>) {
     let (reaches, over): (Vec<Path>, bool) = match way {
         MeshRoute::Direct(links) => (links.iter().map(Path::link).collect(), false),
         MeshRoute::Over(routes) => (routes.into_iter().map(Path::Over).collect(), true),

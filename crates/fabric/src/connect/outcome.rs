@@ -107,13 +107,14 @@ impl Connecting {
         let policy = if plan.acked && !reconnectors.is_empty() {
             let over = self.tries.iter().any(|t| plan.streams.contains(&t.number) && t.reach.relays() > 0);
             let verbs = plan.carrier == Carrier::Verbs;
+            let wants = rails.first().map(|rail| rail.info().transport).filter(|_| verbs);
             let taken = |t: &Try| t.number == KEEPALIVE || t.beside.is_some() || plan.streams.contains(&t.number);
             // Cables need one stream of all.
             let wanted =
                 |t: &&Try| !taken(t) && !cabled && (t.first || !verbs) && !t.reach.is_guess() && !self.is_needless(t);
             let late = self.tries.iter().filter(wanted).filter(|t| over || t.reach.relays() == 0);
             let late = late.filter(|t| t.reach.from().is_some());
-            reconnectors.extend(late.map(|t| Reconnector::later(t.reach.clone()).wanting(verbs)));
+            reconnectors.extend(late.map(|t| Reconnector::later(t.reach.clone()).wanting(wants)));
             if !cabled && reconnectors.iter().all(|r| r.from().is_some()) {
                 left_out.extend(self.later.iter().map(|(.., name)| format!("{name} (no link, added when it is up)")));
                 let mut later = self.later.clone();
@@ -122,7 +123,7 @@ impl Connecting {
                 }
                 reconnectors.extend(later.into_iter().map(|(from, to, name)| {
                     let device = fabric.config().meshes().then_some(name);
-                    Reconnector::later(Path::Plain { from: Some(from), to, device }).wanting(verbs)
+                    Reconnector::later(Path::Plain { from: Some(from), to, device }).wanting(wants)
                 }));
             }
             reconnectors.truncate(MAX_RAILS);

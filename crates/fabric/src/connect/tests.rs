@@ -43,7 +43,7 @@ fn a_way_over_others_is_waited_for_while_its_rails_are_set_up() {
     let reach = Path::Over(Route { interface: "lo".into(), from: hops[0].ip(), hops, over: vec!["b".into()], mbps: 0 });
     connecting.tries.clear();
     connecting.start(reach, "a test", 0);
-    let blob = Greeting { rdma: true, ..Greeting::default() }.encode().to_vec();
+    let blob = Greeting { asks: "verbs".into(), ..Greeting::default() }.encode().to_vec();
     connecting.tries[0].state = TryState::Handshaking(Box::new((Secured::new(near, None), Handshake::answer())), blob);
     (connecting.relayed, connecting.asked) = (true, Some((Instant::now(), String::new())));
 

@@ -24,6 +24,8 @@ pub(crate) struct Try {
     pub(super) first: bool,
     /// What rails are to be set up with beside the stream.
     pub(super) offer: Option<Box<dyn Offer>>,
+    /// It asks for all rails to the host.
+    pub(super) per_host: bool,
     /// What tells the relays that queue pairs are to be set up.
     pub(super) mark: Option<RelayMark>,
     /// Rails that are up beside the stream, or why there are none.
@@ -55,7 +57,7 @@ impl Try {
                 _ => Err("the peer's card is not set up for it: run `lspan devmem up` there".into()),
             };
         }
-        let answer = Greeting::decode(&session.peer_blob).is_some_and(|answer| answer.rdma);
+        let answer = Greeting::decode(&session.peer_blob).is_some_and(|answer| !answer.asks.is_empty());
         if let (Some(mark), true, false) = (self.mark, answer, sealed) {
             // A stream on which nothing is under way takes these few bytes.
             if !matches!(stream.try_write(&mark.0), Ok(Some(RelayMark::LEN))) {
@@ -68,23 +70,18 @@ impl Try {
         if let Some(offer) = self.offer.as_ref().filter(|_| !sealed) {
             match Greeting::decode(&session.peer_blob) {
                 // A listener that answers so waits for a handshake: it is told, too, that there is none.
-                Some(answer) if answered(&answer, &**offer) => {
+                Some(answer) if answer.asks == offer.name() => {
                     let handshake = Handshake::begin(&**offer);
                     return TryState::Handshaking(Box::new((secured, handshake)), session.peer_blob);
                 }
                 // On a cable a host without a device is not worth a line; on a route of several hops the others have theirs for nothing.
-                Some(answer) if !answer.no_rdma.is_empty() || self.mark.is_some() => {
+                Some(answer) if !answer.why_not.is_empty() || self.mark.is_some() => {
                     self.verbs = Err(hops::refusal(&answer, self.reach.to()));
                 }
                 _ => {}
             }
         }
         TryState::Up(Box::new(secured), session.peer_blob)
-    }
-
-    /// Whether rails of this transport are to be set up beside it.
-    pub(super) fn asks(&self, transport: &str) -> bool {
-        self.offer.as_ref().is_some_and(|offer| offer.name() == transport)
     }
 
     pub(super) fn describe(&self) -> String {
@@ -128,9 +125,4 @@ impl Try {
         let up = matches!(self.state, TryState::Up(..) | TryState::Used);
         (!up && self.number != KEEPALIVE).then(|| self.describe())
     }
-}
-
-/// Whether the peer takes part in setting up what this end has.
-fn answered(answer: &Greeting, offer: &dyn Offer) -> bool {
-    answer.rdma && offer.name() == "verbs" || answer.cable && offer.name() == "thunderbolt"
 }

@@ -4,19 +4,18 @@
 //! message behind it and passes bytes again, so that its ends can fall back to it.
 
 use linkspan_transport::{Offer, Role, Setup};
-use linkspan_verbs::{Relay, VerbsRail};
+use linkspan_verbs::{Pairs, Relay, VerbsRail};
 use linkspan_verbs_sys::AnyNic;
 
 use super::hops::RelayMark;
 use crate::chain;
 use crate::handshake::{Handshake, HandshakeOutcome};
-use crate::rdma::RdmaPairs;
 use crate::secured::{MessageError, Secured};
 
 /// What a relay needs to take a stream over to RDMA.
 pub(super) struct Over {
     /// Ports on the cable that it was asked on, and on the one that leads on.
-    pub(super) candidates: [RdmaPairs; 2],
+    pub(super) candidates: [Pairs<AnyNic>; 2],
     /// What the host before sends.
     pub(super) mark: RelayMark,
     /// What the next host is to be sent; `None` where that is the last one, which meets like any listener.

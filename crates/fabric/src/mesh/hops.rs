@@ -85,7 +85,7 @@ pub(crate) const EARLIER: &str = "a relay of an earlier version is on the route"
 
 /// Why the host at the end of a route takes part in no RDMA.
 pub(crate) fn refusal(answer: &Greeting, to: SocketAddr) -> String {
-    match answer.no_rdma.as_str() {
+    match answer.why_not.as_str() {
         "" => format!(
             "the peer offers none at {}: its LINKSPAN_PATH leaves RDMA out, or it is of an earlier version",
             to.ip()

@@ -9,7 +9,7 @@ use linkspan_proto::login::{Guard, Login, LoginTable, Seed, ServerParams};
 use linkspan_proto::mesh::{LISTEN_ID, MeshReply, Request};
 use linkspan_stream::{Listen, Stream};
 use linkspan_topology::mesh::same_subnet;
-use linkspan_transport::WaitFd;
+use linkspan_transport::{Provider, Site, WaitFd};
 
 use super::agent::Agent;
 use super::crossing::Over;
@@ -249,7 +249,9 @@ fn thread(name: &str) -> std::thread::Builder {
 fn over(agent: &Agent, streams: [&Stream; 2], beyond: Option<Hops>) -> Result<Over, String> {
     let (rdma, config) = (&agent.setup.rdma, &agent.setup.config);
     let candidate = |stream: &Stream| {
-        rdma.offer(config, stream).map_err(|why| match why.as_str() {
+        let site = Site { relayed: Some("this host relays"), ..config.site(stream.local_addr()) };
+        let pairs = if config.allows_beside(rdma.name()) { rdma.pairs(&site) } else { Err(String::new()) };
+        pairs.map_err(|why| match why.as_str() {
             "" => format!("{} has no RDMA device to use on {}", agent.name(), stream.interface()),
             why => format!("{}: {why}", agent.name()),
         })
@@ -260,8 +262,7 @@ fn over(agent: &Agent, streams: [&Stream; 2], beyond: Option<Hops>) -> Result<Ov
         Some(Hops::Tcp(why)) if why.is_empty() => return Err(hops::EARLIER.into()),
         Some(Hops::Tcp(why)) => return Err(why),
     };
-    let reason = "this host relays";
-    let candidates = [candidate(streams[0])?.relayed(reason.into()), candidate(streams[1])?.relayed(reason.into())];
+    let candidates = [candidate(streams[0])?, candidate(streams[1])?];
     let mark = RelayMark::random().map_err(|e| chain(&e))?;
     Ok(Over { candidates, mark, next })
 }

@@ -58,7 +58,7 @@ fn way() -> Reconnector {
     let from = Ipv4Addr::LOCALHOST.into();
     let hops = vec!["10.0.0.2:7475".parse().unwrap(), "10.0.1.2:7475".parse().unwrap(), "10.0.2.2:99".parse().unwrap()];
     let over = vec!["spark-b".to_owned(), "spark-c".to_owned()];
-    Reconnector::now(Path::Over(Route { interface: "lo".into(), from, hops, over, mbps: 0 })).wanting(true)
+    Reconnector::now(Path::Over(Route { interface: "lo".into(), from, hops, over, mbps: 0 })).wanting(Some("verbs"))
 }
 
 const NONE: &str = "spark-c has no RDMA device to use on cab1";
@@ -148,10 +148,10 @@ fn nobody_is_dialled_for_queue_pairs_or_a_cable_while_there_is_no_port_or_cable_
     let to = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     let from = Some((Ipv4Addr::LOCALHOST, 0).into());
     let direct = || Reconnector::now(Path::Plain { from, to, device: None });
-    let no_cable = || Reconnector { cable: Some("0-1".to_owned()), ..direct() };
+    let no_cable = || Reconnector { plug: Some("0-1".to_owned()), ..direct().wanting(Some("thunderbolt")) };
     for (device, mut reconnect, dials) in [
-        (false, direct().wanting(true), false),
-        (true, direct().wanting(true), true),
+        (false, direct().wanting(Some("verbs")), false),
+        (true, direct().wanting(Some("verbs")), true),
         (true, no_cable(), false),
         (false, direct(), true),
     ] {

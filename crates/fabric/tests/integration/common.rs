@@ -48,7 +48,7 @@ pub(crate) fn try_log_stream_in(
     let handle = Handle::decode(&listener.handle()).unwrap();
     let mut stream = TcpStream::connect(handle.addrs()[0].socket()).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-    let blob = vec![1, 0, 0, 0];
+    let blob = linkspan_proto::greeting::Greeting::default().encode();
     let params =
         ClientParams { guard, blob, ..ClientParams::new(handle.listen_id, handle.token.clone(), conn, number) };
     let start = Instant::now();

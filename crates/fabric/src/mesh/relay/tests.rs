@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use linkspan_stream::{Dial, Listen, Options};
 use linkspan_transport::{Buf, Conn, Offer, Role, StaticBuf};
-use linkspan_verbs::Domain;
+use linkspan_verbs::{Domain, Pairs, Rdma};
 use linkspan_verbs_sys::soft::{Engine, SoftConfig, SoftNet, SoftNic};
 use linkspan_verbs_sys::{Access, Mr, Nic, SendOp, SendWr};
 
@@ -16,7 +16,6 @@ use crate::Config;
 use crate::handshake::{Handshake, HandshakeOutcome};
 use crate::mesh::Shared;
 use crate::mesh::work::Work;
-use crate::rdma::{Rdma, RdmaPairs};
 use crate::stats;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -37,7 +36,7 @@ fn streams() -> (Stream, Stream) {
 /// Two ends and the relays between them, every hop with a NIC at each end.
 struct RelayedPair {
     ends: [Secured; 2],
-    candidates: [RdmaPairs; 2],
+    candidates: [Pairs<AnyNic>; 2],
     /// What the first end sends to go over.
     mark: RelayMark,
     nics: Vec<SoftNic>,
@@ -58,8 +57,8 @@ fn way(name: &str, relays: u8) -> RelayedPair {
     let mut port = |hop: u8, end: u8| {
         let nic = net.nic(SoftConfig::roce(&format!("soft{hop}{end}"), Ipv4Addr::new(10, 0, hop, end), lo));
         nics.push(nic.clone());
-        let rdma = Rdma::given(vec![AnyNic::Soft(nic)]);
-        rdma.offer_at(&config, "127.0.0.1:1".parse().unwrap()).unwrap().relayed("a test".into())
+        let rdma = Rdma::new(&config.rdma).given(vec![AnyNic::Soft(nic)]);
+        rdma.pairs(&config.site("127.0.0.1:1".parse().unwrap())).unwrap().relayed("a test".into())
     };
     let first = port(0, 1);
     let stats = Arc::new(Stats::new(Some(&dir), "").unwrap());

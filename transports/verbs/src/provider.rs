@@ -1,16 +1,15 @@
-//! RDMA devices of this machine: which port is on which network interface, and the memory registered with them.
+//! RDMA devices of this machine: which port is on which network interface.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
-use linkspan_stream::Stream;
 use linkspan_topology::{IfFilter, LinkLayer as Layer, Machine, Roots};
-use linkspan_verbs::{Config as RailConfig, Domain, Pairs};
+use linkspan_transport::{DirectBy, Offer, Provider, Site, chain};
 use linkspan_verbs_sys::hw::{HwNic, devices};
 use linkspan_verbs_sys::{AnyNic, Limits, LinkLayer, Nic};
 
-use crate::config::PathChoice;
-use crate::{Config, chain};
+use crate::endpoint::NAME;
+use crate::{Config, Domain, Pairs};
 
 /// Settings of RDMA paths.
 #[derive(Clone, Debug)]
@@ -33,7 +32,7 @@ pub struct RdmaConfig {
 
 impl Default for RdmaConfig {
     fn default() -> RdmaConfig {
-        let rail = RailConfig::default();
+        let rail = Config::default();
         RdmaConfig {
             devices: None,
             gid_index: None,
@@ -63,7 +62,8 @@ pub struct RdmaPort {
 
 /// The devices, opened when they are first asked for.
 #[derive(Default)]
-pub(crate) struct Rdma {
+pub struct Rdma {
+    config: RdmaConfig,
     /// Given by the caller in place of the machine's own.
     given: Option<Vec<AnyNic>>,
     found: OnceLock<Found>,
@@ -86,19 +86,23 @@ impl std::fmt::Debug for Rdma {
     }
 }
 
-/// A port on the interface of a stream.
-pub(crate) type RdmaPairs = Pairs<AnyNic>;
-
 impl Rdma {
-    pub(crate) fn given(nics: Vec<AnyNic>) -> Rdma {
-        Rdma { given: Some(nics), ..Rdma::default() }
+    /// Those of this machine, by the settings.
+    pub fn new(config: &RdmaConfig) -> Rdma {
+        Rdma { config: config.clone(), ..Rdma::default() }
     }
 
-    fn found(&self, config: &Config) -> &Found {
+    /// These in place of the machine's own.
+    #[must_use]
+    pub fn given(self, nics: Vec<AnyNic>) -> Rdma {
+        Rdma { given: Some(nics), ..self }
+    }
+
+    fn found(&self) -> &Found {
         self.found.get_or_init(|| {
             let mut found = match &self.given {
                 Some(nics) => Found { domains: nics.iter().cloned().map(Domain::new).collect(), ..Found::default() },
-                None => open(config),
+                None => open(&self.config),
             };
             if self.watch {
                 found.domains = found.domains.into_iter().map(Domain::watching).collect();
@@ -111,30 +115,19 @@ impl Rdma {
     }
 
     /// The same, and memory that was posted is watched.
-    pub(crate) fn watching(self) -> Rdma {
+    #[must_use]
+    pub fn watching(self) -> Rdma {
         Rdma { watch: true, ..self }
     }
 
-    /// Opens the devices where connections may want them: not in the middle of a login, which has a deadline.
-    pub(crate) fn open(&self, config: &Config) {
-        if Rdma::wanted(config) {
-            self.found(config);
-        }
-    }
-
-    /// Whether connections may go by RDMA.
-    pub(crate) fn wanted(config: &Config) -> bool {
-        matches!(config.path, PathChoice::Auto | PathChoice::Verbs) && !config.encrypts()
-    }
-
     /// Whether there is a device that can be used. Opens the devices.
-    pub(crate) fn any(&self, config: &Config) -> bool {
-        !self.found(config).domains.is_empty()
+    pub fn any(&self) -> bool {
+        !self.found().domains.is_empty()
     }
 
     /// Every port, and reasons that concern no port. Opens the devices.
-    pub(crate) fn ports(&self, config: &Config) -> (Vec<RdmaPort>, Vec<String>) {
-        let found = self.found(config);
+    pub fn ports(&self) -> (Vec<RdmaPort>, Vec<String>) {
+        let found = self.found();
         let peer_memory = peer_memory();
         let list = found.domains.iter().flat_map(|domain| {
             let nic = domain.nic();
@@ -157,24 +150,19 @@ impl Rdma {
     }
 
     /// Regions registered so far.
-    pub(crate) fn registrations(&self) -> u64 {
+    pub fn registrations(&self) -> u64 {
         self.found.get().map_or(0, |found| found.domains.iter().map(Domain::registrations).sum())
     }
 
-    /// The port that a stream's own end is on. `Err` with an empty text: there is none, and nothing to say about it.
-    pub(crate) fn offer(&self, config: &Config, stream: &Stream) -> Result<RdmaPairs, String> {
-        self.offer_at(config, stream.local_addr())
-    }
-
-    /// The same for an address of ours.
-    pub(crate) fn offer_at(&self, config: &Config, local: SocketAddr) -> Result<RdmaPairs, String> {
-        if !Rdma::wanted(config) {
-            return Err(String::new());
-        }
-        let found = self.found(config);
+    /// Queue pairs on the port that our end of a stream is on.
+    ///
+    /// # Errors
+    /// Why there are none, as [`Provider::offer`] has it.
+    pub fn pairs(&self, site: &Site<'_>) -> Result<Pairs<AnyNic>, String> {
+        let (local, config) = (site.local, &self.config);
+        let found = self.found();
         if found.domains.is_empty() {
-            let forced = config.path == PathChoice::Verbs;
-            return Err(found.refused.first().filter(|_| forced).map_or_else(String::new, |r| r.1.clone()));
+            return Err(found.refused.first().filter(|_| site.forced).map_or_else(String::new, |r| r.1.clone()));
         }
         let scope = match local {
             SocketAddr::V6(v6) => v6.scope_id(),
@@ -193,21 +181,25 @@ impl Rdma {
                 }
                 match usable(nic, port) {
                     Ok(()) => {
-                        let rail = RailConfig {
+                        let rail = Config {
                             port,
                             ifindex: interface.index,
                             interface: interface.name,
-                            gid_index: config.rdma.gid_index,
-                            pkey_index: config.rdma.pkey_index,
-                            service_level: config.rdma.service_level,
-                            traffic_class: config.traffic_class.unwrap_or(0),
-                            timeout: config.rdma.timeout,
-                            retry: config.rdma.retry,
+                            gid_index: config.gid_index,
+                            pkey_index: config.pkey_index,
+                            service_level: config.service_level,
+                            traffic_class: site.class,
+                            timeout: config.timeout,
+                            retry: config.retry,
                             reason: "an RDMA device on the interface that reaches the peer".into(),
-                            deadline: config.setup_time(),
-                            ..RailConfig::default()
+                            deadline: site.limit,
+                            ..Config::default()
                         };
-                        return Ok(Pairs::new(domain.clone(), rail, config.rdma.queue_pairs));
+                        let pairs = Pairs::new(domain.clone(), rail, config.queue_pairs);
+                        return Ok(match site.relayed {
+                            Some(reason) => pairs.relayed(reason.to_owned()),
+                            None => pairs,
+                        });
                     }
                     Err(no) => why = format!("{}/{port} on {}: {no}", nic.name(), interface.name),
                 }
@@ -217,7 +209,25 @@ impl Rdma {
     }
 }
 
-fn open(config: &Config) -> Found {
+impl Provider for Rdma {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn relays(&self) -> bool {
+        true
+    }
+
+    fn open(&self) {
+        self.found();
+    }
+
+    fn offer(&self, site: &Site<'_>) -> Result<Box<dyn Offer>, String> {
+        Ok(Box::new(self.pairs(site)?))
+    }
+}
+
+fn open(config: &RdmaConfig) -> Found {
     let names = match devices() {
         Ok(names) if names.is_empty() => {
             return Found {
@@ -230,7 +240,7 @@ fn open(config: &Config) -> Found {
     };
     let mut found = Found::default();
     for name in names {
-        match &config.rdma.devices {
+        match &config.devices {
             Some(filter) if !filter.allows(&name) => {
                 let why = format!("left out by {}", filter.shown());
                 found.refused.push((name, why));
@@ -284,10 +294,6 @@ fn usable(nic: &AnyNic, port: u8) -> Result<(), String> {
     }
     Ok(())
 }
-
-mod memory;
-
-pub use memory::{ConnMemory, DirectBy, Registered};
 
 #[cfg(test)]
 mod tests;

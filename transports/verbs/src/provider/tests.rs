@@ -1,37 +1,35 @@
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use linkspan_topology::fixture::{EIGHT_GPUS, Fixture, SPARK};
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
 
 use super::*;
 
-fn config() -> Config {
-    Config::read(&|name| (name == "LINKSPAN_STATS_DIR").then(|| "off".to_owned())).unwrap()
-}
-
-fn local() -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, 0).into()
+fn site() -> Site<'static> {
+    let local = (Ipv4Addr::LOCALHOST, 0).into();
+    Site { local, plug: None, relayed: None, forced: false, class: 0, limit: Duration::from_secs(1) }
 }
 
 fn rdma(nic: SoftConfig, over: &[(&str, u8, &str)]) -> Rdma {
     let nic = AnyNic::Soft(SoftNet::new(1).nic(nic));
     let over = over.iter().map(|(device, port, interface)| ((*device).into(), *port, (*interface).into())).collect();
     let found = Found { domains: vec![Domain::new(nic)], over, refused: Vec::new() };
-    Rdma { given: None, found: OnceLock::from(found), watch: false }
+    Rdma { found: OnceLock::from(found), ..Rdma::default() }
 }
 
 #[test]
 fn an_infiniband_port_is_found_by_the_interface_over_it() {
     // Its GIDs belong to no interface, as those of real ones.
     let ib = || SoftConfig::infiniband("ib1", 17);
-    let candidate = rdma(ib(), &[("ib1", 1, "lo")]).offer_at(&config(), local()).unwrap();
+    let candidate = rdma(ib(), &[("ib1", 1, "lo")]).pairs(&site()).unwrap();
     assert_eq!((candidate.config().port, &*candidate.config().interface), (1, "lo"));
     for elsewhere in [&[("ib1", 1, "ib0")][..], &[("ib1", 2, "lo")], &[("ib2", 1, "lo")], &[]] {
-        let why = rdma(ib(), elsewhere).offer_at(&config(), local()).err();
+        let why = rdma(ib(), elsewhere).pairs(&site()).err();
         assert_eq!(why.as_deref(), Some(""), "another interface's: nothing to say");
     }
     let unset = SoftConfig { lid: 0, ..ib() };
-    let why = rdma(unset, &[("ib1", 1, "lo")]).offer_at(&config(), local()).err().unwrap();
+    let why = rdma(unset, &[("ib1", 1, "lo")]).pairs(&site()).err().unwrap();
     assert_eq!(why, "ib1/1 on lo: no LID: no subnet manager has set the port up; start opensm on one host");
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use linkspan_thunderbolt::find::Root;
-use linkspan_thunderbolt::{Cables as CableOffer, Config as RailConfig, Ports, Tier};
-use linkspan_transport::Offer;
+use linkspan_transport::{Offer, Provider, Site};
 
-use crate::Config;
-use crate::config::PathChoice;
+use crate::find::Root;
+use crate::offer::CableOffers;
+use crate::rail::NAME;
+use crate::{Config, Ports, Tier};
 
 /// Which tiers may be taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum TierChoice {
 
 impl TierChoice {
     /// The tier of ours that is wanted or nothing.
-    pub(crate) fn forced(self) -> Option<Tier> {
+    pub fn forced(self) -> Option<Tier> {
         match self {
             TierChoice::Only(tier) if tier != Tier::Net => Some(tier),
             _ => None,
@@ -33,39 +33,54 @@ impl TierChoice {
 
 /// The cables, looked at when a connection may want one: they come and go.
 #[derive(Debug, Default)]
-pub(crate) struct Cables {
+pub struct Cables {
     given: Option<Arc<Ports>>,
+    tier: TierChoice,
     watch: bool,
 }
 
 impl Cables {
-    /// Not those of this machine.
-    pub(crate) fn given(ports: Arc<Ports>) -> Cables {
-        Cables { given: Some(ports), watch: false }
+    /// Those of this machine.
+    pub fn new(tier: TierChoice) -> Cables {
+        Cables { tier, ..Cables::default() }
+    }
+
+    /// These in place of the machine's own.
+    #[must_use]
+    pub fn given(self, ports: Arc<Ports>) -> Cables {
+        Cables { given: Some(ports), ..self }
     }
 
     /// The same, for callers that need not say when they unmap memory that was posted.
-    pub(crate) fn watching(self) -> Cables {
+    #[must_use]
+    pub fn watching(self) -> Cables {
         Cables { watch: true, ..self }
     }
 
     /// What there is, by the settings.
-    pub(crate) fn ports(&self, config: &Config) -> Arc<Ports> {
-        match (&self.given, config.tier) {
+    pub fn ports(&self) -> Arc<Ports> {
+        match (&self.given, self.tier) {
             (_, TierChoice::Off | TierChoice::Only(Tier::Net)) => Ports::default().shared(),
             (Some(given), choice) => Ports::clone(given).only(choice.forced()).shared(),
             (None, choice) => Root::default().ports().only(choice.forced()).shared(),
         }
     }
+}
 
-    /// A way to set rails up over cables: all, or one that was lost and may be back, by its plug.
-    pub(crate) fn offer(&self, config: &Config, plug: Option<&str>) -> Result<Box<dyn Offer>, String> {
-        if !matches!(config.path, PathChoice::Auto | PathChoice::Thunderbolt) || config.encrypts() {
-            return Err(String::new());
-        }
-        let mut ports = self.ports(config);
+impl Provider for Cables {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// A cable belongs to no interface.
+    fn per_host(&self) -> bool {
+        true
+    }
+
+    fn offer(&self, site: &Site<'_>) -> Result<Box<dyn Offer>, String> {
+        let mut ports = self.ports();
         if !ports.cables.is_empty() {
-            if let Some(plug) = plug {
+            if let Some(plug) = site.plug {
                 let mut one = Ports::clone(&ports);
                 one.cables.retain(|cable| cable.link == plug);
                 if one.cables.is_empty() {
@@ -73,19 +88,18 @@ impl Cables {
                 }
                 ports = one.shared();
             }
-            let rail = RailConfig { deadline: config.setup_time(), watch: self.watch, ..RailConfig::default() };
-            return Ok(Box::new(CableOffer::new(ports, rail)));
+            let config = Config { deadline: site.limit, watch: self.watch, ..Config::default() };
+            return Ok(Box::new(CableOffers::new(ports, config)));
         }
-        let wanted = config.path == PathChoice::Thunderbolt || config.tier.forced().is_some();
-        if !wanted && !ports.plugged {
+        // Hosts that are plugged in and have no driver of ours are reached over `thunderbolt_net` like over any network.
+        if !site.forced && self.tier.forced().is_none() {
             return Err(String::new());
         }
-        let tiers = match config.tier.forced() {
+        let tiers = match self.tier.forced() {
             Some(tier) => vec![tier],
             None => vec![Tier::Ring, Tier::Stream],
         };
         let why: Vec<String> = tiers.into_iter().map(|tier| format!("{tier}: {}", ports.why_not(tier))).collect();
-        // Hosts that are plugged in and have no driver of ours are reached over `thunderbolt_net` like over any network.
-        if wanted { Err(why.join("; ")) } else { Err(String::new()) }
+        Err(why.join("; "))
     }
 }

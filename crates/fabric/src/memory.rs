@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use linkspan_transport::{MemSlice, Rail, Refusal, Registrar, Registration};
+use linkspan_transport::{DirectBy, MemSlice, Rail, Refusal, Registrar, Registration};
 
 use crate::chain;
 
@@ -105,25 +105,6 @@ impl ConnMemory {
 
     fn registered(&self, mem: MemSlice) -> Registered {
         Registered { mem, holds: Vec::new(), of: self.clone(), lent: None, sends: None }
-    }
-}
-
-/// How a card reaches device memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DirectBy {
-    /// By its dma-buf.
-    DmaBuf,
-    /// By its address, which a module of the GPU's driver translates for the card (nvidia_peermem, or amdgpu's own).
-    PeerMemory,
-}
-
-impl DirectBy {
-    /// As text for log lines.
-    pub fn shown(self) -> &'static str {
-        match self {
-            DirectBy::DmaBuf => "by dma-buf",
-            DirectBy::PeerMemory => "as peer memory",
-        }
     }
 }
 
