@@ -305,8 +305,15 @@ pub(crate) const ALL: &[Test] = &[
         name: "rxe-use",
         since: ANY,
         ours: false,
-        what: "lspan and the plugin over soft-RoCE: AllReduce, a peer killed, cables cut and back",
+        what: "lspan and the plugin over soft-RoCE: every byte checked, AllReduce, a peer killed",
         run: rdma::used,
+    },
+    Test {
+        name: "rxe-cut",
+        since: ANY,
+        ours: false,
+        what: "the plugin over soft-RoCE: one of two cables cut and back, the only one cut",
+        run: rdma::cut,
     },
     Test {
         name: "rxe-mesh3",
