@@ -24,11 +24,13 @@ fn fail(log: Logger, channel: &Channel, error: &ChannelError) -> Fail {
 pub struct Sending {
     log: Logger,
     channel: Option<Channel>,
+    /// Small sends wait for more.
+    holds: bool,
 }
 
 impl Sending {
     pub(crate) fn new(log: Logger, channel: Channel) -> Sending {
-        Sending { log, channel: Some(channel) }
+        Sending { log, channel: Some(channel), holds: false }
     }
 }
 
@@ -51,7 +53,9 @@ unsafe impl SendComm for Sending {
         }
         match posted {
             Ok(ticket) => {
-                channel.flush_first();
+                if !self.holds {
+                    channel.flush_first();
+                }
                 Ok(ticket.map(Ticket::to_u64))
             }
             Err(error) => Err(fail(self.log, channel, &error)),
@@ -60,9 +64,20 @@ unsafe impl SendComm for Sending {
 
     fn test(&mut self, ticket: u64) -> Result<Option<usize>, Fail> {
         let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
-        match channel.test_sent(Ticket::from_u64(ticket)) {
+        let ticket = Ticket::from_u64(ticket);
+        match if self.holds { channel.test(ticket) } else { channel.test_sent(ticket) } {
             Ok(bytes) => Ok(bytes.map(|n| n as usize)),
             Err(error) => Err(fail(self.log, channel, &error)),
+        }
+    }
+
+    #[inline]
+    fn hold(&mut self, on: bool) {
+        if std::mem::replace(&mut self.holds, on)
+            && !on
+            && let Some(channel) = &mut self.channel
+        {
+            channel.flush();
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use crate::arena::Cell;
+use crate::burst::Burst;
 use crate::requests::{RequestSlots, Requests};
 use crate::spin::SpinCell;
 use crate::{MemKind, NetPlugin};
@@ -28,6 +29,8 @@ pub(crate) struct ListenBody<P: NetPlugin> {
 pub(crate) struct Path<T> {
     pub(crate) path: T,
     pub(crate) requests: Requests,
+    /// Of a send comm.
+    pub(crate) burst: Burst,
 }
 
 /// A send or receive comm: `T` is the plugin's data path.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::abi::LogFn;
 use crate::arena::{Arena, Kind};
+use crate::burst::Bursts;
 use crate::comm::{CommBody, CtxBody, ListenBody, MrBody};
 use crate::fail::Refused;
 use crate::requests::RequestSlots;
@@ -29,6 +30,7 @@ pub struct Global<P: NetPlugin> {
     pub(crate) sends: Arena<CommBody<P, P::Send>, RequestSlots>,
     pub(crate) recvs: Arena<CommBody<P, P::Recv>, RequestSlots>,
     pub(crate) mrs: Arena<MrBody<P>>,
+    pub(crate) bursts: Bursts,
 }
 
 struct State<P> {
@@ -58,6 +60,7 @@ impl<P: NetPlugin> Global<P> {
             sends: Arena::new(Kind::Send, RequestSlots::new),
             recvs: Arena::new(Kind::Recv, RequestSlots::new),
             mrs: Arena::new(Kind::Mr, || ()),
+            bursts: Bursts::new(),
         }
     }
 
@@ -155,6 +158,7 @@ impl<P: NetPlugin> Global<P> {
 
     /// Closes a send comm: the data path first, then the memory handles that were left, then the domain.
     pub(crate) fn close_send(&self, comm: *mut c_void) -> Result<(), Refused> {
+        self.bursts.remove(comm as usize);
         let mut removed = self.sends.remove(comm)?;
         drop(removed.body.as_ref().and_then(|b| b.spin.close()));
         let result = removed.body.as_ref().map_or(Ok(()), |b| self.deregister_left(comm, &b.domain));

@@ -6,6 +6,7 @@
 //! `README.md` beside this file tells what holds when.
 pub mod abi;
 mod arena;
+mod burst;
 mod comm;
 mod fail;
 mod global;

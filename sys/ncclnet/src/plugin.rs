@@ -155,6 +155,12 @@ pub unsafe trait SendComm: Send {
     /// ticket is dead after it. Tickets are tested in any order.
     fn test(&mut self, ticket: u64) -> Result<Option<usize>, Fail>;
 
+    /// `true`: small sends that are posted from now on need not leave at once, nor by a test, for more follow. `false`: what is
+    /// there leaves, and each send by itself again.
+    fn hold(&mut self, on: bool) {
+        let _ = on;
+    }
+
     /// NCCL takes this memory away while requests use it (abort): no byte of it may be touched after the return.
     /// Failing or dropping everything in flight is fine.
     fn revoke(&mut self, mr: &Self::Mr);

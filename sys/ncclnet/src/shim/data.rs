@@ -65,6 +65,7 @@ unsafe fn isend<P: Exported>(
         if !p.requests.has_space() {
             return Ok(null_mut());
         }
+        p.path.hold(p.burst.posts(len, comm as usize, &P::global().bursts));
         let ticket = p.path.isend(part)?;
         Ok::<_, Refused>(ticket.map_or(null_mut(), |t| p.requests.start(t, [mr as usize].into_iter())))
     })??;
@@ -298,6 +299,7 @@ unsafe fn test_one<P: Exported>(request: *mut c_void, done: *mut c_int, sizes: *
         done.write(0);
         through(request)
     }?;
+    P::global().bursts.tested(leave::<P>);
     let gone = || Misuse::Request(request as usize);
     let mut got = [0usize; MAX_RECVS];
     let finished = if way.is_send {
@@ -308,6 +310,9 @@ unsafe fn test_one<P: Exported>(request: *mut c_void, done: *mut c_int, sizes: *
         };
         body.ok_or_else(gone)?.spin.with(|p| {
             let entry = p.requests.get(&way)?;
+            if !p.burst.tests() {
+                p.path.hold(false);
+            }
             let Some(bytes) = p.path.test(entry.ticket)? else {
                 return Ok(None);
             };
@@ -346,6 +351,22 @@ unsafe fn test_one<P: Exported>(request: *mut c_void, done: *mut c_int, sizes: *
         done.write(1);
     }
     Ok(())
+}
+
+/// The sends that wait on this comm leave. It is among the plugin's [`Bursts`](crate::burst::Bursts), which close_send takes it out of
+/// first.
+#[cold]
+fn leave<P: Exported>(comm: usize) {
+    // SAFETY: the address of a send comm of this plugin.
+    let cell = unsafe { Cell::from_address(comm as *mut c_void, Kind::Send) };
+    let Ok(cell): Result<&CommCell<P, P::Send>, _> = cell else { return };
+    // SAFETY: it stays live while it is among the bursts, which are locked during this call.
+    let Some(body) = (unsafe { cell.body() }) else { return };
+    // One that is poisoned tells its caller.
+    let _ = body.spin.with(|p| {
+        p.burst.left();
+        p.path.hold(false);
+    });
 }
 
 /// NCCL calls it for every receive of every comm, once its kernel has read the buffer.

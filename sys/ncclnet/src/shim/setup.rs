@@ -5,6 +5,7 @@ use std::ptr::null_mut;
 
 use super::border::{call, device, given, out};
 use crate::abi::{Config, DeviceHandle, HANDLE_MAXSIZE, LogFn, NetAttr, ProfilerFn, VDevice4, VDevice8};
+use crate::burst::Burst;
 use crate::comm::{CommBody, CtxBody, ListenBody, Path};
 use crate::fail::Refused;
 use crate::requests::Requests;
@@ -152,7 +153,7 @@ unsafe fn connect<P: Exported>(
     let address = P::global().sends.insert(|cell| {
         cell.extra.hang(std::ptr::from_ref(cell) as usize, crate::arena::Kind::Send);
         let requests = Requests::new(&cell.extra, cell.uses());
-        let spin = SpinCell::new(Path { path: opened.path, requests });
+        let spin = SpinCell::new(Path { path: opened.path, requests, burst: Burst::new() });
         CommBody { spin, domain: opened.domain, ctx: serial }
     });
     // SAFETY: not null; one pointer by the caller's promise.
@@ -294,7 +295,7 @@ unsafe fn accept<P: Exported>(
     let address = P::global().recvs.insert(|cell| {
         cell.extra.hang(std::ptr::from_ref(cell) as usize, crate::arena::Kind::Recv);
         let requests = Requests::new(&cell.extra, cell.uses());
-        let spin = SpinCell::new(Path { path: opened.path, requests });
+        let spin = SpinCell::new(Path { path: opened.path, requests, burst: Burst::new() });
         CommBody { spin, domain: opened.domain, ctx: body.ctx }
     });
     // SAFETY: not null, and NCCL's variable.

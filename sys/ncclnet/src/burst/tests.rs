@@ -1,0 +1,124 @@
+use super::*;
+
+/// A comm in the hands of a caller: which of its sends have left.
+struct Comm {
+    burst: Burst,
+    waiting: u32,
+    left: u32,
+}
+
+impl Comm {
+    fn new() -> Comm {
+        Comm { burst: Burst::new(), waiting: 0, left: 0 }
+    }
+
+    fn post(&mut self, len: usize, bursts: &Bursts) {
+        if self.burst.posts(len, 1, bursts) {
+            self.waiting += 1;
+        } else {
+            self.left += self.waiting + 1;
+            self.waiting = 0;
+        }
+    }
+
+    fn leave(&mut self) {
+        self.burst.left();
+        self.left += std::mem::take(&mut self.waiting);
+    }
+
+    fn test(&mut self, bursts: &Bursts) {
+        let mut due = false;
+        bursts.tested(|comm| due = comm == 1);
+        if due {
+            self.leave();
+        }
+        if !self.burst.tests() {
+            self.left += std::mem::take(&mut self.waiting);
+        }
+    }
+}
+
+/// A test of a request of another comm.
+fn other(comm: &mut Comm, bursts: &Bursts) {
+    let mut due = false;
+    bursts.tested(|found| due = found == 1);
+    if due {
+        comm.leave();
+    }
+}
+
+#[test]
+fn a_send_by_itself_leaves_at_once_also_after_many_round_trips() {
+    let (bursts, mut comm) = (Bursts::new(), Comm::new());
+    for n in 1..100 {
+        comm.post(8, &bursts);
+        assert_eq!((comm.waiting, comm.left), (0, n));
+        for _ in 0..=NEAR {
+            other(&mut comm, &bursts);
+        }
+    }
+}
+
+#[test]
+fn sends_that_are_posted_one_in_a_pass_leave_a_window_at_a_time() {
+    let (bursts, mut comm) = (Bursts::new(), Comm::new());
+    let (mut posted, mut departures) = (0, 0);
+    for window in [8, 32] {
+        for _ in 0..1000 {
+            let before = comm.left;
+            if posted < comm.left + window {
+                comm.post(8, &bursts);
+                posted += 1;
+            }
+            comm.test(&bursts);
+            if comm.left != before {
+                departures += 1;
+            }
+        }
+    }
+    assert!(posted > 1700, "{posted} posted");
+    assert!(departures * 6 < posted, "{departures} departures of {posted} sends");
+}
+
+#[test]
+fn a_send_that_is_never_tested_leaves_by_tests_of_other_requests() {
+    let (bursts, mut comm) = (Bursts::new(), Comm::new());
+    for n in 1..50 {
+        comm.post(8, &bursts);
+        comm.post(8, &bursts);
+        (0..PATIENCE).for_each(|_| other(&mut comm, &bursts));
+        assert_eq!((comm.waiting, comm.left), (0, 2 * n));
+    }
+}
+
+#[test]
+fn no_more_than_a_few_kib_wait() {
+    let (bursts, mut comm) = (Bursts::new(), Comm::new());
+    for _ in 0..1000 {
+        comm.post(1 << 10, &bursts);
+        assert!(comm.waiting as usize <= TOGETHER >> 10);
+    }
+    comm.post(TOGETHER + 1, &bursts);
+    assert_eq!(comm.waiting, 0, "a large one takes along what waits");
+}
+
+#[test]
+fn sends_of_more_comms_than_there_are_places_for_leave_at_once() {
+    let bursts = Bursts::new();
+    let mut comms: Vec<Burst> = (0..=COMMS).map(|_| Burst::new()).collect();
+    for (n, comm) in comms.iter_mut().enumerate() {
+        comm.posts(8, n + 1, &bursts);
+        assert_eq!(comm.posts(8, n + 1, &bursts), n < COMMS);
+    }
+    bursts.remove(1);
+    assert!(comms[COMMS].posts(8, COMMS + 1, &bursts), "a comm that was closed has given its place back");
+}
+
+#[test]
+fn a_comm_that_was_removed_is_not_asked_to_leave() {
+    let (bursts, mut comm) = (Bursts::new(), Comm::new());
+    comm.post(8, &bursts);
+    comm.post(8, &bursts);
+    bursts.remove(1);
+    (0..2 * PATIENCE).for_each(|_| bursts.tested(|comm| panic!("{comm} was removed")));
+}
