@@ -192,7 +192,9 @@ pub(crate) fn aarch64(root: &Path, fresh: bool) -> Outcome {
 /// Builds the program that plays NCCL's part.
 pub(crate) fn compile_plugin_host(root: &Path) -> Result<std::path::PathBuf, String> {
     let dir = root.join("tests/plugin-host");
-    let out = run::target_dir(root).join("release").join("plugin-host");
+    let release = run::target_dir(root).join("release");
+    std::fs::create_dir_all(&release).map_err(|e| format!("{}: {e}", release.display()))?;
+    let out = release.join("plugin-host");
     let list = std::fs::read_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let sources = list.flatten().map(|e| e.path()).filter(|p| {
         let name = p.file_name().unwrap_or_default().to_string_lossy();
