@@ -95,12 +95,12 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l idle -d 'End the session of a client that is silent for this time [default: 1m]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l device -d 'Device number, as `lspan status` lists them' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l mem -d 'Memory of this side\'s messages, as in the tests' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l path -d 'As in the other tests, for the parent' -r -f -a "auto\t'The best there is'
-tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
-devmem\t'Device-memory TCP or nothing, on one host too'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l path -d 'As in the other tests, for the parent' -r -f -a "auto\t'the best there is'
+tcp\t'TCP, or nothing'
+shm\t'shared memory, or nothing'
+verbs\t'RDMA, or nothing'
+thunderbolt\t'a cable, or nothing'
+devmem\t'device-memory TCP, or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l open -d 'Let every host in that reaches an address of ours, paired or not; without --bind on every usable interface and on loopback. A cluster key (LINKSPAN_PSK_FILE) is needed all the same where it is set'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l once -d 'End after one session'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from serve" -l follow -d 'End when standard input ends, as that of a command by ssh does'
@@ -111,12 +111,12 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l warmup -d 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
-tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
-devmem\t'Device-memory TCP or nothing, on one host too'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'the best there is'
+tcp\t'TCP, or nothing'
+shm\t'shared memory, or nothing'
+verbs\t'RDMA, or nothing'
+thunderbolt\t'a cable, or nothing'
+devmem\t'device-memory TCP, or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -144,12 +144,12 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l warmup -d 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
-tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
-devmem\t'Device-memory TCP or nothing, on one host too'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'the best there is'
+tcp\t'TCP, or nothing'
+shm\t'shared memory, or nothing'
+verbs\t'RDMA, or nothing'
+thunderbolt\t'a cable, or nothing'
+devmem\t'device-memory TCP, or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -173,12 +173,12 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l warmup -d 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
-tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
-devmem\t'Device-memory TCP or nothing, on one host too'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'the best there is'
+tcp\t'TCP, or nothing'
+shm\t'shared memory, or nothing'
+verbs\t'RDMA, or nothing'
+thunderbolt\t'a cable, or nothing'
+devmem\t'device-memory TCP, or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -203,12 +203,12 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l warmup -d 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
-tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
-devmem\t'Device-memory TCP or nothing, on one host too'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'the best there is'
+tcp\t'TCP, or nothing'
+shm\t'shared memory, or nothing'
+verbs\t'RDMA, or nothing'
+thunderbolt\t'a cable, or nothing'
+devmem\t'device-memory TCP, or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -237,12 +237,12 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l warmup -d 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
-tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
-devmem\t'Device-memory TCP or nothing, on one host too'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'the best there is'
+tcp\t'TCP, or nothing'
+shm\t'shared memory, or nothing'
+verbs\t'RDMA, or nothing'
+thunderbolt\t'a cable, or nothing'
+devmem\t'device-memory TCP, or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -271,12 +271,12 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -l warmup -d 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
-tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
-devmem\t'Device-memory TCP or nothing, on one host too'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'the best there is'
+tcp\t'TCP, or nothing'
+shm\t'shared memory, or nothing'
+verbs\t'RDMA, or nothing'
+thunderbolt\t'a cable, or nothing'
+devmem\t'device-memory TCP, or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -311,12 +311,12 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l warmup -d 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
-tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
-devmem\t'Device-memory TCP or nothing, on one host too'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'the best there is'
+tcp\t'TCP, or nothing'
+shm\t'shared memory, or nothing'
+verbs\t'RDMA, or nothing'
+thunderbolt\t'a cable, or nothing'
+devmem\t'device-memory TCP, or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
@@ -338,12 +338,12 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -s s -l size -d 'Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -s n -l iters -d 'Iterations of each size, in place of a duration' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -s d -l duration -d 'Least time of each size; iterations grow until one run takes as long' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
-tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
-devmem\t'Device-memory TCP or nothing, on one host too'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'the best there is'
+tcp\t'TCP, or nothing'
+shm\t'shared memory, or nothing'
+verbs\t'RDMA, or nothing'
+thunderbolt\t'a cable, or nothing'
+devmem\t'device-memory TCP, or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l device -d 'Device number, as `lspan status` lists them' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l timeout -d 'Give up when one operation takes as long' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from write" -l no-verify -d 'Do not check the data'
@@ -352,12 +352,12 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -s s -l size -d 'Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -s n -l iters -d 'Iterations of each size, in place of a duration' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -s d -l duration -d 'Least time of each size; iterations grow until one run takes as long' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'The best there is'
-tcp\t'TCP, on one host too'
-shm\t'Shared memory or nothing'
-verbs\t'RDMA or nothing, on one host too'
-thunderbolt\t'A Thunderbolt or USB4 cable or nothing'
-devmem\t'Device-memory TCP or nothing, on one host too'"
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'the best there is'
+tcp\t'TCP, or nothing'
+shm\t'shared memory, or nothing'
+verbs\t'RDMA, or nothing'
+thunderbolt\t'a cable, or nothing'
+devmem\t'device-memory TCP, or nothing'"
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l device -d 'Device number, as `lspan status` lists them' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l timeout -d 'Give up when one operation takes as long' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from read" -l no-verify -d 'Do not check the data'

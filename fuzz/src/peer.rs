@@ -17,7 +17,7 @@ pub fn fabric(acked: bool) -> Fabric {
     let get = |name: &str| env.iter().find(|p| p.0 == name).map(|p| p.1.to_owned());
     // What a peer can make us say is bounded as well.
     let log = Log::to(|_, line| assert!(line.len() < 4096, "a line of {} bytes", line.len()));
-    Fabric::new(Config::read(&get).expect("fixed values"), log, acked).expect("loopback")
+    Fabric::new(Config::read(&get).expect("fixed values"), log, acked, Vec::new()).expect("loopback")
 }
 
 /// The same for those who have this cluster key, with or without encryption.
@@ -36,7 +36,7 @@ pub fn keyed(key: &[u8; 32], encrypt: bool) -> Fabric {
         ("LINKSPAN_PSK_MODE", mode),
     ];
     let get = |name: &str| env.iter().find(|p| p.0 == name).map(|p| p.1.to_owned());
-    let fabric = Fabric::new(Config::read(&get).expect("fixed values"), Log::off(), true).expect("loopback");
+    let fabric = Fabric::new(Config::read(&get).expect("fixed values"), Log::off(), true, Vec::new()).expect("loopback");
     let _ = std::fs::remove_file(path);
     fabric
 }

@@ -50,6 +50,7 @@ usage: cargo xtask COMMAND
   bench-files [--small] [--rounds N] [--row NAME]... [--disk DIR] [--record FILE]
                          files over linkspan beside rsync, scp, cp, dd and sshfs, in turn (root; with tmpfs for three times 8 GiB)
   plugin-host [ARGS]     plays NCCL's part against the built plugin (tests/plugin-host)
+  foreign                a transport in a workspace of its own: the suite, the library and the plugin over it
   capi                   installs the C library below target/; its symbols and layout, tests in C and C++, CMake
   loom                   model checks of the lock-free parts
   planted                bugs planted in protocol, staging and device-memory TCP, each of which the tests must catch
@@ -96,6 +97,7 @@ fn main() -> ExitCode {
         ["bench-pair", rest @ ..] => bench::run(&root, rest),
         ["bench-files", rest @ ..] => bench::files::run(&root, rest),
         ["plugin-host", rest @ ..] => stages::plugin_host(&root, rest),
+        ["foreign"] => stages::foreign(&root),
         ["capi"] => capi::test(&root),
         ["loom"] => stages::loom(&root),
         ["planted"] => stages::planted(&root),

@@ -66,6 +66,45 @@ pub(crate) fn plugin_host(root: &Path, args: &[&str]) -> Outcome {
     all([built.and_then(|()| run::must(&mut host))])
 }
 
+/// Runs a transport that nothing in this workspace knows: the suite of all transports, the library and the plugin over it. Its stack
+/// from `isend` to the rail is counted in the debug build, by the transport.
+pub(crate) fn foreign(root: &Path) -> Outcome {
+    if run::which("cc").is_none() {
+        return Outcome::Skipped("no C compiler (Debian: gcc libc6-dev)".to_owned());
+    }
+    let (folder, target) = (root.join("tests/foreign"), run::target_dir(root));
+    let cargo = |word: &str| {
+        let mut cargo = run::cargo(&folder);
+        run::must(cargo.args([word, "--locked"]).env("CARGO_TARGET_DIR", &target))
+    };
+    let plays = || {
+        let name = unknown_name(root)?;
+        let mut host = Command::new(compile_plugin_host(root)?);
+        host.arg("--plugin").arg(target.join("debug/libforeign.so")).args(["--version", "12", "--test", "allreduce"]);
+        host.arg("--quick").env("LINKSPAN_PATH", &name).env("LINKSPAN_STATS_DIR", "off");
+        let out = host.output().map_err(|e| format!("plugin-host did not start: {e}"))?;
+        let text = [out.stdout, out.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        println!("{text}");
+        let counted = text.contains("isend to data: ");
+        let fine = out.status.success() && counted;
+        if fine { Ok(()) } else { Err(format!("AllReduce over {name}: {}, depth counted: {counted}", out.status)) }
+    };
+    all([cargo("build"), cargo("test"), plays()])
+}
+
+/// The name of that transport, which is nowhere else in the tree.
+fn unknown_name(root: &Path) -> Result<String, String> {
+    let sources = tree::sources(root);
+    let own = |path: &str| path.starts_with("tests/foreign/");
+    let told = sources.iter().filter(|s| own(&s.path)).find_map(|s| s.text.split_once("pub const NAME: &str = \""));
+    let name = told.and_then(|(_, rest)| rest.split_once('"')).map(|(name, _)| name.to_owned());
+    let name = name.ok_or("tests/foreign does not say its transport's name")?;
+    match sources.iter().find(|s| !own(&s.path) && s.text.contains(&name)) {
+        Some(knows) => Err(format!("{} knows the foreign transport {name}", knows.path)),
+        None => Ok(name),
+    }
+}
+
 /// Runs the tests that plant bugs, each of which must be caught: built with the feature that no other build has.
 pub(crate) fn planted(root: &Path) -> Outcome {
     all(["linkspan-sim", "linkspan-devmem"].map(|name| {
@@ -153,7 +192,9 @@ pub(crate) fn aarch64(root: &Path, fresh: bool) -> Outcome {
 /// Builds the program that plays NCCL's part.
 pub(crate) fn compile_plugin_host(root: &Path) -> Result<std::path::PathBuf, String> {
     let dir = root.join("tests/plugin-host");
-    let out = run::target_dir(root).join("release").join("plugin-host");
+    let release = run::target_dir(root).join("release");
+    std::fs::create_dir_all(&release).map_err(|e| format!("{}: {e}", release.display()))?;
+    let out = release.join("plugin-host");
     let list = std::fs::read_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let sources = list.flatten().map(|e| e.path()).filter(|p| {
         let name = p.file_name().unwrap_or_default().to_string_lossy();

@@ -2,8 +2,8 @@
 
 use linkspan_bus::Error as BusError;
 use linkspan_bus::client::Client;
-use linkspan_fabric::thunderbolt::Error;
-use linkspan_fabric::thunderbolt::find::Root;
+use linkspan_thunderbolt::Error;
+use linkspan_thunderbolt::find::Root;
 
 use crate::cli::LinkCommand;
 use crate::exit::{Exit, Failure};

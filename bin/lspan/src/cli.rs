@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use linkspan_fabric::MemoryName;
 use linkspan_perf::units::{self, BadValue};
@@ -512,7 +513,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "MEM", default_value_t = MemoryName::Host)]
     pub(crate) mem: MemoryName,
     /// As in the other tests, for the parent
-    #[arg(long, hide = true, value_enum, default_value_t = PathArg::Auto)]
+    #[arg(long, hide = true, value_parser = path(), default_value = "auto")]
     pub(crate) path: PathArg,
 }
 
@@ -580,7 +581,7 @@ pub(crate) struct Measure {
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) window: Option<u32>,
     /// Path to take [default: LINKSPAN_PATH, else auto]
-    #[arg(long, value_enum, default_value_t = PathArg::Auto, hide_default_value = true)]
+    #[arg(long, value_parser = path(), default_value = "auto", hide_default_value = true)]
     pub(crate) path: PathArg,
     /// Memory of this side's messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says
     /// whether device memory is reached directly or staged, and why
@@ -687,7 +688,7 @@ pub(crate) struct OneSided {
     #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "500ms")]
     pub(crate) duration: Duration,
     /// Path to take [default: LINKSPAN_PATH, else auto]
-    #[arg(long, value_enum, default_value_t = PathArg::Auto, hide_default_value = true)]
+    #[arg(long, value_parser = path(), default_value = "auto", hide_default_value = true)]
     pub(crate) path: PathArg,
     /// Device number, as `lspan status` lists them
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -715,34 +716,38 @@ fn time(text: &str) -> Result<Duration, BadValue> {
     units::time(text)
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PathArg {
-    /// The best there is
-    #[default]
-    Auto,
-    /// TCP, on one host too
-    Tcp,
-    /// Shared memory or nothing
-    Shm,
-    /// RDMA or nothing, on one host too
-    Verbs,
-    /// A Thunderbolt or USB4 cable or nothing
-    Thunderbolt,
-    /// Device-memory TCP or nothing, on one host too
-    Devmem,
-}
+/// A path by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PathArg(&'static str);
 
 impl PathArg {
+    pub(crate) const AUTO: PathArg = PathArg("auto");
+    pub(crate) const TCP: PathArg = PathArg("tcp");
+    pub(crate) const SHM: PathArg = PathArg("shm");
+    pub(crate) const VERBS: PathArg = PathArg("verbs");
+
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            PathArg::Auto => "auto",
-            PathArg::Tcp => "tcp",
-            PathArg::Shm => "shm",
-            PathArg::Verbs => "verbs",
-            PathArg::Thunderbolt => "thunderbolt",
-            PathArg::Devmem => "devmem",
-        }
+        self.0
     }
+}
+
+impl Default for PathArg {
+    fn default() -> PathArg {
+        PathArg::AUTO
+    }
+}
+
+/// Those that the list of transports has.
+fn path() -> impl TypedValueParser<Value = PathArg> {
+    let all = linkspan_fabric::paths(&linkspan_transports::all());
+    let value = |(name, title): &(&'static str, &'static str)| match *name == PathArg::AUTO.0 {
+        true => PossibleValue::new(*name).help(*title),
+        false => PossibleValue::new(*name).help(format!("{title}, or nothing")),
+    };
+    let values: Vec<PossibleValue> = all.iter().map(value).collect();
+    let found =
+        move |name: String| all.iter().find(|path| path.0 == name).map_or(PathArg::AUTO, |path| PathArg(path.0));
+    PossibleValuesParser::new(values).map(found)
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::Path;
 
 use linkspan_doctor::{Asked, END_MAX, End, Finding, Snapshot, Sources, ask, exit_code, judge, listen, together};
-use linkspan_fabric::{Config, chain};
+use linkspan_fabric::chain;
 use linkspan_topology::{Roots, Verdict};
 
 use crate::cli::DoctorArgs;
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     if !args.merge.is_empty() {
         return merge(args);
     }
-    let settings = Config::from_env().err().map(|error| chain(&error));
+    let settings = crate::fabric::settings().err().map(|error| chain(&error));
     let mut snapshot = Snapshot::read(match &args.root {
         Some(root) => Sources { roots: Roots::under(root), settings, ..Sources::here(None) },
         None => Sources::here(settings),

@@ -1,6 +1,5 @@
 //! `lspan env`: every name we read.
 
-use linkspan_fabric::Config;
 use linkspan_fabric::params::{ALL, Param, Takes, unknown};
 use linkspan_perf::format::table;
 use serde::Serialize;
@@ -23,6 +22,10 @@ fn takes(param: &Param) -> String {
         Takes::Switch => "0, 1".into(),
         Takes::Number(low, high) => format!("{low} to {high}"),
         Takes::Word(words) => words.join(", "),
+        Takes::Path => {
+            let names = linkspan_fabric::paths(&linkspan_transports::all()).into_iter().map(|path| path.0);
+            names.collect::<Vec<_>>().join(", ")
+        }
         Takes::Text => "text".into(),
     }
 }
@@ -59,6 +62,6 @@ pub(crate) fn run(args: &EnvArgs) -> Result<Exit, Failure> {
         eprintln!("lspan: {name} is set, but there is no such name");
     }
     // A value that its name does not take is an error here as everywhere.
-    Config::from_env()?;
+    crate::fabric::settings()?;
     Ok(Exit::Ok)
 }

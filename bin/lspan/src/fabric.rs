@@ -68,12 +68,12 @@ fn log(told: Vec<String>) -> Log {
 
 /// The fabric of one side of a test between processes or hosts.
 pub(crate) fn open(path: PathArg, memory: MemoryName) -> Result<Fabric, Failure> {
-    Ok(Fabric::new(config(path, memory)?, log(Vec::new()), false)?)
+    Ok(Fabric::new(config(path, memory)?, log(Vec::new()), false, linkspan_transports::all())?)
 }
 
 /// The same for a side that anybody may connect to.
 pub(crate) fn serving(path: PathArg, memory: MemoryName) -> Result<Fabric, Failure> {
-    Ok(Fabric::new(config(path, memory)?, peer_lines::log(), false)?)
+    Ok(Fabric::new(config(path, memory)?, peer_lines::log(), false, linkspan_transports::all())?)
 }
 
 /// The fabric where both sides are on this host: loopback serves where the environment does not choose. `child`: the
@@ -91,7 +91,7 @@ pub(crate) fn local(path: PathArg, memory: MemoryName, child: bool) -> Result<Fa
         Level::Warn => log.warn(line),
         Level::Info => log.info(line),
     });
-    let fabric = Fabric::new(config, log, false)?;
+    let fabric = Fabric::new(config, log, false, linkspan_transports::all())?;
     quiet.store(false, Ordering::Relaxed);
     Ok(fabric)
 }
@@ -116,9 +116,16 @@ pub(crate) fn one_sided(path: PathArg, local: bool) -> Result<linkspan::Context,
 fn here(path: PathArg, memory: MemoryName) -> Result<Config, Failure> {
     let mut config = config(path, memory)?;
     // Loopback has no RDMA device.
-    if config.interfaces.is_none() && config.path != PathChoice::Verbs {
+    if config.interfaces.is_none() && !config.path.is("verbs") {
         config.interfaces = IfFilter::parse("lspan", "=lo").ok();
     }
+    Ok(config)
+}
+
+/// The settings of the environment, with a path that there is.
+pub(crate) fn settings() -> Result<Config, linkspan_fabric::Error> {
+    let config = Config::from_env()?;
+    config.check_path(&linkspan_transports::all())?;
     Ok(config)
 }
 
@@ -140,13 +147,8 @@ fn config(path: PathArg, memory: MemoryName) -> Result<Config, Failure> {
         Some(Login::From(ring)) => config.use_keys(ring.clone(), None),
         None => {}
     }
-    match path {
-        PathArg::Auto => {}
-        PathArg::Tcp => config.path = PathChoice::Tcp,
-        PathArg::Shm => config.path = PathChoice::Shm,
-        PathArg::Verbs => config.path = PathChoice::Verbs,
-        PathArg::Thunderbolt => config.path = PathChoice::Thunderbolt,
-        PathArg::Devmem => config.path = PathChoice::Devmem,
+    if path != PathArg::AUTO {
+        config.path = PathChoice::named(path.name());
     }
     Ok(config)
 }

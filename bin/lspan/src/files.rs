@@ -115,7 +115,7 @@ pub(crate) fn reach(
     let found = rendezvous::ask(peer, service)?;
     let kept = Mutex::new(Some(found.handle));
     fabric::connect_to(found);
-    let context = fabric::one_sided(PathArg::Auto, false)?;
+    let context = fabric::one_sided(PathArg::AUTO, false)?;
     let peer = peer.to_owned();
     let find = move || {
         let kept = kept.lock().unwrap_or_else(|e| e.into_inner()).take();

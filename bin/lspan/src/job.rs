@@ -8,7 +8,7 @@ mod used;
 use std::path::PathBuf;
 
 use linkspan_doctor::{Finding, Report, Setting, Snapshot, Sources, fatal, judge, settings};
-use linkspan_fabric::{Config, chain};
+use linkspan_fabric::chain;
 
 /// This machine, what a job on it needs, and how it stands with that set.
 pub(crate) struct Job {
@@ -19,7 +19,7 @@ pub(crate) struct Job {
 
 impl Job {
     pub(crate) fn here() -> Job {
-        let refused = Config::from_env().err().map(|error| chain(&error));
+        let refused = crate::fabric::settings().err().map(|error| chain(&error));
         let sources = Sources::here(refused);
         let list = settings(&Snapshot::read(sources.clone()), &beside());
         let mut env = sources.env.clone();

@@ -118,7 +118,7 @@ pub(crate) fn run(args: &MeshArgs) -> Result<Exit, Failure> {
     }
     let interrupt = signals::interrupt()?;
     let port = config.mesh_port;
-    let fabric = Fabric::new(config, Log::stderr(), false)?;
+    let fabric = Fabric::new(config, Log::stderr(), false, linkspan_transports::all())?;
     let graph = || fabric.mesh_graph().map(Option::unwrap_or_default);
     graph()?;
     if args.serve {

@@ -38,7 +38,7 @@ pub(crate) fn run() -> Result<Exit, Failure> {
     let mut rows =
         vec![cells(["path", "8 B us", "p99", "64K us", "8 B M/s", "64K GB/s", "4M GB/s", "4M Gb/s", "#wrong"])];
     let mut notes = String::new();
-    for path in [PathArg::Tcp, PathArg::Shm] {
+    for path in [PathArg::TCP, PathArg::SHM] {
         let name = path.name();
         let mut found: Vec<Row> = Vec::new();
         Progress::new().say(&format!("measuring {name} ..."));

@@ -10,6 +10,7 @@ use linkspan_fabric::MemoryName;
 use linkspan_perf::record::Row;
 use linkspan_perf::units::show_us;
 use linkspan_perf::{Spec, Stop, Test};
+use linkspan_verbs::Rdma;
 use serde::Serialize;
 
 use crate::cli::{PathArg, SelftestArgs};
@@ -71,14 +72,14 @@ pub(crate) fn run(args: &SelftestArgs) -> Result<Exit, Failure> {
         add(line, &mut out)?;
     }
     let mut rdma = false;
-    match crate::fabric::open(PathArg::Auto, MemoryName::Host) {
+    match crate::fabric::open(PathArg::AUTO, MemoryName::Host) {
         Ok(fabric) => {
             for (number, device) in fabric.devices().iter().enumerate() {
                 let reach = if device.loopback { ", reaches this host only" } else { "" };
                 let text = format!("{}, {} Mb/s, host memory{reach}", device.name, device.mbps);
                 add(Line::new(format!("device {number}"), Verdict::Pass, text), &mut out)?;
             }
-            let (ports, reasons) = fabric.rdma_ports();
+            let (ports, reasons) = fabric.transport::<Rdma>().map(Rdma::ports).unwrap_or_default();
             rdma = ports.iter().any(|port| port.why_not.is_none());
             for port in ports {
                 let (verdict, text) =
@@ -101,9 +102,9 @@ pub(crate) fn run(args: &SelftestArgs) -> Result<Exit, Failure> {
         add(line, &mut out)?;
     }
     let peers: Vec<(String, Option<&str>, PathArg)> = match args.peer.as_deref() {
-        Some(peer) => vec![(format!("peer {peer}"), Some(peer), PathArg::Auto)],
+        Some(peer) => vec![(format!("peer {peer}"), Some(peer), PathArg::AUTO)],
         None => {
-            let paths = [PathArg::Tcp, PathArg::Shm].into_iter().chain(rdma.then_some(PathArg::Verbs));
+            let paths = [PathArg::TCP, PathArg::SHM].into_iter().chain(rdma.then_some(PathArg::VERBS));
             paths.map(|path| (format!("path {}", path.name()), None, path)).collect()
         }
     };

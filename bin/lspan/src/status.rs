@@ -7,7 +7,9 @@ pub(crate) use text::XDOMAIN_OFF;
 
 use linkspan_fabric::keys::Keyring;
 use linkspan_fabric::{Device, Fabric, MemoryName, chain};
+use linkspan_thunderbolt::Cables;
 use linkspan_topology::{Cable, Interface, LAST_RESORT, Machine, Roots, Transports, Verdict, cables};
+use linkspan_verbs::Rdma;
 
 use crate::cli::{PathArg, StatusArgs};
 use crate::exit::{Exit, Failure};
@@ -25,7 +27,7 @@ struct View<'a> {
 }
 
 pub(crate) fn run(args: &StatusArgs) -> Result<Exit, Failure> {
-    let fabric = crate::fabric::open(PathArg::Auto, MemoryName::Host)?;
+    let fabric = crate::fabric::open(PathArg::AUTO, MemoryName::Host)?;
     let mut out = Out::default();
     if args.json {
         let set = environment();
@@ -43,7 +45,7 @@ fn exit(fabric: &Fabric) -> Exit {
 
 /// The view for the default command.
 pub(crate) fn view() -> Result<(String, Exit), Failure> {
-    let fabric = crate::fabric::open(PathArg::Auto, MemoryName::Host)?;
+    let fabric = crate::fabric::open(PathArg::AUTO, MemoryName::Host)?;
     Ok((text(&fabric), exit(&fabric)))
 }
 
@@ -56,20 +58,16 @@ fn show<T>(fabric: &Fabric, with: impl FnOnce(&View<'_>) -> T) -> T {
 /// The whole view as text.
 fn text(fabric: &Fabric) -> String {
     let mut text = show(fabric, text::text);
-    text.push_str(&text::rdma_limits(&fabric.rdma_ports()));
-    text.push_str(&text::cables_used(&fabric.cables_found()));
+    text.push_str(&text::rdma_limits(&fabric.transport::<Rdma>().map(Rdma::ports).unwrap_or_default()));
+    text.push_str(&text::cables_used(&fabric.transport::<Cables>().map(Cables::ports).unwrap_or_default()));
     let config = fabric.config();
     text.push_str(&format!(
         "paths: {}{}\n",
-        match config.path {
-            linkspan_fabric::PathChoice::Auto =>
+        match config.path.forced() {
+            None =>
                 "shared memory on one host; between hosts RDMA where both have it, else a Thunderbolt or USB4 cable that joins them, else TCP, whose \
-                 payload lands in GPU memory where both have set their cards up (lspan devmem)",
-            linkspan_fabric::PathChoice::Tcp => "TCP, forced by LINKSPAN_PATH",
-            linkspan_fabric::PathChoice::Shm => "shared memory, forced by LINKSPAN_PATH",
-            linkspan_fabric::PathChoice::Verbs => "RDMA, forced by LINKSPAN_PATH",
-            linkspan_fabric::PathChoice::Thunderbolt => "a Thunderbolt or USB4 cable, forced by LINKSPAN_PATH",
-            linkspan_fabric::PathChoice::Devmem => "device-memory TCP, forced by LINKSPAN_PATH",
+                 payload lands in GPU memory where both have set their cards up (lspan devmem)".to_owned(),
+            Some(path) => format!("{}, forced by LINKSPAN_PATH", fabric.title(path)),
         },
         if config.strict { "; strict: a downgrade is an error" } else { "" }
     ));

@@ -24,7 +24,7 @@ pub use linkspan_ncclnet as ncclnet;
 /// a log. Once per library.
 ///
 /// ```ignore
-/// linkspan_plugin::export!(|config, log| Fabric::new(config, log, false));
+/// linkspan_plugin::export!(|config, log| Fabric::new(config, log, false, linkspan_transports::all()));
 /// ```
 #[macro_export]
 macro_rules! export {

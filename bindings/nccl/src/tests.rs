@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::nic::AnyNic;
-use linkspan_fabric::nic::soft::{SoftConfig, SoftNet};
 use linkspan_fabric::{Buf, Channel, Config, Fabric, Gpu, Log, MemSlice};
 use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::{SimConfig, SimGpu};
 use linkspan_ncclnet::{Fail, Logger};
+use linkspan_verbs::Rdma;
+use linkspan_verbs_sys::AnyNic;
+use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
 
 use crate::memory::Domain;
 
@@ -41,7 +42,7 @@ fn world(dmabuf: bool, strict: bool) -> World {
         let nic = SoftConfig { dmabuf, ..SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, n), lo) };
         let get = |name: &str| env.iter().find(|p| p.0 == name).map(|p| p.1.to_owned());
         let nics = vec![AnyNic::Soft(net.nic(nic))];
-        Fabric::with_nics(Config::read(&get).unwrap(), Log::off(), false, nics).unwrap()
+        Fabric::apart(Config::read(&get).unwrap(), Log::off(), false, vec![Box::new(Rdma::given(nics))]).unwrap()
     });
     let listener = fabrics[1].listen(0).unwrap();
     let mut connecting = fabrics[0].connect(0, &listener.handle()).unwrap();
@@ -74,7 +75,7 @@ impl World {
     }
 
     fn registrations(&self) -> [u64; 2] {
-        self.fabrics.each_ref().map(Fabric::rdma_registrations)
+        self.fabrics.each_ref().map(|fabric| fabric.transport().map_or(0, Rdma::registrations))
     }
 }
 

@@ -42,7 +42,7 @@ fn main() -> Result<()> {
 
 fn rank(rank: usize, ranks: usize, at: &str) -> Result<()> {
     // 1. Look at the machine: which devices are there, and what do their interfaces offer?
-    let fabric = Fabric::new(Config::from_env()?, Log::stderr(), false)?;
+    let fabric = Fabric::new(Config::from_env()?, Log::stderr(), false, linkspan_transports::all())?;
     // 2. Listen, and let every rank know every handle.
     let listener = fabric.listen(0)?;
     let handles = exchange(rank, ranks, at, &listener.handle())?;

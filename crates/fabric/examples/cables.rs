@@ -11,13 +11,11 @@ use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::thunderbolt::find::Root;
-use linkspan_fabric::thunderbolt::{
-    Cable, CableMemory, CableRail, Config, Ports, Role, Setup, Tier, join, up::FIRST_HOP,
-};
 use linkspan_stream::{Dial, Listen, Options, Stream};
 use linkspan_tbring::udmabuf::Udmabuf;
 use linkspan_tcp::{RailConfig, TcpRail};
+use linkspan_thunderbolt::find::Root;
+use linkspan_thunderbolt::{Cable, CableMemory, CableRail, Config, Ports, Role, Setup, Tier, join, up::FIRST_HOP};
 use linkspan_transport::conformance::{Buffer, Level, Side, Testbed, Want, behaviours, take_memory_from};
 use linkspan_transport::{
     Buf, Busy, DeviceMemory, Down, MemSlice, MemoryDomain, Poll, Rail, RailInfo, Sink, StaticBuf, WaitFd,

@@ -93,7 +93,9 @@ pub struct Channel {
     lonely: bool,
     /// The transport whose rails it was made over, where other hosts may relay those: streams are on standby behind them.
     rdma: Option<&'static str>,
-    /// Its streams are on standby behind queue pairs or cables.
+    /// The transport that it was made over.
+    transport: &'static str,
+    /// Its streams are on standby behind other rails.
     standbys: bool,
     /// What is registered with the devices under it.
     memory: ConnMemory,
@@ -135,7 +137,7 @@ impl Channel {
     pub(crate) fn new(fabric: &Fabric, parts: Parts) -> Channel {
         let now = Instant::now();
         let transport = parts.conn.rails().next().map_or("none", |(_, rail)| rail.info().transport);
-        let provider = fabric.provider(transport).filter(|provider| provider.relays());
+        let provider = fabric.provider(transport).filter(|provider| provider.relayer().is_some());
         let rdma = provider.map(|provider| provider.name());
         let standbys = parts.conn.rails().any(|(_, rail)| rail.info().standby);
         let memory = ConnMemory::default();
@@ -172,6 +174,7 @@ impl Channel {
             ended: None,
             lonely: true,
             rdma,
+            transport,
             standbys,
             memory,
             exposed: HashMap::new(),

@@ -1,5 +1,6 @@
 //! The settings of a fabric, read once.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -9,10 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linkspan_proto::login::{Admit, Guard, PSK_FILE_MAX, PublicKey, check_mode, parse_psk};
-use linkspan_thunderbolt::{Tier, TierChoice};
 use linkspan_topology::IfFilter;
-use linkspan_transport::Site;
-use linkspan_verbs::RdmaConfig;
+use linkspan_transport::{Provider, Site};
 use zeroize::Zeroizing;
 
 use crate::Error;
@@ -22,38 +21,40 @@ use crate::keys::Keyring;
 use crate::params;
 use crate::zerocopy::ZeroCopy;
 
+/// Transports that the fabric itself sets up: signalling runs over the streams of the first, the second takes their place on one host,
+/// the third two of them. With what people call a path of each.
+pub(crate) const OWN: [(&str, &str); 3] = [("tcp", "TCP"), ("shm", "shared memory"), ("devmem", "device-memory TCP")];
+
 /// Which paths may be taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathChoice {
     /// The best one there is.
     Auto,
-    /// TCP, on one host too.
-    Tcp,
-    /// Shared memory or nothing.
-    Shm,
-    /// RDMA or nothing, on one host too.
-    Verbs,
-    /// A Thunderbolt or USB4 cable or nothing.
-    Thunderbolt,
-    /// Device-memory TCP or nothing, on one host too.
-    Devmem,
+    /// One of this transport or nothing, on one host too.
+    Only(String),
 }
 
 impl PathChoice {
+    /// That of this name; `auto` is no transport.
+    pub fn named(name: &str) -> PathChoice {
+        if name == "auto" { PathChoice::Auto } else { PathChoice::Only(name.to_owned()) }
+    }
+
     /// The transport that is taken or nothing.
-    pub(crate) fn forced(self) -> Option<&'static str> {
+    pub fn forced(&self) -> Option<&str> {
         match self {
             PathChoice::Auto => None,
-            PathChoice::Tcp => Some("tcp"),
-            PathChoice::Shm => Some("shm"),
-            PathChoice::Verbs => Some("verbs"),
-            PathChoice::Thunderbolt => Some("thunderbolt"),
-            PathChoice::Devmem => Some("devmem"),
+            PathChoice::Only(name) => Some(name),
         }
     }
 
+    /// Whether this transport is taken or nothing.
+    pub fn is(&self, transport: &str) -> bool {
+        self.forced() == Some(transport)
+    }
+
     /// Whether this transport may be taken.
-    pub(crate) fn allows(self, transport: &str) -> bool {
+    pub(crate) fn allows(&self, transport: &str) -> bool {
         self.forced().is_none_or(|forced| forced == transport)
     }
 }
@@ -93,10 +94,8 @@ pub struct Config {
     pub congestion: Option<String>,
     /// IP traffic class.
     pub traffic_class: Option<u8>,
-    /// RDMA paths.
-    pub rdma: RdmaConfig,
-    /// How Thunderbolt and USB4 cables are used.
-    pub tier: TierChoice,
+    /// Every parameter that is set, by its name: what transports are configured by.
+    pub(crate) settings: BTreeMap<&'static str, String>,
     /// Time a connection may take to come up.
     pub connect_timeout: Duration,
     /// Patience with a live but silent peer.
@@ -152,14 +151,7 @@ impl Config {
     /// # Errors
     /// As [`Config::from_env`].
     pub fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Config, Error> {
-        let path = match params::PATH.read(get)?.as_deref() {
-            Some("tcp") => PathChoice::Tcp,
-            Some("shm") => PathChoice::Shm,
-            Some("verbs") => PathChoice::Verbs,
-            Some("thunderbolt") => PathChoice::Thunderbolt,
-            Some("devmem") => PathChoice::Devmem,
-            _ => PathChoice::Auto,
-        };
+        let path = params::PATH.read(get)?.map_or(PathChoice::Auto, |name| PathChoice::named(&name));
         let class = params::TRAFFIC_CLASS.read(get)?.and_then(|v| v.parse().ok());
         let stall = params::STALL_MS.number(get)?.filter(|&ms| ms > 0).map(Duration::from_millis);
         let revoke = Duration::from_millis(params::REVOKE_MS.number(get)?.unwrap_or(1000));
@@ -211,14 +203,7 @@ impl Config {
             zerocopy: ZeroCopy::read(get)?,
             congestion: params::CONGESTION.read(get)?,
             traffic_class: class,
-            rdma: rdma(get)?,
-            tier: match params::THUNDERBOLT_TIER.read(get)?.as_deref() {
-                Some("ring") => TierChoice::Only(Tier::Ring),
-                Some("stream") => TierChoice::Only(Tier::Stream),
-                Some("net") => TierChoice::Only(Tier::Net),
-                Some("off") => TierChoice::Off,
-                _ => TierChoice::Auto,
-            },
+            settings: settings(get)?,
             connect_timeout: Duration::from_millis(timeout),
             stall,
             revoke,
@@ -248,7 +233,7 @@ impl Config {
 
     /// Where rails beside a stream from this address are to come up.
     pub(crate) fn site(&self, local: SocketAddr) -> Site<'static> {
-        let (forced, class) = (self.path != PathChoice::Auto, self.traffic_class.unwrap_or(0));
+        let (forced, class) = (self.path.forced().is_some(), self.traffic_class.unwrap_or(0));
         let limit = (self.connect_timeout / 2).min(Duration::from_secs(20));
         Site { local, plug: None, relayed: None, forced, class, limit }
     }
@@ -286,6 +271,20 @@ impl Config {
         matches!(self.guard, Guard::Psk { .. })
     }
 
+    /// That `LINKSPAN_PATH` names a transport that there is: `listed`, best first, or one that the fabric itself sets up.
+    ///
+    /// # Errors
+    /// [`Error::Param`]: it names no such transport.
+    pub fn check_path(&self, listed: &[Box<dyn Provider>]) -> Result<(), Error> {
+        let Some(path) = self.path.forced() else { return Ok(()) };
+        let names: Vec<&str> = paths(listed).into_iter().map(|path| path.0).collect();
+        if names.contains(&path) {
+            return Ok(());
+        }
+        let want = format!("it takes one of {}", names.join(", "));
+        Err(params::BadParam { name: params::PATH.name.to_owned(), value: path.to_owned(), want }.into())
+    }
+
     /// That encryption is asked for only where there is a key to encrypt with.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.guard {
@@ -307,19 +306,19 @@ impl Config {
     }
 }
 
-fn rdma(get: &dyn Fn(&str) -> Option<String>) -> Result<RdmaConfig, Error> {
-    let devices = params::IB_HCA.read(get)?.map(|list| IfFilter::parse(params::IB_HCA.name, &list)).transpose()?;
-    let byte = |param: &params::Param| Ok::<_, Error>(param.number(get)?.and_then(|n| u8::try_from(n).ok()));
-    let default = RdmaConfig::default();
-    Ok(RdmaConfig {
-        devices,
-        gid_index: byte(&params::GID_INDEX)?,
-        queue_pairs: params::QPS.number(get)?.map_or(default.queue_pairs, |n| n as usize),
-        timeout: byte(&params::IB_TIMEOUT)?.unwrap_or(default.timeout),
-        retry: byte(&params::IB_RETRY_CNT)?.unwrap_or(default.retry),
-        service_level: byte(&params::IB_SL)?.unwrap_or(default.service_level),
-        pkey_index: params::IB_PKEY.number(get)?.and_then(|n| u16::try_from(n).ok()).unwrap_or(default.pkey_index),
-    })
+/// What `LINKSPAN_PATH` and `--path` take where these transports are listed, best first: names, and what people call a path of each.
+pub fn paths(listed: &[Box<dyn Provider>]) -> Vec<(&'static str, &'static str)> {
+    let [tcp, shm, devmem] = OWN;
+    let listed = listed.iter().map(|transport| (transport.name(), transport.title()));
+    [("auto", "the best there is"), tcp, shm].into_iter().chain(listed).chain([devmem]).collect()
+}
+
+fn settings(get: &dyn Fn(&str) -> Option<String>) -> Result<BTreeMap<&'static str, String>, Error> {
+    let mut settings = BTreeMap::new();
+    for param in params::ALL {
+        settings.extend(param.read(get)?.map(|value| (param.name, value)));
+    }
+    Ok(settings)
 }
 
 fn devmem(get: &dyn Fn(&str) -> Option<String>) -> Result<DevmemConfig, Error> {

@@ -14,10 +14,9 @@ use linkspan_proto::login::{ClientParams, Login, LoginError, PublicKey, Seed};
 use linkspan_proto::plan::{Carrier, Plan};
 use linkspan_topology::mesh::{MeshLink, MeshRoute, ROUTES_MAX};
 use linkspan_topology::{FAR_SLOWER, Interface, Kind};
-use linkspan_transport::{MAX_RAILS, Provider, Rail, Role, WaitFd};
+use linkspan_transport::{MAX_RAILS, Rail, Role, WaitFd};
 
 use crate::channel::Channel;
-use crate::config::PathChoice;
 use crate::device::Device;
 use crate::local::{self, Join};
 use crate::logins::{LoginRun, LoginStep};
@@ -117,7 +116,7 @@ impl Connecting {
     /// Of which the first try began at `since`.
     fn begun(fabric: &Fabric, index: usize, handle: Handle, since: Instant) -> Result<Connecting, Error> {
         let device = fabric.device(index)?;
-        fabric.providers().for_each(Provider::open);
+        fabric.providers().for_each(|provider| provider.open());
         let mut id = [0; 8];
         getrandom::fill(&mut id).map_err(|_| LoginError::Random)?;
         let same_host = handle.host == fabric.host_hash();
@@ -163,7 +162,7 @@ impl Connecting {
     /// Beside the first stream that will do.
     fn start_keepalive(&mut self, will_do: impl Fn(&Try) -> bool) {
         // On one host the kernel tells a death by the rail itself; who makes paths again must know it from a path that was ended.
-        let watched = !self.same_host || (self.fabric.acked() && self.fabric.config().path != PathChoice::Shm);
+        let watched = !self.same_host || (self.fabric.acked() && !self.fabric.config().path.is("shm"));
         let first = self.tries.iter().find(|t| watched && will_do(t));
         if let Some((reach, why)) = first.map(|t| (t.reach.clone(), t.why.clone())) {
             self.begin(reach, KEEPALIVE, why, 0);
@@ -410,8 +409,7 @@ impl Connecting {
     }
 
     fn wants_local(&self) -> bool {
-        let path = self.fabric.config().path;
-        self.same_host && matches!(path, PathChoice::Auto | PathChoice::Shm) && self.own.is_ok()
+        self.same_host && self.fabric.config().path.allows("shm") && self.own.is_ok()
     }
 
     fn poll_try(&mut self, n: usize) -> Result<(), Error> {
@@ -444,7 +442,7 @@ impl Connecting {
                             if attempt.offer.is_some() || provider.per_host() && !all {
                                 continue;
                             }
-                            match attempt.reach.offer(&self.fabric, provider, &stream, hops.clone()) {
+                            match attempt.reach.offer(&self.fabric, &**provider, &stream, hops.clone()) {
                                 Ok((offer, mark)) => {
                                     (attempt.offer, attempt.mark) = (Some(offer), mark);
                                     attempt.per_host = provider.per_host();
@@ -566,27 +564,21 @@ impl Connecting {
             Some(Err(why)) => Some(why.clone()),
             _ => None,
         };
-        if self.fabric.config().path == PathChoice::Shm && self.shm.is_none() {
+        if self.fabric.config().path.is("shm") && self.shm.is_none() {
             let why = why_not.unwrap_or_else(|| "the peer is on another host".into());
-            return Err(Error::Forced { path: "shm", why });
+            return Err(Error::Forced { path: "shm".into(), why });
         }
-        let tier = self.fabric.config().tier.forced();
-        let forced = match self.fabric.config().path {
-            PathChoice::Verbs => Some("verbs"),
-            PathChoice::Thunderbolt => Some("thunderbolt"),
-            PathChoice::Auto if tier.is_some() => Some("thunderbolt"),
-            _ => None,
-        };
-        let forced = forced.filter(|_| self.shm.is_none() && !(self.same_host && tier.is_some()));
+        let forced = self.fabric.forced().filter(|p| self.shm.is_none() && !(self.same_host && p.insists()));
         let verbs = if self.shm.is_some() { None } else { self.verbs_plan(cabled) };
-        if let (Some(path), None) = (forced, &verbs) {
+        if let (Some(provider), None) = (forced, &verbs) {
             let reasons: Vec<&str> =
                 self.tries.iter().filter_map(|t| t.verbs.as_ref().err().map(String::as_str)).collect();
-            let why = reasons.into_iter().find(|why| !why.is_empty()).unwrap_or(match path {
-                "verbs" => "no RDMA device of this host is on an interface that reaches the peer, or the peer has none; see `lspan status`",
-                _ => "no Thunderbolt or USB4 cable of this host leads to the peer, or the peer cannot use it; see `lspan status`",
-            });
-            return Err(Error::Forced { path, why: why.to_owned() });
+            let none = format!(
+                "{} of this host does not reach the peer, or the peer has none or cannot use it; see `lspan status`",
+                provider.title()
+            );
+            let why = reasons.into_iter().find(|why| !why.is_empty()).map_or(none, str::to_owned);
+            return Err(Error::Forced { path: provider.name().to_owned(), why });
         }
         let lost: Vec<&str> = self
             .tries
@@ -597,18 +589,18 @@ impl Connecting {
             .collect();
         if !lost.is_empty() && self.shm.is_none() {
             let what = if verbs.is_some() {
-                "fewer rails beside TCP than there could be"
+                "fewer rails beside TCP than there could be".to_owned()
             } else {
-                "TCP in place of RDMA or a cable"
+                format!("TCP in place of {}", self.fabric.instead())
             };
             self.downgrade(format!("{what}: {}", lost.join("; ")))?;
         }
         let devmem = if self.shm.is_some() || verbs.is_some() { None } else { self.devmem_plan() };
         let reason = |t: &Try| t.devmem.as_ref().err().filter(|why| !why.is_empty()).cloned();
         let lost: Option<String> = self.tries.iter().find_map(reason);
-        if self.fabric.config().path == PathChoice::Devmem && devmem.is_none() {
+        if self.fabric.config().path.is("devmem") && devmem.is_none() {
             let why = lost.unwrap_or_else(|| "no second stream to the peer came up".into());
-            return Err(Error::Forced { path: "devmem", why });
+            return Err(Error::Forced { path: "devmem".into(), why });
         }
         if let (Some(why), true) = (lost, self.shm.is_none() && verbs.is_none()) {
             let what =

@@ -17,7 +17,6 @@ use linkspan_devmem::{DevmemRail, RailConfig, Socket};
 use linkspan_stream::Stream;
 use linkspan_transport::{BoxRail, MemSlice, Refusal, Registrar, Registration};
 
-use crate::config::PathChoice;
 use crate::secured::{Secured, StreamRail};
 use crate::{Config, Error, Fabric, GpuWish};
 use cards::KernelPorts;
@@ -71,21 +70,16 @@ pub(crate) fn of_this_machine(config: &Config) -> Arc<dyn Ports> {
 
 /// Whether connections through these interfaces may take device-memory TCP.
 pub(crate) fn wished(fabric: &Fabric, mut interfaces: impl Iterator<Item = String>) -> bool {
-    match fabric.config().path {
-        PathChoice::Devmem => true,
-        PathChoice::Auto => interfaces.any(|name| ready(fabric, &name).is_ok()),
-        _ => false,
-    }
+    fabric.config().path.is("devmem") || interfaces.any(|name| ready(fabric, &name).is_ok())
 }
 
 /// Whether a connection may take it on this interface. An empty reason is not logged.
 pub(crate) fn ready(fabric: &Fabric, interface: &str) -> Result<(), String> {
     let config = fabric.config();
-    match config.path {
-        PathChoice::Auto | PathChoice::Devmem => {}
-        _ => return Err(String::new()),
+    if !config.path.allows("devmem") {
+        return Err(String::new());
     }
-    let forced = config.path == PathChoice::Devmem;
+    let forced = config.path.is("devmem");
     let only_forced = |why: &str| if forced { why.to_owned() } else { String::new() };
     if config.gpu == GpuWish::Off {
         return Err(only_forced("LINKSPAN_GPU=off forbids device memory"));
@@ -102,6 +96,17 @@ pub(crate) fn ready(fabric: &Fabric, interface: &str) -> Result<(), String> {
         }
         other => other,
     }
+}
+
+/// Over what it may be had here, or why not.
+pub(crate) fn support(fabric: &Fabric) -> Result<String, String> {
+    let interfaces = fabric.devmem_interfaces();
+    let ready: Vec<&str> = interfaces.iter().filter(|i| i.1.is_ok()).map(|i| i.0.as_str()).collect();
+    if !ready.is_empty() {
+        return Ok(format!("over {}", ready.join(", ")));
+    }
+    let why = interfaces.into_iter().find_map(|i| i.1.err().filter(|why| !why.is_empty()));
+    Err(why.unwrap_or_else(|| "no network card is set up for it: `lspan devmem probe` says which can be".to_owned()))
 }
 
 /// Two streams as a rail.

@@ -94,7 +94,7 @@ pub enum Error {
     #[error("LS0511 LINKSPAN_PATH={path} cannot be taken: {why}")]
     Forced {
         /// The forced path.
-        path: &'static str,
+        path: String,
         /// Why not.
         why: String,
     },
@@ -149,6 +149,15 @@ pub enum Error {
         /// Why.
         #[source]
         why: LoginError,
+    },
+    /// A setting that its transport does not take.
+    #[error("LS0518 the settings of {transport} cannot be used; see `lspan env`")]
+    Setting {
+        /// The transport.
+        transport: &'static str,
+        /// Which, and what it takes.
+        #[source]
+        why: linkspan_transport::Refusal,
     },
     /// The two streams of device-memory TCP do not make a rail.
     #[error("LS0515 device-memory TCP to {peer} cannot be set up")]

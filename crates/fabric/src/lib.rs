@@ -1,4 +1,4 @@
-//! Layer 4: which path a connection takes, and why. The only user of all transports.
+//! Layer 4: which path a connection takes, and why.
 //!
 //! A [`Fabric`] is a process's view of its machine: devices made of interfaces. [`Fabric::listen`] gives a secret
 //! 128-byte handle; a process that has it connects with [`Fabric::connect`]; both get a [`Channel`]. Every connection says
@@ -33,7 +33,7 @@ pub mod stats;
 mod zerocopy;
 
 pub use channel::{Channel, PeerLiveness, PeerState, SwapError, wait_any};
-pub use config::{Config, GpuWish, PathChoice};
+pub use config::{Config, GpuWish, PathChoice, paths};
 pub use connect::Connecting;
 pub use device::{Device, DeviceInterface, devices, survey};
 pub use error::Error;
@@ -41,32 +41,27 @@ pub use helpers::Wish as HelperWish;
 pub use linkspan_gpu::offload::{HANDLE_LEN as OFFLOAD_HANDLE, Queue as OffloadQueue, SLOTS as OFFLOAD_SLOTS};
 pub use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuBuf, GpuError, GpuInfo, MemoryName, Pointer};
 pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
-pub use linkspan_thunderbolt as thunderbolt;
-pub use linkspan_thunderbolt::TierChoice;
 pub use linkspan_transport::{
     Access, Buf, Cancel, DirectBy, Error as ChannelError, HostBuf, MAX_GROUP, MAX_WAITING, MemSlice, MemoryDomain,
-    OpError, Poll, RailInfo, RemoteSlice, Ticket, WaitFd, chain,
+    OpError, Poll, Provider, RailInfo, RemoteSlice, Ticket, WaitFd, chain,
 };
-pub use linkspan_verbs::{RdmaConfig, RdmaPort};
-pub use linkspan_verbs_sys as nic;
 pub use listener::Listener;
 pub use log::{Level, Log};
 pub use memory::{ConnMemory, Registered};
 pub use zerocopy::ZeroCopy;
 
+use std::any::Any;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
+use config::OWN;
 use helpers::Helpers;
 use linkspan_gpu::{StageMemory, StagedRail};
 use linkspan_proto::handle::host_hash;
 use linkspan_stream::Options;
 use linkspan_tcp::RailConfig;
-use linkspan_thunderbolt::Cables;
-use linkspan_transport::{BoxRail, Provider, Rail};
-use linkspan_verbs::Rdma;
+use linkspan_transport::{BoxRail, Rail};
 use mesh::{Mesh, Prober, Setup};
-use nic::AnyNic;
 use secured::{Secured, StreamRail};
 use stats::Stats;
 
@@ -75,10 +70,15 @@ use linkspan_topology::mesh::Graph;
 use linkspan_topology::{Host, Interface, LAST_RESORT, Roots, Verdict};
 
 /// A process's view of its machine. Cloning is cheap; may be used from any thread.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Fabric(Arc<Inner>);
 
-#[derive(Debug)]
+impl std::fmt::Debug for Fabric {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Fabric")
+    }
+}
+
 struct Inner {
     config: Config,
     log: Log,
@@ -89,8 +89,8 @@ struct Inner {
     stats: Arc<Stats>,
     helpers: Option<Arc<Helpers>>,
     staging: StageMemory,
-    rdma: Arc<Rdma>,
-    cables: Arc<Cables>,
+    /// Whose rails come up beside a stream, best first.
+    transports: Vec<Arc<dyn Provider>>,
     devmem: Arc<dyn devmem::Ports>,
     mesh: Arc<MeshMembership>,
 }
@@ -114,55 +114,50 @@ impl Drop for Inner {
 
 impl Fabric {
     /// Looks at the machine. `acked`: connections report operations when the peer has acknowledged them, and carry
-    /// one-sided operations; must be the same on both sides (the NCCL plugin uses `false`, the library `true`).
+    /// one-sided operations; must be the same on both sides (the NCCL plugin uses `false`, the library `true`). `transports`: whose
+    /// rails may come up beside a stream, best first.
     ///
     /// # Errors
     /// [`Error::NoInterface`]: the machine has no interface to use, not even loopback. [`Error::Interfaces`]: they
-    /// cannot be listed.
-    pub fn new(config: Config, log: Log, acked: bool) -> Result<Fabric, Error> {
-        let devices = (Rdma::new(&config.rdma), Cables::new(config.tier), devmem::of_this_machine(&config));
-        Fabric::build(config, log, acked, devices, this_host())
+    /// cannot be listed. [`Error::Param`]: no such path; encryption without a key. [`Error::Setting`]: a transport refuses a setting.
+    pub fn new(config: Config, log: Log, acked: bool, transports: Vec<Box<dyn Provider>>) -> Result<Fabric, Error> {
+        let devmem = devmem::of_this_machine(&config);
+        Fabric::build(config, log, acked, transports, devmem, this_host())
     }
 
-    /// The same with these RDMA devices in place of the machine's own; for tests with NICs in software, which lie on the
-    /// interface that their GIDs name. Such a fabric is a host of its own: it shares no memory with others.
+    /// The same as a host of its own, which shares no memory with others; for tests with devices in software.
     ///
     /// # Errors
     /// As [`Fabric::new`]; also [`Error::Login`] where the OS gives no random numbers.
-    pub fn with_nics(config: Config, log: Log, acked: bool, nics: Vec<AnyNic>) -> Result<Fabric, Error> {
-        let rdma = Rdma::new(&config.rdma).given(nics);
-        let devices = (rdma, Cables::new(config.tier), devmem::of_this_machine(&config));
-        Fabric::build(config, log, acked, devices, another_host()?)
+    pub fn apart(config: Config, log: Log, acked: bool, transports: Vec<Box<dyn Provider>>) -> Result<Fabric, Error> {
+        let devmem = devmem::of_this_machine(&config);
+        Fabric::build(config, log, acked, transports, devmem, another_host()?)
     }
 
-    /// The same with these cables in place of the machine's own, and no RDMA device.
+    /// The same with these ports of device-memory TCP in place of the machine's own, and no other transports; for tests with
+    /// simulated cards.
     ///
     /// # Errors
-    /// As [`Fabric::with_nics`].
-    pub fn with_cables(config: Config, log: Log, acked: bool, ports: Arc<thunderbolt::Ports>) -> Result<Fabric, Error> {
-        let cables = Cables::new(config.tier).given(ports);
-        let devices = (Rdma::default().given(Vec::new()), cables, devmem::of_this_machine(&config));
-        Fabric::build(config, log, acked, devices, another_host()?)
-    }
-
-    /// The same with these ports of device-memory TCP in place of the machine's own, and no RDMA; for tests with simulated
-    /// cards.
-    ///
-    /// # Errors
-    /// As [`Fabric::with_nics`].
+    /// As [`Fabric::apart`].
     pub fn with_ports(config: Config, log: Log, acked: bool, ports: Arc<dyn devmem::Ports>) -> Result<Fabric, Error> {
-        let devices = (Rdma::default().given(Vec::new()), Cables::new(config.tier), ports);
-        Fabric::build(config, log, acked, devices, another_host()?)
+        Fabric::build(config, log, acked, Vec::new(), ports, another_host()?)
     }
 
     fn build(
         config: Config,
         log: Log,
         acked: bool,
-        (rdma, cables, devmem): (Rdma, Cables, Arc<dyn devmem::Ports>),
+        mut transports: Vec<Box<dyn Provider>>,
+        devmem: Arc<dyn devmem::Ports>,
         host: u64,
     ) -> Result<Fabric, Error> {
         config.check()?;
+        config.check_path(&transports)?;
+        // The library lets its callers unmap what no operation uses; NCCL says when, and may unload the plugin.
+        for transport in &mut transports {
+            let configured = transport.configure(&|name| config.settings.get(name).cloned(), acked);
+            configured.map_err(|why| Error::Setting { transport: transport.name(), why })?;
+        }
         for warning in &config.warnings {
             log.warn(warning);
         }
@@ -199,9 +194,7 @@ impl Fabric {
             stats,
             helpers,
             staging,
-            // The library lets its callers unmap what no operation uses; NCCL says when, and may unload the plugin.
-            rdma: Arc::new(if acked { rdma.watching() } else { rdma }),
-            cables: Arc::new(if acked { cables.watching() } else { cables }),
+            transports: transports.into_iter().map(Arc::from).collect(),
             devmem,
             mesh: Arc::default(),
         })))
@@ -227,30 +220,58 @@ impl Fabric {
         last_resort(&self.0.survey)
     }
 
-    /// The RDMA ports that connections may use, and why there are none or some are left out. Opens the devices.
-    pub fn rdma_ports(&self) -> (Vec<RdmaPort>, Vec<String>) {
-        self.0.rdma.ports()
+    /// A transport of the list by its type, for what it alone can tell.
+    pub fn transport<T: Provider>(&self) -> Option<&T> {
+        self.0.transports.iter().find_map(|transport| (&**transport as &dyn Any).downcast_ref())
     }
 
-    /// Memory regions registered with RDMA devices so far.
-    pub fn rdma_registrations(&self) -> u64 {
-        self.0.rdma.registrations()
+    /// Which paths this machine and these settings have, by name: over what, or why not. Opens the devices.
+    pub fn supported(&self) -> Vec<(&'static str, Result<String, String>)> {
+        let forced = self.config().path.forced();
+        let unless = |name: &'static str, ask: &dyn Fn() -> Result<String, String>| match forced {
+            Some(path) if path != name => (name, Err(format!("LINKSPAN_PATH={path} forbids it"))),
+            _ => (name, ask()),
+        };
+        let [(tcp, _), (shm, _), (devmem, _)] = OWN;
+        let over = || self.devices().into_iter().map(|device| device.name).collect::<Vec<_>>().join(", ");
+        let mut all = vec![
+            unless(tcp, &|| Ok(format!("over {}", over()))),
+            unless(shm, &|| Ok("with processes on this host".to_owned())),
+        ];
+        all.extend(self.0.transports.iter().map(|transport| unless(transport.name(), &|| transport.support())));
+        all.push(unless(devmem, &|| devmem::support(self)));
+        all
     }
 
-    /// The Thunderbolt and USB4 cables that connections may use as the settings are, and why there are none at a tier.
-    pub fn cables_found(&self) -> Arc<thunderbolt::Ports> {
-        self.0.cables.ports()
+    /// What people call a path of this transport.
+    pub fn title(&self, transport: &str) -> &'static str {
+        let own = OWN.iter().find(|own| own.0 == transport).map(|own| own.1);
+        let listed = || self.0.transports.iter().find(|listed| listed.name() == transport).map(|listed| listed.title());
+        own.or_else(listed).unwrap_or("another path")
     }
 
     /// The transports whose rails come up beside a stream and that the settings allow, best first.
-    pub(crate) fn providers(&self) -> impl Iterator<Item = &dyn Provider> {
-        let all: [&dyn Provider; 2] = [&*self.0.rdma, &*self.0.cables];
-        all.into_iter().filter(|provider| self.config().allows_beside(provider.name()))
+    pub(crate) fn providers(&self) -> impl Iterator<Item = &Arc<dyn Provider>> {
+        self.0.transports.iter().filter(|provider| self.config().allows_beside(provider.name()))
     }
 
     /// The one of this name, where the settings allow it.
     pub(crate) fn provider(&self, name: &str) -> Option<&dyn Provider> {
-        self.providers().find(|provider| provider.name() == name)
+        self.providers().find(|provider| provider.name() == name).map(|provider| &**provider)
+    }
+
+    /// The one whose rails are taken or nothing: that of `LINKSPAN_PATH`, else one whose own settings ask for that.
+    pub(crate) fn forced(&self) -> Option<&dyn Provider> {
+        let wanted = |provider: &&Arc<dyn Provider>| match self.config().path.forced() {
+            Some(path) => provider.name() == path,
+            None => provider.insists(),
+        };
+        self.0.transports.iter().find(wanted).map(|provider| &**provider)
+    }
+
+    /// What streams stand in for where no rails come up beside them, as in `RDMA or a cable`.
+    pub(crate) fn instead(&self) -> String {
+        self.0.transports.iter().map(|transport| transport.title()).collect::<Vec<_>>().join(" or ")
     }
 
     pub(crate) fn devmem(&self) -> &Arc<dyn devmem::Ports> {
@@ -259,10 +280,6 @@ impl Fabric {
 
     pub(crate) fn stage_memory(&self) -> StageMemory {
         self.0.staging.clone()
-    }
-
-    pub(crate) fn rdma(&self) -> &Rdma {
-        &self.0.rdma
     }
 
     /// The devices.
@@ -302,8 +319,7 @@ impl Fabric {
             stats: self.0.stats.clone(),
             helpers: self.0.helpers.clone(),
             staging: self.0.staging.clone(),
-            rdma: self.0.rdma.clone(),
-            cables: self.0.cables.clone(),
+            transports: self.0.transports.clone(),
             devmem: self.0.devmem.clone(),
             mesh: self.0.mesh.clone(),
         }))
@@ -383,7 +399,7 @@ impl Fabric {
             log: self.0.log.clone(),
             stats: self.0.stats.clone(),
             options: self.tcp_options(),
-            rdma: self.0.rdma.clone(),
+            providers: self.providers().cloned().collect(),
             config: config.clone(),
         })?;
         Ok(Some(membership.mesh.get_or_init(|| mesh)))
@@ -431,9 +447,9 @@ impl Fabric {
     pub fn offers_unpack(&self) -> bool {
         let devices = self.devices();
         let mut ports = devices.iter().flat_map(|device| &device.ports);
-        // Where there is RDMA, connections take it.
-        let forced = self.config().path == PathChoice::Devmem;
-        let taken = forced || self.rdma_ports().0.is_empty();
+        // Where there are devices that reach many hosts, connections take them.
+        let forced = self.config().path.is("devmem");
+        let taken = forced || self.0.transports.iter().all(|transport| !transport.is_present());
         self.config().unpack.is_none()
             && taken
             && !devices.is_empty()
@@ -467,10 +483,10 @@ impl Fabric {
         }
     }
 
-    /// The stream as a rail behind RDMA ones, and which hosts relay it.
-    pub(crate) fn standby(&self, stream: Secured, relayed: Option<String>) -> Result<BoxRail, Error> {
+    /// The stream as a rail behind those of a transport, and which hosts relay it.
+    pub(crate) fn standby(&self, stream: Secured, relayed: Option<String>, behind: &str) -> Result<BoxRail, Error> {
         let relayed = relayed.map(|over| over + "; ").unwrap_or_default();
-        let reason = relayed + "on standby behind RDMA";
+        let reason = format!("{relayed}on standby behind {}", self.title(behind));
         let config = RailConfig { reason, standby: true, ..RailConfig::default() };
         Ok(stream.into_rail(config, self.config().encrypts())?.into_rail())
     }

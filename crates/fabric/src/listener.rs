@@ -12,10 +12,9 @@ use linkspan_proto::login::{
 };
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
 use linkspan_stream::{Listen, Options, Stream};
-use linkspan_transport::{BoxRail, Conn, Offer, Provider, Role, Site, WaitFd};
+use linkspan_transport::{BoxRail, Conn, Offer, Role, Site, WaitFd};
 
 use crate::channel::{Channel, Parts, ReconnectPolicy};
-use crate::config::PathChoice;
 use crate::device::DeviceInterface;
 use crate::handshake::{Handshake, QPS_MAX};
 use crate::local::{self, ShmOffer, ShmRail};
@@ -51,7 +50,7 @@ impl std::fmt::Debug for Listener {
 impl Listener {
     pub(crate) fn new(fabric: &Fabric, device: usize) -> Result<Listener, Error> {
         let device = fabric.device(device)?;
-        fabric.providers().for_each(Provider::open);
+        fabric.providers().for_each(|provider| provider.open());
         let token = Token::random().map_err(|_| linkspan_proto::login::LoginError::Random)?;
         let mut id = [0; 8];
         getrandom::fill(&mut id).map_err(|_| linkspan_proto::login::LoginError::Random)?;
@@ -493,7 +492,10 @@ impl PendingLogin {
                     let asked = asked.ok_or("its greeting cannot be read: it is of another version of linkspan")?;
                     (self.relays, self.asked_setup) = (asked.relays, !asked.asks.is_empty());
                     let mut answer = Greeting::default();
-                    match fabric.provider(&asked.asks).filter(|provider| asked.relays == 0 || provider.relays()) {
+                    match fabric
+                        .provider(&asked.asks)
+                        .filter(|provider| asked.relays == 0 || provider.relayer().is_some())
+                    {
                         Some(provider) => {
                             // Over others the device that is met is the last relay's.
                             let (far, hops) = (asked.relays, u32::from(asked.relays) + 1);
@@ -642,7 +644,7 @@ impl PendingConn {
         let lost: Vec<String> =
             members.iter().filter_map(|s| s.verbs.as_ref().err().cloned()).filter(|w| !w.is_empty()).collect();
         if plan.carrier == Carrier::Tcp && !lost.is_empty() {
-            let what = format!("TCP in place of RDMA or a cable: {}", lost.join("; "));
+            let what = format!("TCP in place of {}: {}", fabric.instead(), lost.join("; "));
             if fabric.config().strict {
                 return Err(Error::Strict { what });
             }
@@ -663,20 +665,15 @@ impl PendingConn {
             }
             fabric.log().warn(&format!("downgrade: {what}"));
         }
-        if plan.carrier != Carrier::Devmem && fabric.config().path == PathChoice::Devmem {
+        if plan.carrier != Carrier::Devmem && fabric.config().path.is("devmem") {
             let why = lost_devmem.unwrap_or_else(|| "the peer refuses it; its log gives the reason".into());
-            return Err(Error::Forced { path: "devmem", why });
+            return Err(Error::Forced { path: "devmem".into(), why });
         }
-        let config = fabric.config();
-        let forced = match config.path {
-            PathChoice::Verbs => Some("verbs"),
-            PathChoice::Thunderbolt => Some("thunderbolt"),
-            PathChoice::Auto if config.tier.forced().is_some() && plan.carrier == Carrier::Tcp => Some("thunderbolt"),
-            _ => None,
-        };
-        if let Some(path) = forced.filter(|_| plan.carrier != Carrier::Verbs) {
+        let by_path = fabric.config().path.forced().is_some();
+        let forced = fabric.forced().filter(|_| by_path || plan.carrier == Carrier::Tcp);
+        if let Some(provider) = forced.filter(|_| plan.carrier != Carrier::Verbs) {
             let why = lost.first().cloned().unwrap_or_else(|| "the peer refuses it; its log gives the reason".into());
-            return Err(Error::Forced { path, why });
+            return Err(Error::Forced { path: provider.name().to_owned(), why });
         }
         let mut keepalive = match plan.keepalive {
             Some(number) => Some(take(number, &mut streams).ok_or_else(missing)?.secured.into_keepalive()),
@@ -711,7 +708,8 @@ impl PendingConn {
                     return Err(bad("several rails without acknowledgements".into()));
                 }
                 if let (true, Some(secured)) = (plan.acked, standby) {
-                    rails.push(fabric.standby(secured, relayed(relays))?);
+                    let behind = rails.first().map_or("", |rail: &BoxRail| rail.info().transport);
+                    rails.push(fabric.standby(secured, relayed(relays), behind)?);
                 }
                 rails
             }

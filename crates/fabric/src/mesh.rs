@@ -33,7 +33,7 @@ use linkspan_proto::mesh::{Keys, Node};
 use linkspan_stream::Options;
 use linkspan_topology::IfFilter;
 use linkspan_topology::mesh::{Database, Graph, MeshRoute, Target};
-use linkspan_verbs::Rdma;
+use linkspan_transport::Provider;
 
 use work::Works;
 
@@ -60,7 +60,8 @@ pub(crate) struct Setup {
     pub(crate) log: Log,
     pub(crate) stats: Arc<Stats>,
     pub(crate) options: Options,
-    pub(crate) rdma: Arc<Rdma>,
+    /// Whose rails may be joined here, best first.
+    pub(crate) providers: Vec<Arc<dyn Provider>>,
     pub(crate) config: Config,
 }
 

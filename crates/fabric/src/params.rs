@@ -10,6 +10,8 @@ pub enum Takes {
     Number(u64, u64),
     /// One of these words.
     Word(&'static [&'static str]),
+    /// `auto`, or the name of a transport; checked where they are listed.
+    Path,
     /// Any text; checked where it is used.
     Text,
 }
@@ -38,8 +40,8 @@ macro_rules! params {
 params! {
     STRICT = "LINKSPAN_STRICT", Takes::Switch, "0",
         "Turn every downgrade (a slower path than the machine could give) into an error of listen or connect.";
-    PATH = "LINKSPAN_PATH", Takes::Word(&["auto", "tcp", "shm", "verbs", "thunderbolt", "devmem"]), "auto",
-        "Force one kind of path. `auto` takes shared memory on one host; between hosts RDMA (`verbs`) where both have a device on the interfaces that reach each other, else a Thunderbolt or USB4 cable (`thunderbolt`) that joins them, else device-memory TCP (`devmem`) where `lspan devmem up` runs for both interfaces, else TCP.";
+    PATH = "LINKSPAN_PATH", Takes::Path, "auto",
+        "Force one kind of path: `tcp`, `shm`, `verbs`, `thunderbolt` or `devmem`. `auto` takes shared memory on one host; between hosts RDMA (`verbs`) where both have a device on the interfaces that reach each other, else a Thunderbolt or USB4 cable (`thunderbolt`) that joins them, else device-memory TCP (`devmem`) where `lspan devmem up` runs for both interfaces, else TCP.";
     IFNAME = "LINKSPAN_IFNAME", Takes::Text, "",
         "Interfaces to use: a comma list of name prefixes, `=` before a list of whole names, `^` to exclude. Overrides NCCL_SOCKET_IFNAME. Unset: those of network cards and cables (with link-local addresses alone only Thunderbolt cables); a bridge without a card, a virtual cable or a tunnel only where it has the default route and no other is usable, as in a container (a downgrade). `lspan status` says of each why.";
     DEVICES = "LINKSPAN_DEVICES", Takes::Word(&["group", "split"]), "group",
@@ -140,7 +142,7 @@ impl Param {
             },
             Takes::Word(words) if words.contains(&value.as_str()) => return Ok(Some(value)),
             Takes::Word(words) => format!("it takes one of {}", words.join(", ")),
-            Takes::Text => return Ok(Some(value)),
+            Takes::Path | Takes::Text => return Ok(Some(value)),
         };
         Err(BadParam { name: self.name.to_owned(), value, want })
     }

@@ -63,7 +63,7 @@ impl Path {
     ) -> Result<(Box<dyn Offer>, Option<RelayMark>), String> {
         let site = fabric.config().site(stream.local_addr());
         let (Path::Over(route), Some(hops)) = (self, hops) else { return Ok((provider.offer(&site)?, None)) };
-        if !provider.relays() {
+        if provider.relayer().is_none() {
             return Err(String::new());
         }
         let reason = format!("relayed over {}: {}", route.over.join(", "), hops::shown("rdma", &route.over));
@@ -72,7 +72,7 @@ impl Path {
             Hops::Rdma(_) if why.is_empty() => {
                 format!("the host that connects has no RDMA device to use on {}", stream.interface())
             }
-            Hops::Tcp(hop) if why.is_empty() && fabric.rdma().any() => hop.clone(),
+            Hops::Tcp(hop) if why.is_empty() && provider.is_present() => hop.clone(),
             _ => why,
         })?;
         match hops {

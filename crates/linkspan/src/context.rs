@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use linkspan_fabric::thunderbolt::Tier;
-use linkspan_fabric::{Config, Fabric, GpuWish, Log, PathChoice};
+use linkspan_fabric::{Config, Fabric, GpuWish, Log, Provider};
 
 use crate::engine::{Engine, Serve};
 use crate::{Error, Listener, Transport};
@@ -11,8 +10,8 @@ use crate::{Error, Listener, Transport};
 /// One way by which bytes may travel, and whether this machine and these settings have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Support {
-    /// `tcp`, `shm`, `cma` (within `shm`, large messages without a copy in between), `verbs` (RDMA), `thunderbolt`, `devmem`
-    /// (device-memory TCP).
+    /// `auto` aside what `LINKSPAN_PATH` takes: `tcp`, `shm`, `verbs` (RDMA), `thunderbolt`, `devmem` (device-memory TCP); and `cma`
+    /// (within `shm`, large messages without a copy in between).
     pub path: &'static str,
     /// Whether it may be taken.
     pub usable: bool,
@@ -20,8 +19,12 @@ pub struct Support {
     pub why: String,
 }
 
-/// Whether a path may be taken, and over what or why not.
-type Ask = fn(&Context) -> (bool, String);
+impl Support {
+    fn new(path: &'static str, found: Result<String, String>) -> Support {
+        let usable = found.is_ok();
+        Support { path, usable, why: found.unwrap_or_else(|why| why) }
+    }
+}
 
 struct Inner {
     fabric: Fabric,
@@ -85,7 +88,16 @@ impl Context {
     /// [`Error::Fabric`]: the machine has no interface at all. [`Error::System`]: the OS refuses a descriptor or the
     /// engine thread.
     pub fn new(config: Config, log: Log) -> Result<Context, Error> {
-        Context::over(Fabric::new(config, log, true)?)
+        Context::with_transports(config, log, linkspan_transports::all())
+    }
+
+    /// The same with this list of transports, best first, in place of those that linkspan is released with. TCP, shared memory and
+    /// device-memory TCP belong to every context.
+    ///
+    /// # Errors
+    /// As [`Context::new`].
+    pub fn with_transports(config: Config, log: Log, transports: Vec<Box<dyn Provider>>) -> Result<Context, Error> {
+        Context::over(Fabric::new(config, log, true, transports)?)
     }
 
     pub(crate) fn over(fabric: Fabric) -> Result<Context, Error> {
@@ -94,69 +106,19 @@ impl Context {
 
     /// Which paths this machine and these settings have, and why not the others.
     pub fn supported(&self) -> Vec<Support> {
-        let ways: [(&'static str, PathChoice, Ask); 6] = [
-            ("tcp", PathChoice::Tcp, Context::tcp),
-            ("shm", PathChoice::Shm, |_| (true, "with processes on this host".to_owned())),
-            ("cma", PathChoice::Shm, Context::cma),
-            ("verbs", PathChoice::Verbs, Context::verbs),
-            ("thunderbolt", PathChoice::Thunderbolt, Context::thunderbolt),
-            ("devmem", PathChoice::Devmem, Context::devmem),
-        ];
-        let forced = self.fabric().config().path;
-        let name = ways.iter().find(|way| way.1 == forced).map_or("auto", |way| way.0);
-        let each = ways.into_iter().map(|(path, choice, ask)| {
-            let allowed = forced == PathChoice::Auto || forced == choice;
-            let (usable, why) = if allowed { ask(self) } else { (false, format!("LINKSPAN_PATH={name} forbids it")) };
-            Support { path, usable, why }
-        });
-        each.collect()
+        let mut all = Vec::new();
+        for (path, found) in self.fabric().supported() {
+            let cma = (path == "shm").then(|| Support::new("cma", found.clone().and_then(|_| self.cma())));
+            all.push(Support::new(path, found));
+            all.extend(cma);
+        }
+        all
     }
 
-    fn tcp(&self) -> (bool, String) {
-        let names: Vec<String> = self.fabric().devices().into_iter().map(|d| d.name).collect();
-        (true, format!("over {}", names.join(", ")))
-    }
-
-    fn cma(&self) -> (bool, String) {
+    fn cma(&self) -> Result<String, String> {
         match self.fabric().config().cma {
-            true => (true, "with processes of the same user; each connection tries it and says if not".to_owned()),
-            false => (false, "LINKSPAN_CMA=0 forbids it".to_owned()),
-        }
-    }
-
-    fn thunderbolt(&self) -> (bool, String) {
-        let ports = self.fabric().cables_found();
-        let each: Vec<String> = ports.cables.iter().map(|c| format!("{} ({})", c.name, c.tier)).collect();
-        match each.is_empty() {
-            false => (true, format!("over {}", each.join(", "))),
-            true => {
-                let why = |tier: Tier| format!("{tier}: {}", ports.why_not(tier));
-                (false, [Tier::Ring, Tier::Stream].map(why).join("; "))
-            }
-        }
-    }
-
-    fn verbs(&self) -> (bool, String) {
-        let (ports, reasons) = self.fabric().rdma_ports();
-        let usable: Vec<&str> = ports.iter().filter(|p| p.why_not.is_none()).map(|p| p.name.as_str()).collect();
-        if !usable.is_empty() {
-            return (true, format!("over {}", usable.join(", ")));
-        }
-        let why = ports.iter().filter_map(|p| Some(format!("{}: {}", p.name, p.why_not.as_ref()?)));
-        (false, why.chain(reasons).collect::<Vec<_>>().join("; "))
-    }
-
-    /// Device-memory TCP.
-    fn devmem(&self) -> (bool, String) {
-        let interfaces = self.fabric().devmem_interfaces();
-        let ready: Vec<&str> = interfaces.iter().filter(|i| i.1.is_ok()).map(|i| i.0.as_str()).collect();
-        if !ready.is_empty() {
-            return (true, format!("over {}", ready.join(", ")));
-        }
-        let why: Vec<&str> = interfaces.iter().filter_map(|i| i.1.as_ref().err()).map(String::as_str).collect();
-        match why.iter().find(|why| !why.is_empty()) {
-            Some(why) => (false, (*why).to_owned()),
-            None => (false, "no network card is set up for it: `lspan devmem probe` says which can be".to_owned()),
+            true => Ok("with processes of the same user; each connection tries it and says if not".to_owned()),
+            false => Err("LINKSPAN_CMA=0 forbids it".to_owned()),
         }
     }
 

@@ -6,8 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use linkspan_fabric::thunderbolt::Error as LinkError;
-use linkspan_fabric::thunderbolt::find::{Root, uuid};
+use linkspan_thunderbolt::Error as LinkError;
+use linkspan_thunderbolt::find::{Root, uuid};
 use linkspan_topology::Roots;
 
 use crate::observe::Look;

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// The addresses of a host of this name at the cables that lead to this one. `None`: there is no mesh here. An error is a sentence.
 pub(crate) fn addresses(name: &str, port: u16) -> Option<Result<Vec<SocketAddr>, String>> {
     let config = Config::from_env().ok().filter(Config::meshes)?;
-    let fabric = Fabric::new(config, Log::off(), false).ok()?;
+    let fabric = Fabric::new(config, Log::off(), false, linkspan_transports::all()).ok()?;
     let until = Instant::now() + PATIENCE;
     loop {
         let graph = fabric.mesh_graph().ok()??;

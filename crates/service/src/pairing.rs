@@ -95,7 +95,7 @@ pub struct Paired {
 fn settings(mut config: Config, ring: &Keyring) -> Config {
     config.guard = ring.guard_of_pairing();
     (config.mesh_port, config.mesh_file, config.stats_dir) = (0, None, None);
-    (config.path, config.strict) = (PathChoice::Tcp, false);
+    (config.path, config.strict) = (PathChoice::named("tcp"), false);
     config
 }
 
@@ -114,7 +114,7 @@ impl Offer {
     /// # Errors
     /// [`PairError::NoInterface`]: only this host would be reached. [`PairError::Fabric`]: there is no socket.
     pub fn open(config: Config, ring: Arc<Keyring>, log: Log) -> Result<Offer, PairError> {
-        let fabric = Fabric::new(settings(config, &ring), log, false)?;
+        let fabric = Fabric::new(settings(config, &ring), log, false, linkspan_transports::all())?;
         reaches_others(&fabric)?;
         let listener = fabric.listen(0)?;
         let line = JoinLine::new(&listener.handle(), SystemTime::now() + LIFETIME)?;
@@ -174,7 +174,7 @@ pub fn join(
     stop: &dyn Fn() -> bool,
 ) -> Result<Paired, PairError> {
     config.connect_timeout = REACH;
-    let fabric = Fabric::new(settings(config, ring), log, false)?;
+    let fabric = Fabric::new(settings(config, ring), log, false, linkspan_transports::all())?;
     let unanswered =
         |source| PairError::Unanswered { why: line.why_unanswered(SystemTime::now()), source: Box::new(source) };
     // Who refuses now has used the line, or has ended: another try ends the same way.

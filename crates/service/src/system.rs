@@ -10,8 +10,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::stats::{self, ProcessStats};
-pub use linkspan_fabric::thunderbolt::Error as LinkError;
-use linkspan_fabric::thunderbolt::find::Root;
+pub use linkspan_thunderbolt::Error as LinkError;
+use linkspan_thunderbolt::find::Root;
 use linkspan_topology::{Interface, Roots};
 
 use crate::admission::{AdmissionError, Admissions, Host};

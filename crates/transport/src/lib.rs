@@ -32,7 +32,7 @@ pub use linkspan_proto::{Buf, Head, Kind};
 pub use memory::MemSlice;
 pub use rail::{BoxRail, Busy, Caps, DeviceReach, Down, Health, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 pub use registrar::{DirectBy, Refusal, Registrar, Registration};
-pub use setup::{Offer, Provider, Role, Setup, Site};
+pub use setup::{Offer, Provider, Relay, Relayer, Role, Setup, Site};
 
 /// An error with its causes on one line, for logs.
 pub fn chain(error: &dyn std::error::Error) -> String {

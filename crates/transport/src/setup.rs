@@ -3,10 +3,11 @@
 //!
 //! A refusal is text for people. An empty one is nothing to tell them: there is no such device here, or a cable leads to another host.
 
+use std::any::Any;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::BoxRail;
+use crate::{BoxRail, Down, Poll, Refusal, WaitFd};
 
 /// Which side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,29 +35,92 @@ pub struct Site<'a> {
     pub limit: Duration,
 }
 
-/// A transport whose rails come up beside a stream.
-pub trait Provider: Send + Sync {
-    /// Its name in settings, greetings and log lines.
+/// A transport whose rails come up beside a stream. A process lists those that it has, best first, and gives the list to its fabric,
+/// which knows none by name.
+pub trait Provider: Any + Send + Sync {
+    /// Its name in `LINKSPAN_PATH`, greetings, log lines and [`crate::RailInfo::transport`].
     fn name(&self) -> &'static str;
+
+    /// What people call a path of it, as in "TCP in place of RDMA".
+    fn title(&self) -> &'static str;
+
+    /// Takes its settings: `setting` has the values by the names of the parameters, of those that are set. `watch`: callers need not
+    /// say when they unmap memory that was posted. Called once, before all else.
+    ///
+    /// # Errors
+    /// A value that it does not take.
+    fn configure(&mut self, setting: &dyn Fn(&str) -> Option<String>, watch: bool) -> Result<(), Refusal> {
+        let _ = (setting, watch);
+        Ok(())
+    }
 
     /// One stream asks for all rails to a host; else that of each pair of interfaces asks for its own.
     fn per_host(&self) -> bool {
         false
     }
 
-    /// Whether rails can be joined on hosts between, which pass on what goes over them.
-    fn relays(&self) -> bool {
+    /// Its own settings ask for a path of it or nothing.
+    fn insists(&self) -> bool {
         false
+    }
+
+    /// Whether its devices reach many hosts and there is one here; opens them. Connections are then expected to take it.
+    fn is_present(&self) -> bool {
+        false
+    }
+
+    /// What joins two of its rails on a host between; `None`: they end at a neighbour.
+    fn relayer(&self) -> Option<&dyn Relayer> {
+        None
     }
 
     /// Opens its devices, which may take long: not in the middle of a login, which has a deadline.
     fn open(&self) {}
+
+    /// Over what connections may take it on this machine. Opens the devices.
+    ///
+    /// # Errors
+    /// Why they cannot.
+    fn support(&self) -> Result<String, String>;
 
     /// What there is for rails here.
     ///
     /// # Errors
     /// Why there is nothing.
     fn offer(&self, site: &Site<'_>) -> Result<Box<dyn Offer>, String>;
+}
+
+/// Joins rails on a host between two others, which passes on what goes over them.
+pub trait Relayer {
+    /// What there is for one rail that is to be joined: no memory of this host's own connections is within its reach.
+    ///
+    /// # Errors
+    /// Why there is nothing.
+    fn hop(&self, site: &Site<'_>) -> Result<Box<dyn Offer>, String>;
+
+    /// Joins two rails of such offers.
+    ///
+    /// # Errors
+    /// Why they cannot be joined.
+    fn join(&self, rails: [BoxRail; 2]) -> Result<Box<dyn Relay>, String>;
+}
+
+/// Two rails, joined. Dropping it drops both.
+pub trait Relay {
+    /// Passes on what has arrived, without blocking.
+    ///
+    /// # Errors
+    /// [`Down`] of the side that ended. It is to be dropped then.
+    fn poll(&mut self) -> Result<Poll, Down>;
+
+    /// Prepares for sleep: what to wait for, or `None` when there is work already.
+    fn arm(&mut self) -> Option<[WaitFd; 2]>;
+
+    /// Looks whether the paths still carry; to be called now and then, also while nothing moves. False: one does not.
+    fn look(&mut self) -> bool;
+
+    /// Bytes passed on from the first side to the second, and back.
+    fn bytes(&self) -> [u64; 2];
 }
 
 /// What this host has for rails beside a stream to a peer.

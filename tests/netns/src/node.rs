@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use linkspan::{Access, Context, Memory, Notify, RemoteBuffer};
-use linkspan_fabric::nic::AnyNic;
-use linkspan_fabric::nic::soft::{SoftConfig, SoftNet};
 use linkspan_fabric::{Buf, Channel, Config, Fabric, HANDLE_LEN, Level, Log, Poll, Ticket};
 use linkspan_proto::login::{ClientParams, Guard, Login, Seed};
 use linkspan_proto::mesh::{Keys, LISTEN_ID};
 use linkspan_transport::StaticBuf;
+use linkspan_verbs::Rdma;
+use linkspan_verbs_sys::AnyNic;
+use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
 
 /// Messages in flight.
 const WINDOW: usize = 8;
@@ -41,8 +42,10 @@ fn run(args: &[&str]) -> Result<(), String> {
     let config = Config::from_env().map_err(|e| linkspan_fabric::chain(&e))?;
     let log = Log::to(|level, line| println!("{} {line}", if level == Level::Warn { "WARN" } else { "INFO" }));
     let (fabric, args) = match args {
-        ["soft", interfaces, rest @ ..] => (Fabric::with_nics(config, log, false, soft(interfaces)?), rest),
-        args => (Fabric::new(config, log, false), args),
+        ["soft", interfaces, rest @ ..] => {
+            (Fabric::apart(config, log, false, vec![Box::new(Rdma::given(soft(interfaces)?))]), rest)
+        }
+        args => (Fabric::new(config, log, false, linkspan_transports::all()), args),
     };
     let fabric = fabric.map_err(|e| linkspan_fabric::chain(&e))?;
     match args {

@@ -25,7 +25,7 @@ pub mod up;
 pub use cache::CableMemory;
 pub use device::{Registrar, RingDevice, StreamDevice};
 pub use error::Error;
-pub use provider::{Cables, TierChoice};
+pub use provider::Cables;
 pub use rail::CableRail;
 pub use ring::RingRail;
 #[doc(hidden)]

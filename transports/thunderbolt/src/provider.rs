@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use linkspan_transport::{Offer, Provider, Site};
+use linkspan_transport::{Offer, Provider, Refusal, Site};
 
 use crate::find::Root;
 use crate::offer::CableOffers;
@@ -11,7 +11,7 @@ use crate::{Config, Ports, Tier};
 
 /// Which tiers may be taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TierChoice {
+pub(crate) enum TierChoice {
     /// The best that works.
     #[default]
     Auto,
@@ -23,7 +23,7 @@ pub enum TierChoice {
 
 impl TierChoice {
     /// The tier of ours that is wanted or nothing.
-    pub fn forced(self) -> Option<Tier> {
+    fn forced(self) -> Option<Tier> {
         match self {
             TierChoice::Only(tier) if tier != Tier::Net => Some(tier),
             _ => None,
@@ -40,21 +40,9 @@ pub struct Cables {
 }
 
 impl Cables {
-    /// Those of this machine.
-    pub fn new(tier: TierChoice) -> Cables {
-        Cables { tier, ..Cables::default() }
-    }
-
     /// These in place of the machine's own.
-    #[must_use]
-    pub fn given(self, ports: Arc<Ports>) -> Cables {
-        Cables { given: Some(ports), ..self }
-    }
-
-    /// The same, for callers that need not say when they unmap memory that was posted.
-    #[must_use]
-    pub fn watching(self) -> Cables {
-        Cables { watch: true, ..self }
+    pub fn given(ports: Arc<Ports>) -> Cables {
+        Cables { given: Some(ports), ..Cables::default() }
     }
 
     /// What there is, by the settings.
@@ -70,6 +58,35 @@ impl Cables {
 impl Provider for Cables {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn title(&self) -> &'static str {
+        "a cable"
+    }
+
+    fn configure(&mut self, setting: &dyn Fn(&str) -> Option<String>, watch: bool) -> Result<(), Refusal> {
+        self.tier = match setting("LINKSPAN_THUNDERBOLT_TIER").as_deref() {
+            Some("ring") => TierChoice::Only(Tier::Ring),
+            Some("stream") => TierChoice::Only(Tier::Stream),
+            Some("net") => TierChoice::Only(Tier::Net),
+            Some("off") => TierChoice::Off,
+            _ => TierChoice::Auto,
+        };
+        self.watch = watch;
+        Ok(())
+    }
+
+    fn insists(&self) -> bool {
+        self.tier.forced().is_some()
+    }
+
+    fn support(&self) -> Result<String, String> {
+        let ports = self.ports();
+        let each: Vec<String> = ports.cables.iter().map(|c| format!("{} ({})", c.name, c.tier)).collect();
+        match each.is_empty() {
+            false => Ok(format!("over {}", each.join(", "))),
+            true => Err([Tier::Ring, Tier::Stream].map(|t| format!("{t}: {}", ports.why_not(t))).join("; ")),
+        }
     }
 
     /// A cable belongs to no interface.

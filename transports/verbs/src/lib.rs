@@ -31,6 +31,6 @@ pub use error::Error;
 pub use frame::is_frame;
 pub use gid::choose_gid;
 pub use offer::Pairs;
-pub use provider::{Rdma, RdmaConfig, RdmaPort};
+pub use provider::{Rdma, RdmaPort};
 pub use relay::{RELAY_CHUNK, Relay, RelayCounts};
 pub use setup::{OFFER_LEN, QpOffer, READY_LEN, Setup, join};

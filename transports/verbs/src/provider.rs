@@ -4,30 +4,30 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 
 use linkspan_topology::{IfFilter, LinkLayer as Layer, Machine, Roots};
-use linkspan_transport::{DirectBy, Offer, Provider, Site, chain};
+use linkspan_transport::{BoxRail, DirectBy, Offer, Provider, Refusal, Relay, Relayer, Role, Setup, Site, chain};
 use linkspan_verbs_sys::hw::{HwNic, devices};
 use linkspan_verbs_sys::{AnyNic, Limits, LinkLayer, Nic};
 
 use crate::endpoint::NAME;
-use crate::{Config, Domain, Pairs};
+use crate::{Config, Domain, Pairs, VerbsRail};
 
 /// Settings of RDMA paths.
 #[derive(Clone, Debug)]
-pub struct RdmaConfig {
+pub(crate) struct RdmaConfig {
     /// Devices that may be used, by name.
-    pub devices: Option<IfFilter>,
+    devices: Option<IfFilter>,
     /// GID table entry; `None`: of the interface that reaches the peer.
-    pub gid_index: Option<u8>,
+    gid_index: Option<u8>,
     /// Queue pairs for each pair of interfaces, 1 to 7.
-    pub queue_pairs: usize,
+    queue_pairs: usize,
     /// Wait for an acknowledgement, as a code: 4.096 us * 2^timeout.
-    pub timeout: u8,
+    timeout: u8,
     /// Sends again after that, 0 to 7.
-    pub retry: u8,
+    retry: u8,
     /// Service level, InfiniBand.
-    pub service_level: u8,
+    service_level: u8,
     /// Partition table entry.
-    pub pkey_index: u16,
+    pkey_index: u16,
 }
 
 impl Default for RdmaConfig {
@@ -86,16 +86,27 @@ impl std::fmt::Debug for Rdma {
     }
 }
 
-impl Rdma {
-    /// Those of this machine, by the settings.
-    pub fn new(config: &RdmaConfig) -> Rdma {
-        Rdma { config: config.clone(), ..Rdma::default() }
+impl RdmaConfig {
+    fn read(setting: &dyn Fn(&str) -> Option<String>) -> Result<RdmaConfig, Refusal> {
+        let devices = "LINKSPAN_IB_HCA";
+        let byte = |name: &str| setting(name).and_then(|n| n.parse::<u8>().ok());
+        let default = RdmaConfig::default();
+        Ok(RdmaConfig {
+            devices: setting(devices).map(|list| IfFilter::parse(devices, &list)).transpose()?,
+            gid_index: byte("LINKSPAN_GID_INDEX"),
+            queue_pairs: byte("LINKSPAN_QPS").map_or(default.queue_pairs, usize::from),
+            timeout: byte("LINKSPAN_IB_TIMEOUT").unwrap_or(default.timeout),
+            retry: byte("LINKSPAN_IB_RETRY_CNT").unwrap_or(default.retry),
+            service_level: byte("LINKSPAN_IB_SL").unwrap_or(default.service_level),
+            pkey_index: setting("LINKSPAN_IB_PKEY").and_then(|n| n.parse().ok()).unwrap_or(default.pkey_index),
+        })
     }
+}
 
+impl Rdma {
     /// These in place of the machine's own.
-    #[must_use]
-    pub fn given(self, nics: Vec<AnyNic>) -> Rdma {
-        Rdma { given: Some(nics), ..self }
+    pub fn given(nics: Vec<AnyNic>) -> Rdma {
+        Rdma { given: Some(nics), ..Rdma::default() }
     }
 
     fn found(&self) -> &Found {
@@ -112,17 +123,6 @@ impl Rdma {
             }
             found
         })
-    }
-
-    /// The same, and memory that was posted is watched.
-    #[must_use]
-    pub fn watching(self) -> Rdma {
-        Rdma { watch: true, ..self }
-    }
-
-    /// Whether there is a device that can be used. Opens the devices.
-    pub fn any(&self) -> bool {
-        !self.found().domains.is_empty()
     }
 
     /// Every port, and reasons that concern no port. Opens the devices.
@@ -214,16 +214,71 @@ impl Provider for Rdma {
         NAME
     }
 
-    fn relays(&self) -> bool {
-        true
+    fn title(&self) -> &'static str {
+        "RDMA"
+    }
+
+    fn configure(&mut self, setting: &dyn Fn(&str) -> Option<String>, watch: bool) -> Result<(), Refusal> {
+        (self.config, self.watch) = (RdmaConfig::read(setting)?, watch);
+        Ok(())
+    }
+
+    fn is_present(&self) -> bool {
+        !self.found().domains.is_empty()
+    }
+
+    fn relayer(&self) -> Option<&dyn Relayer> {
+        Some(self)
     }
 
     fn open(&self) {
         self.found();
     }
 
+    fn support(&self) -> Result<String, String> {
+        let (ports, reasons) = self.ports();
+        let usable: Vec<&str> = ports.iter().filter(|p| p.why_not.is_none()).map(|p| p.name.as_str()).collect();
+        if !usable.is_empty() {
+            return Ok(format!("over {}", usable.join(", ")));
+        }
+        let why = ports.iter().filter_map(|p| Some(format!("{}: {}", p.name, p.why_not.as_ref()?)));
+        Err(why.chain(reasons).collect::<Vec<_>>().join("; "))
+    }
+
     fn offer(&self, site: &Site<'_>) -> Result<Box<dyn Offer>, String> {
         Ok(Box::new(self.pairs(site)?))
+    }
+}
+
+impl Relayer for Rdma {
+    fn hop(&self, site: &Site<'_>) -> Result<Box<dyn Offer>, String> {
+        Ok(Box::new(Hop(self.pairs(site)?)))
+    }
+
+    fn join(&self, rails: [BoxRail; 2]) -> Result<Box<dyn Relay>, String> {
+        let ours = |rail: BoxRail| rail.into_any().and_then(|any| any.downcast::<VerbsRail<AnyNic>>().ok());
+        let [Some(a), Some(b)] = rails.map(ours) else { return Err("they are no queue pairs".to_owned()) };
+        Ok(Box::new(crate::Relay::new(*a, *b)))
+    }
+}
+
+/// A port on which one queue pair is made at a time: the hosts on both sides of a relay are strangers to the jobs of this one.
+struct Hop(Pairs<AnyNic>);
+
+impl Offer for Hop {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn wanted(&self) -> usize {
+        1
+    }
+
+    fn make(&self, n: usize, role: Role) -> Result<Vec<Box<dyn Setup>>, String> {
+        if n != 1 {
+            return Err(format!("{n} queue pairs for one stream, a relay takes one"));
+        }
+        self.0.isolated().map_err(|e| chain(&e))?.make(n, role)
     }
 }
 

@@ -138,6 +138,24 @@ impl<N: Nic> Relay<N> {
     }
 }
 
+impl<N: Nic> linkspan_transport::Relay for Relay<N> {
+    fn poll(&mut self) -> Result<Poll, Down> {
+        self.poll()
+    }
+
+    fn arm(&mut self) -> Option<[WaitFd; 2]> {
+        self.arm()
+    }
+
+    fn look(&mut self) -> bool {
+        self.look()
+    }
+
+    fn bytes(&self) -> [u64; 2] {
+        self.counts().bytes
+    }
+}
+
 impl<N: Nic> Drop for Relay<N> {
     fn drop(&mut self) {
         let Some(rails) = self.rails.take() else { return };

@@ -6,7 +6,7 @@ use crate::tree::Source;
 
 /// Layer of each crate by its folder, times ten; layer 4 has an order of its own inside. A crate may depend on those
 /// with a smaller number only. Tests (`[dev-dependencies]`) may look anywhere.
-const LAYERS: [(&str, u32); 25] = [
+const LAYERS: [(&str, u32); 26] = [
     ("crates/proto", 0),
     ("crates/transport", 10),
     ("crates/gpu", 15),
@@ -15,6 +15,7 @@ const LAYERS: [(&str, u32); 25] = [
     ("sys/mem", 5),
     ("sys/", 20),
     ("crates/stream", 25),
+    ("transports/all", 32),
     ("transports/", 30),
     ("crates/topology", 27),
     ("crates/fabric", 42),
@@ -34,8 +35,8 @@ const LAYERS: [(&str, u32); 25] = [
     ("xtask", 60),
 ];
 
-/// Crates that are a workspace of their own, because they need more than Rust and a linker to build.
-const ALONE: [&str; 1] = ["bindings/python"];
+/// Crates that are a workspace of their own, because they need more than Rust and a linker to build, or stand for somebody else's.
+const ALONE: [&str; 2] = ["bindings/python", "tests/foreign"];
 
 /// Features for tests alone (doubles, planted bugs, the suite of all transports), and where a dependency may ask for them.
 const FOR_TESTS: [&str; 4] = ["conformance", "fixture", "planted", "sim"];

@@ -62,6 +62,7 @@ fn entry(tokens: &[Token]) -> Option<Param> {
         "Switch" => "`0` or `1`".to_owned(),
         "Number" => range(rest).unwrap_or_else(|| NO_RANGE.to_owned()),
         "Word" => words.iter().map(|w| format!("`{w}`")).collect::<Vec<_>>().join(", "),
+        "Path" => "`auto` or a transport".to_owned(),
         _ => "text".to_owned(),
     };
     Some(Param { name: name.clone(), takes, default: (*default).to_owned(), text: (*what).to_owned() })

@@ -51,8 +51,8 @@ pub(crate) fn run(args: &FilesServeArgs) -> Result<Exit, Failure> {
     }
     let services = args.allow.iter().map(|text| pipe::Service::parse(text)).collect::<Result<Vec<_>, _>>();
     let services = services.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-    let survey = fabric::serving(PathArg::Auto, MemoryName::Host)?;
-    let context = fabric::one_sided(PathArg::Auto, false)?;
+    let survey = fabric::serving(PathArg::AUTO, MemoryName::Host)?;
+    let context = fabric::one_sided(PathArg::AUTO, false)?;
     let listener = context.listen_on(args.device)?;
     let mut rendezvous = RendezvousServer::open(&survey, &args.bind, args.bind.is_empty(), args.port)?;
     let addrs: Vec<String> = rendezvous.addrs().iter().map(shown).collect();

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn an_offer_is_read_as_it_was_written_and_nothing_else_is() {
-    let mut offers = OneSidedOffers::new(PathArg::Tcp, 0, true);
+    let mut offers = OneSidedOffers::new(PathArg::TCP, 0, true);
     let text = offers.offer(4096, linkspan_perf::Quota::new(4096).take(4096).unwrap()).unwrap();
     assert!(text.len() <= linkspan_perf::wire::OFFER_MAX);
     let (_, remote) = read_offer(&text).unwrap();

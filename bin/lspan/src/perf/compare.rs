@@ -59,7 +59,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
     // A peer that serves nobody is told of once, not for each way.
     rendezvous::ask(&args.peer, rendezvous::PERF)?;
     let local = is_local(&args.peer)?;
-    let fabric = Fabric::new(Config::from_env()?, Log::off(), false)?;
+    let fabric = Fabric::new(Config::from_env()?, Log::off(), false, linkspan_transports::all())?;
     let ways = ways(&Machine::read(&Roots::default()), fabric.survey(), local);
     drop(fabric);
     let interrupt = signals::interrupt()?;

@@ -105,8 +105,9 @@ fn distances_of_eight_gpus() {
 
 #[test]
 fn rdma_ports_say_what_they_can_and_how_they_reach_device_memory() {
-    use linkspan_fabric::nic::Limits;
-    use linkspan_fabric::{DirectBy, RdmaPort};
+    use linkspan_fabric::DirectBy;
+    use linkspan_verbs::RdmaPort;
+    use linkspan_verbs_sys::Limits;
     let limits = Limits {
         qp: 256,
         qp_wr: 1024,

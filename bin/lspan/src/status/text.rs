@@ -1,10 +1,10 @@
 //! The view as text: a table for each kind of thing that is there.
 
 use anstyle::{AnsiColor, Style};
-use linkspan_fabric::RdmaPort;
-use linkspan_fabric::thunderbolt::{Ports, Tier};
 use linkspan_perf::format::table;
+use linkspan_thunderbolt::{Ports, Tier};
 use linkspan_topology::{Cable, Domain, Gpu, Interface, Lanes, Link, Machine, Means, Medium, RdmaDevice};
+use linkspan_verbs::RdmaPort;
 
 use super::{View, addresses, reason};
 

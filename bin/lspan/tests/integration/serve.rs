@@ -106,7 +106,7 @@ impl Drop for Server {
 fn fabric() -> Fabric {
     let values = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", "off")];
     let get = |name: &str| values.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-    Fabric::new(Config::read(&get).unwrap(), Log::off(), false).unwrap()
+    Fabric::new(Config::read(&get).unwrap(), Log::off(), false, Vec::new()).unwrap()
 }
 
 fn up(mut connecting: Connecting) -> Channel {

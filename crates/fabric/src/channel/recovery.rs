@@ -55,7 +55,7 @@ impl Channel {
     /// Where no queue pair or cable is left, the rail on standby is activated; it is deactivated when there is one again.
     pub(super) fn switch_standby(&mut self, now: Instant) {
         let left = self.conn.rails().any(|(_, rail)| !rail.info().standby);
-        let lost = if self.rdma.is_some() { "RDMA" } else { "the cable" };
+        let lost = self.fabric.title(self.transport);
         for (path, active) in self.conn.switch_standby(!left) {
             if active {
                 self.hold_line(format!("downgrade: TCP carries on in place of {lost}: {path}"), now);
@@ -128,7 +128,7 @@ impl Channel {
                 continue;
             }
             let made = if self.standbys {
-                self.fabric.standby(secured, relayed)
+                self.fabric.standby(secured, relayed, self.transport)
             } else {
                 self.fabric.tcp_rail(secured, relayed.as_deref().unwrap_or("came back"), None)
             };

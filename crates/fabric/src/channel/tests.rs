@@ -29,7 +29,7 @@ fn fabric() -> (Fabric, Lines) {
         "LINKSPAN_STATS_DIR" => Some("off".to_owned()),
         _ => None,
     };
-    (Fabric::with_nics(Config::read(&get).unwrap(), log, false, Vec::new()).unwrap(), lines)
+    (Fabric::apart(Config::read(&get).unwrap(), log, false, Vec::new()).unwrap(), lines)
 }
 
 /// Two channels over one queue pair each, whose ports are on a network interface of this name, and the second's NIC. Cards that
@@ -92,7 +92,7 @@ fn tcp(setting: (&str, &str)) -> [Channel; 2] {
         "LINKSPAN_PATH" => Some("tcp".to_owned()),
         name => (name == setting.0).then(|| setting.1.to_owned()),
     };
-    let fabric = Fabric::with_nics(Config::read(&get).unwrap(), Log::off(), false, Vec::new()).unwrap();
+    let fabric = Fabric::apart(Config::read(&get).unwrap(), Log::off(), false, Vec::new()).unwrap();
     let listener = fabric.listen(0).unwrap();
     let real = Handle::decode(&listener.handle()).unwrap();
     let mut handle = Handle::new(real.listen_id, real.token.clone(), real.host ^ 1);

@@ -81,7 +81,8 @@ impl Connecting {
                 }
                 if let (true, Some((secured, attempt))) = (plan.acked, self.take(plan.streams[0])) {
                     reconnectors.push(Reconnector::new(attempt.reach.clone(), secured.stream.path()));
-                    rails.push(fabric.standby(secured, attempt.reach.relayed())?);
+                    let behind = rails.first().map_or("", |rail| rail.info().transport);
+                    rails.push(fabric.standby(secured, attempt.reach.relayed(), behind)?);
                 }
             }
             None if plan.carrier == Carrier::Devmem => {

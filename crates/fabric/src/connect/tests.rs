@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(30);
 fn fabric() -> Fabric {
     let env = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_STATS_DIR", "off")];
     let config = Config::read(&|name| env.iter().find(|p| p.0 == name).map(|p| p.1.to_owned())).unwrap();
-    Fabric::with_nics(config, Log::off(), false, Vec::new()).unwrap()
+    Fabric::apart(config, Log::off(), false, Vec::new()).unwrap()
 }
 
 fn streams() -> (Stream, Stream) {

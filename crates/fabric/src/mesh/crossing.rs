@@ -3,19 +3,20 @@
 //! Nothing of the stream itself moves meanwhile: both ends wait. Whatever becomes of it, the stream is at the border of a
 //! message behind it and passes bytes again, so that its ends can fall back to it.
 
-use linkspan_transport::{Offer, Role, Setup};
-use linkspan_verbs::{Pairs, Relay, VerbsRail};
-use linkspan_verbs_sys::AnyNic;
+use std::sync::Arc;
+
+use linkspan_transport::{BoxRail, Offer, Provider, Relay, Role};
 
 use super::hops::RelayMark;
-use crate::chain;
 use crate::handshake::{Handshake, HandshakeOutcome};
 use crate::secured::{MessageError, Secured};
 
 /// What a relay needs to take a stream over to RDMA.
 pub(super) struct Over {
+    /// Whose rails they are.
+    pub(super) provider: Arc<dyn Provider>,
     /// Ports on the cable that it was asked on, and on the one that leads on.
-    pub(super) candidates: [Pairs<AnyNic>; 2],
+    pub(super) candidates: [Box<dyn Offer>; 2],
     /// What the host before sends.
     pub(super) mark: RelayMark,
     /// What the next host is to be sent; `None` where that is the last one, which meets like any listener.
@@ -31,11 +32,11 @@ enum State {
     /// With the next host.
     Below(Box<Handshake>),
     /// With the host before, with what came of the other.
-    Above(Box<Handshake>, Option<Box<VerbsRail<AnyNic>>>),
+    Above(Box<Handshake>, Option<BoxRail>),
 }
 
 /// How it ended: the rails, joined, or why the stream remains.
-pub(super) type Crossed = Result<Box<Relay<AnyNic>>, String>;
+pub(super) type Crossed = Result<Box<dyn Relay>, String>;
 
 impl Crossing {
     /// The mark has come, and all before it has left.
@@ -71,7 +72,9 @@ impl Crossing {
             let at = if matches!(self.state, State::Below(_)) { 1 } else { 0 };
             let (State::Below(handshake) | State::Above(handshake, _)) = &mut self.state;
             let over = &self.over;
-            let Some(met) = handshake.poll(&mut ends[at], &|n| over.make(at, n))? else { return Ok(None) };
+            let Some(met) = handshake.poll(&mut ends[at], &|n| over.candidates[at].make(n, Role::Caller))? else {
+                return Ok(None);
+            };
             let met = one(met);
             self.state = match &mut self.state {
                 State::Below(_) => match met {
@@ -80,7 +83,7 @@ impl Crossing {
                 },
                 State::Above(_, below) => {
                     let below = below.take().ok_or_else(|| "the next hop has none".to_owned());
-                    return Ok(Some(met.and_then(|above| Ok(Box::new(Relay::new(*above, *below?))))));
+                    return Ok(Some(met.and_then(|above| self.over.join([above, below?]))));
                 }
             };
         }
@@ -88,20 +91,15 @@ impl Crossing {
 }
 
 impl Over {
-    fn make(&self, at: usize, n: usize) -> Result<Vec<Box<dyn Setup>>, String> {
-        if n != 1 {
-            return Err(format!("{n} queue pairs for one stream, a relay takes one"));
-        }
-        // The hosts on both sides are strangers to the jobs of this one.
-        self.candidates[at].isolated().map_err(|e| chain(&e))?.make(n, Role::Caller)
+    fn call(&self, at: usize) -> Handshake {
+        self.candidates[at].make(1, Role::Caller).map_or_else(Handshake::decline, Handshake::call)
     }
 
-    fn call(&self, at: usize) -> Handshake {
-        self.make(at, 1).map_or_else(Handshake::decline, Handshake::call)
+    fn join(&self, rails: [BoxRail; 2]) -> Crossed {
+        self.provider.relayer().ok_or("no relay")?.join(rails)
     }
 }
 
-fn one(met: HandshakeOutcome) -> Result<Box<VerbsRail<AnyNic>>, String> {
-    let rail = met?.pop().and_then(|rail| rail.into_any()?.downcast().ok());
-    rail.ok_or_else(|| "no queue pair".into())
+fn one(met: HandshakeOutcome) -> Result<BoxRail, String> {
+    met?.pop().ok_or_else(|| "no queue pair".into())
 }

@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_net::WaitSet;
 use linkspan_stream::Stream;
-use linkspan_transport::Poll;
-use linkspan_verbs::Relay;
-use linkspan_verbs_sys::AnyNic;
+use linkspan_transport::{Poll, Relay};
 
 use super::crossing::{Crossing, Over};
 use super::hops::RelayMark;
@@ -310,13 +308,13 @@ impl RelayStats<'_> {
 
 /// Queue pairs that carry what the stream was to carry.
 struct Rails<'a> {
-    relay: Box<Relay<AnyNic>>,
+    relay: Box<dyn Relay>,
     told: RelayStats<'a>,
     bytes: [u64; 2],
 }
 
 impl<'a> Rails<'a> {
-    fn new(relay: Box<Relay<AnyNic>>, stats: &'a Stats, name: &str) -> Rails<'a> {
+    fn new(relay: Box<dyn Relay>, stats: &'a Stats, name: &str) -> Rails<'a> {
         let mut told = RelayStats { stats, slot: stats.slot(name, "rdma-hop", ""), tally: Tally::default() };
         told.tally.add(Counter::Open, 1);
         told.tally.add(Counter::Connections, 1);
@@ -324,7 +322,7 @@ impl<'a> Rails<'a> {
     }
 
     fn report(&mut self) {
-        let bytes = self.relay.counts().bytes;
+        let bytes = self.relay.bytes();
         let [there, back] = std::mem::replace(&mut self.bytes, bytes);
         self.told.report(bytes[0] - there, bytes[1] - back);
     }

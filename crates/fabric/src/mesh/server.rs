@@ -9,7 +9,7 @@ use linkspan_proto::login::{Guard, Login, LoginTable, Seed, ServerParams};
 use linkspan_proto::mesh::{LISTEN_ID, MeshReply, Request};
 use linkspan_stream::{Listen, Stream};
 use linkspan_topology::mesh::same_subnet;
-use linkspan_transport::{Provider, Site, WaitFd};
+use linkspan_transport::{Site, WaitFd};
 
 use super::agent::Agent;
 use super::crossing::Over;
@@ -247,11 +247,11 @@ fn thread(name: &str) -> std::thread::Builder {
 
 /// What it takes to relay by RDMA between two streams, `beyond` being what the next mesh server says, or why that cannot be.
 fn over(agent: &Agent, streams: [&Stream; 2], beyond: Option<Hops>) -> Result<Over, String> {
-    let (rdma, config) = (&agent.setup.rdma, &agent.setup.config);
+    let provider = agent.setup.providers.iter().find(|provider| provider.relayer().is_some());
     let candidate = |stream: &Stream| {
-        let site = Site { relayed: Some("this host relays"), ..config.site(stream.local_addr()) };
-        let pairs = if config.allows_beside(rdma.name()) { rdma.pairs(&site) } else { Err(String::new()) };
-        pairs.map_err(|why| match why.as_str() {
+        let site = Site { relayed: Some("this host relays"), ..agent.setup.config.site(stream.local_addr()) };
+        let relayer = provider.and_then(|provider| provider.relayer()).ok_or_else(String::new);
+        relayer.and_then(|relayer| relayer.hop(&site)).map_err(|why| match why.as_str() {
             "" => format!("{} has no RDMA device to use on {}", agent.name(), stream.interface()),
             why => format!("{}: {why}", agent.name()),
         })
@@ -264,7 +264,8 @@ fn over(agent: &Agent, streams: [&Stream; 2], beyond: Option<Hops>) -> Result<Ov
     };
     let candidates = [candidate(streams[0])?, candidate(streams[1])?];
     let mark = RelayMark::random().map_err(|e| chain(&e))?;
-    Ok(Over { candidates, mark, next })
+    let provider = provider.cloned().ok_or_else(String::new)?;
+    Ok(Over { provider, candidates, mark, next })
 }
 
 /// The port out of which a path leads, with its address. Only a cabled one will do, so nothing ever leaks to another network;

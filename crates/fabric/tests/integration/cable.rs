@@ -5,11 +5,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::thunderbolt::soft::{SoftRingLink, SoftStreamLink};
-use linkspan_fabric::thunderbolt::{Cable, CableAddress, Ports, Tier};
 use linkspan_fabric::{Buf, Channel, Config, DirectBy, Error, Fabric, Gpu, Log, MemSlice, wait_any};
 use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::{SimConfig, SimGpu};
+use linkspan_thunderbolt::Cables;
+use linkspan_thunderbolt::soft::{SoftRingLink, SoftStreamLink};
+use linkspan_thunderbolt::{Cable, CableAddress, Ports, Tier};
 use linkspan_transport::StaticBuf;
 
 type Env = &'static [(&'static str, &'static str)];
@@ -61,7 +62,7 @@ fn world(ring: bool, streams: usize, envs: [Env; 2], acked: bool, peers: [[u8; 1
             let place = CableAddress::SoftStream(link.clone(), n);
             ports.cables.push(Cable { tier: Tier::Stream, hops, ring: 256, place, ..base.clone() });
         }
-        Fabric::with_cables(config(envs[n]), log, acked, ports.shared()).unwrap()
+        Fabric::apart(config(envs[n]), log, acked, vec![Box::new(Cables::given(ports.shared()))]).unwrap()
     });
     World { ring, second: None, streams, fabrics: fabrics.into(), lines }
 }
@@ -342,7 +343,7 @@ fn doubled(own: bool, acked: bool) -> World {
                 place: CableAddress::SoftRing(link.clone(), n),
             });
         }
-        Fabric::with_cables(config(&[]), log, acked, ports.shared()).unwrap()
+        Fabric::apart(config(&[]), log, acked, vec![Box::new(Cables::given(ports.shared()))]).unwrap()
     });
     let [ring, second] = links.map(Some);
     World { ring, second, streams: Vec::new(), fabrics: fabrics.into(), lines }
@@ -389,7 +390,7 @@ fn either_of_two_cables_goes_and_comes_back(own: bool, acked: bool) {
     ring.unplug();
     second.unplug();
     message(&mut a, &mut b, 1 << 20, 7).unwrap();
-    tells(&world, &mut a, &mut b, "TCP carries on in place of the cable");
+    tells(&world, &mut a, &mut b, "TCP carries on in place of a cable");
 }
 
 #[test]

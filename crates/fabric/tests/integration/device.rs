@@ -15,7 +15,7 @@ fn pair(extra: Env) -> (Channel, Channel) {
         let base = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", "off")];
         base.iter().chain(extra).rev().find(|p| p.0 == name).map(|p| p.1.to_owned())
     };
-    let fabric = Fabric::new(Config::read(&get).unwrap(), Log::off(), false).unwrap();
+    let fabric = Fabric::new(Config::read(&get).unwrap(), Log::off(), false, Vec::new()).unwrap();
     let listener = fabric.listen(0).unwrap();
     let mut connecting = fabric.connect(0, &listener.handle()).unwrap();
     let (mut here, mut there) = (None, None);

@@ -287,7 +287,7 @@ fn of_this_machine(env: Env) -> World {
         let log = Log::to(move |level, line| said.lock().unwrap().push(format!("{level:?} {line}")));
         let base = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_STATS_DIR", "off"), ("LINKSPAN_PATH", "devmem")];
         let get = |name: &str| base.iter().chain(env).rev().find(|p| p.0 == name).map(|p| p.1.to_owned());
-        Fabric::with_nics(Config::read(&get).unwrap(), log, false, Vec::new()).unwrap()
+        Fabric::apart(Config::read(&get).unwrap(), log, false, Vec::new()).unwrap()
     });
     World { gpu, fabrics, lines }
 }

@@ -33,7 +33,7 @@ impl Counted {
         let base =
             [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", dir.to_str().unwrap())];
         let get = |name: &str| more.iter().chain(&base).find(|p| p.0 == name).map(|p| p.1.to_owned());
-        let fabric = Fabric::new(Config::read(&get).unwrap(), Log::off(), true).unwrap();
+        let fabric = Fabric::new(Config::read(&get).unwrap(), Log::off(), true, Vec::new()).unwrap();
         Counted { fabric, dir }
     }
 

@@ -13,7 +13,7 @@ fn fabric(extra: Env) -> Fabric {
         let base = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", "off")];
         base.iter().chain(extra).rev().find(|p| p.0 == name).map(|p| p.1.to_owned())
     };
-    Fabric::new(Config::read(&get).unwrap(), Log::off(), false).unwrap()
+    Fabric::new(Config::read(&get).unwrap(), Log::off(), false, Vec::new()).unwrap()
 }
 
 fn until<T>(what: &str, mut f: impl FnMut() -> Option<T>) -> T {

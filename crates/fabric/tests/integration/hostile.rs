@@ -18,7 +18,7 @@ fn fabric() -> Fabric {
         let env = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", "off")];
         env.iter().find(|p| p.0 == name).map(|p| p.1.to_owned())
     };
-    Fabric::new(Config::read(&get).unwrap(), Log::off(), true).unwrap()
+    Fabric::new(Config::read(&get).unwrap(), Log::off(), true, Vec::new()).unwrap()
 }
 
 /// A generator that needs no crate: xorshift64*.

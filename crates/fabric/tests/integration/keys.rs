@@ -42,7 +42,7 @@ impl User {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let to = lines.clone();
         let log = Log::to(move |level, line| to.lock().unwrap().push(format!("{level:?} {line}")));
-        (Fabric::new(config, log, true).unwrap(), lines)
+        (Fabric::new(config, log, true, Vec::new()).unwrap(), lines)
     }
 }
 
@@ -161,7 +161,7 @@ fn without_keys_there_is_no_way_in_and_both_sides_say_so() {
     let bob = User::new("plain-bob");
     let (far, lines) = bob.fabric(None, &[]);
     let listener = far.listen(0).unwrap();
-    let plain = Fabric::new(config(&[]), Log::off(), true).unwrap();
+    let plain = Fabric::new(config(&[]), Log::off(), true, Vec::new()).unwrap();
     let text = chain(&connect(&plain, &listener, &listener.handle()).unwrap_err());
     assert!(text.contains("LS0227") && text.contains("lspan pair"), "{text}");
     assert!(lines.lock().unwrap().iter().any(|line| line.contains("LS0228")), "{lines:?}");

@@ -12,7 +12,7 @@ fn fabric(extra: &'static [(&'static str, &'static str)], acked: bool) -> Fabric
         let base = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", "off")];
         base.iter().chain(extra).rev().find(|p| p.0 == name).map(|p| p.1.to_owned())
     };
-    Fabric::new(Config::read(&get).unwrap(), Log::off(), acked).unwrap()
+    Fabric::new(Config::read(&get).unwrap(), Log::off(), acked, Vec::new()).unwrap()
 }
 
 fn pair(extra: &'static [(&'static str, &'static str)], acked: bool) -> (Channel, Channel) {
@@ -210,7 +210,7 @@ fn what_one_side_sends_is_what_the_other_has_received_in_the_statistics() {
                 "LINKSPAN_STATS_DIR" => Some(dir.clone()),
                 _ => None,
             };
-            Fabric::new(Config::read(&get).unwrap(), Log::off(), true).unwrap()
+            Fabric::new(Config::read(&get).unwrap(), Log::off(), true, Vec::new()).unwrap()
         });
         let (mut a, mut b) = between(&near, &far);
         let (here, there) = (StaticBuf::new(1 << 20), StaticBuf::new(1 << 20));

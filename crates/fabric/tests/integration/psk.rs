@@ -59,7 +59,7 @@ impl Node {
             let word = if level == Level::Warn { "WARN" } else { "INFO" };
             to.lock().unwrap().push(format!("{word} {line}"));
         });
-        let fabric = Fabric::new(config(&all).unwrap(), log, true).unwrap();
+        let fabric = Fabric::new(config(&all).unwrap(), log, true, Vec::new()).unwrap();
         path.map(std::fs::remove_file).transpose().unwrap();
         Node { fabric, lines }
     }
@@ -201,7 +201,7 @@ fn files_that_are_no_key_and_a_mode_without_one_are_refused_by_name() {
     let text = chain(&config(&[("LINKSPAN_PSK_FILE", "/no/such/key")]).unwrap_err());
     assert!(text.contains("LS0502") && text.contains("/no/such/key"), "{text}");
     let keyless = config(&[("LINKSPAN_PSK_MODE", "encrypt")]).unwrap();
-    let text = chain(&Fabric::new(keyless, Log::off(), true).unwrap_err());
+    let text = chain(&Fabric::new(keyless, Log::off(), true, Vec::new()).unwrap_err());
     assert!(text.contains("LINKSPAN_PSK_MODE=encrypt") && text.contains("LINKSPAN_PSK_FILE is not set"), "{text}");
     let text = chain(&config(&[("LINKSPAN_PSK_MODE", "on")]).unwrap_err());
     assert!(text.contains("auth, encrypt"), "{text}");

@@ -32,7 +32,7 @@ fn fabric(env: &[(&str, &str)], log: Log) -> Fabric {
         ("LINKSPAN_CONNECT_TIMEOUT_MS", "60000"),
     ];
     let get = |name: &str| env.iter().chain(&base).find(|p| p.0 == name).map(|p| p.1.to_owned());
-    Fabric::new(Config::read(&get).unwrap(), log, true).unwrap()
+    Fabric::new(Config::read(&get).unwrap(), log, true, Vec::new()).unwrap()
 }
 
 fn descriptors() -> usize {

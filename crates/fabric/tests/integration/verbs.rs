@@ -6,12 +6,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::nic::soft::{Faults, SoftConfig, SoftNet, SoftNic};
-use linkspan_fabric::nic::{self, AnyNic, GidEntry, Keys, Mr, Nic, SendOp, SendWr};
 use linkspan_fabric::{Buf, Channel, Config, DirectBy, Error, Fabric, Gpu, Log, MemSlice, wait_any};
 use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::{SimConfig, SimGpu};
 use linkspan_transport::StaticBuf;
+use linkspan_verbs::Rdma;
+use linkspan_verbs_sys::soft::{Faults, SoftConfig, SoftNet, SoftNic};
+use linkspan_verbs_sys::{self as nic, AnyNic, GidEntry, Keys, Mr, Nic, SendOp, SendWr};
 
 /// Two hosts on one cable.
 struct World {
@@ -22,6 +23,10 @@ struct World {
 }
 
 type Env = &'static [(&'static str, &'static str)];
+
+fn registrations(fabric: &Fabric) -> u64 {
+    fabric.transport().map_or(0, Rdma::registrations)
+}
 
 fn config(extra: Env) -> Config {
     let base = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_STATS_DIR", "off"), ("LINKSPAN_IB_TIMEOUT", "8")];
@@ -47,7 +52,8 @@ fn world_of(envs: [Env; 2], acked: bool, change: impl Fn(&mut SoftConfig)) -> Wo
     let fabrics = [0, 1].map(|n| {
         let said = lines[n].clone();
         let log = Log::to(move |level, line| said.lock().unwrap().push(format!("{level:?} {line}")));
-        Fabric::with_nics(config(envs[n]), log, acked, vec![AnyNic::Soft(nics[n].clone())]).unwrap()
+        Fabric::apart(config(envs[n]), log, acked, vec![Box::new(Rdma::given(vec![AnyNic::Soft(nics[n].clone())]))])
+            .unwrap()
     });
     World { net, nics, fabrics, lines }
 }
@@ -282,7 +288,7 @@ fn the_order_of_addresses_may_differ_from_host_to_host() {
     other.gids.reverse();
     (0..).zip(&mut other.gids).for_each(|(n, entry)| entry.index = n);
     let nic = AnyNic::Soft(world.net.nic(other));
-    world.fabrics[1] = Fabric::with_nics(config(&[]), Log::off(), false, vec![nic]).unwrap();
+    world.fabrics[1] = Fabric::apart(config(&[]), Log::off(), false, vec![Box::new(Rdma::given(vec![nic]))]).unwrap();
     let (mut a, mut b) = world.pair();
     assert!(a.describe().contains("(GID 3, ") && b.describe().contains("(GID 0, "), "{a:?} {b:?}");
     message(&mut a, &mut b, 100_000, 1).unwrap();
@@ -302,7 +308,8 @@ fn infiniband_is_taken_by_lid_and_partition() {
             let nic = AnyNic::Soft(world.net.nic(lid(n as u16 + 1)));
             let said = world.lines[n].clone();
             let log = Log::to(move |level, line| said.lock().unwrap().push(format!("{level:?} {line}")));
-            world.fabrics[n] = Fabric::with_nics(config(env[n]), log, false, vec![nic]).unwrap();
+            world.fabrics[n] =
+                Fabric::apart(config(env[n]), log, false, vec![Box::new(Rdma::given(vec![nic]))]).unwrap();
         }
         let (mut a, mut b) = world.pair();
         message(&mut a, &mut b, 3 << 20, 1).unwrap();
@@ -478,7 +485,7 @@ fn registered_memory_costs_the_operations_nothing_and_is_given_back() {
     assert!(memory.is_registered());
     let buf = StaticBuf::new(1 << 20);
     let held = memory.register(buf.slice(), true).unwrap();
-    let regions = |n: usize| world.fabrics[n].rdma_registrations();
+    let regions = |n: usize| registrations(&world.fabrics[n]);
     let before = regions(0);
     for n in 0..5 {
         let dst = StaticBuf::new(1 << 20);
@@ -667,7 +674,7 @@ fn device_memory_goes_by_dma_buf_by_peer_memory_or_is_staged() {
         assert_eq!(how, if dmabuf { DirectBy::DmaBuf } else { DirectBy::PeerMemory });
         assert_eq!(before.is_some(), !dmabuf, "{before:?}");
         assert!(a.writes_device_memory());
-        let regions = world.fabrics.each_ref().map(Fabric::rdma_registrations);
+        let regions = world.fabrics.each_ref().map(registrations);
         for _ in 0..3 {
             assert!(made[1].0.fill(0, &vec![0; len]));
             moved(&mut a, &mut b, made[0].0, made[1].0).unwrap();
@@ -676,7 +683,7 @@ fn device_memory_goes_by_dma_buf_by_peer_memory_or_is_staged() {
             moved(&mut b, &mut a, made[1].0, made[0].0).unwrap();
             assert!(made[0].0.to_vec() == pattern);
         }
-        assert_eq!(world.fabrics.each_ref().map(Fabric::rdma_registrations), regions, "nothing else was registered");
+        assert_eq!(world.fabrics.each_ref().map(registrations), regions, "nothing else was registered");
         drop((a, b));
         assert_eq!(sim.fault(), None);
     }
@@ -765,15 +772,15 @@ fn eight_devices_and_what_the_survey_says() {
             AnyNic::Soft(net.nic(SoftConfig::roce(&format!("soft{n}"), Ipv4Addr::new(10, 0, 1, n), ifindex)))
         })
         .collect();
-    let many = Fabric::with_nics(config(&[]), Log::off(), false, nics).unwrap();
-    let (ports, reasons) = many.rdma_ports();
+    let many = Fabric::apart(config(&[]), Log::off(), false, vec![Box::new(Rdma::given(nics))]).unwrap();
+    let (ports, reasons) = many.transport::<Rdma>().unwrap().ports();
     assert_eq!(ports.len(), 8);
     assert!(reasons.is_empty() && ports.iter().all(|p| p.why_not.is_none()));
     assert_eq!((ports[4].name.as_str(), ports[4].interfaces.as_slice()), ("soft5/1", &[lo()][..]));
     // The one on the interface that reaches the peer is taken.
     let one = AnyNic::Soft(net.nic(SoftConfig::roce("one", Ipv4Addr::new(10, 0, 2, 1), lo())));
     assert_eq!(one.name(), "one");
-    let single = Fabric::with_nics(config(&[]), Log::off(), false, vec![one]).unwrap();
+    let single = Fabric::apart(config(&[]), Log::off(), false, vec![Box::new(Rdma::given(vec![one]))]).unwrap();
     let world = World {
         nics: [1, 2].map(|n| net.nic(SoftConfig::roce("spare", Ipv4Addr::new(10, 0, 3, n), 0))),
         net,

@@ -1,10 +1,11 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::nic::soft::{SoftConfig, SoftNet};
-use linkspan_fabric::nic::{self, AnyNic, Mr, Nic, SendOp, SendWr};
 use linkspan_fabric::{Buf, Fabric};
 use linkspan_transport::StaticBuf;
+use linkspan_verbs::Rdma;
+use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
+use linkspan_verbs_sys::{self as nic, AnyNic, Mr, Nic, SendOp, SendWr};
 
 use crate::hello::Hello;
 use crate::shared::Shared;
@@ -143,7 +144,8 @@ fn what_is_exposed_no_more_is_closed_to_the_peers_card_when_unexpose_returns() {
     let _engine = net.engine();
     let [a, b] = nics.each_ref().map(|nic| {
         let nics = vec![AnyNic::Soft(nic.clone())];
-        let fabric = Fabric::with_nics(config("verbs"), Log::off(), true, nics).expect("a fabric");
+        let fabric =
+            Fabric::apart(config("verbs"), Log::off(), true, vec![Box::new(Rdma::given(nics))]).expect("a fabric");
         Context::over(fabric).and_then(|context| context.transport()).expect("a transport")
     });
     a.connect_blocking(&b.bind().expect("a URL"), LONG).expect("connected");

@@ -27,7 +27,7 @@ impl Raw {
             "LINKSPAN_STATS_DIR" => Some("off".to_owned()),
             _ => None,
         };
-        let fabric = Fabric::new(Config::read(&get).unwrap(), Log::off(), true).unwrap();
+        let fabric = Fabric::new(Config::read(&get).unwrap(), Log::off(), true, Vec::new()).unwrap();
         let mut connecting = fabric.connect(0, &handle_of(url)).unwrap();
         let end = Instant::now() + LONG;
         let mut channel = loop {
@@ -168,7 +168,7 @@ fn a_forged_secret_gets_nothing() {
         "LINKSPAN_CONNECT_TIMEOUT_MS" => Some("2000".to_owned()),
         _ => None,
     };
-    let fabric = Fabric::new(Config::read(&get).unwrap(), Log::off(), true).unwrap();
+    let fabric = Fabric::new(Config::read(&get).unwrap(), Log::off(), true, Vec::new()).unwrap();
     let mut connecting = fabric.connect(0, &forged).unwrap();
     let refused = loop {
         match connecting.poll() {

@@ -109,7 +109,7 @@ fn a_name_that_was_asked_for_and_is_taken_is_an_error() {
 
 /// Connects with the line and says `text` in place of who it is.
 fn says(line: &JoinLine, user: &User, text: &[u8]) {
-    let fabric = Fabric::new(settings(config(), &user.ring), Log::off(), false).unwrap();
+    let fabric = Fabric::new(settings(config(), &user.ring), Log::off(), false, Vec::new()).unwrap();
     let mut connecting = fabric.connect(0, &line.handle()).unwrap();
     let channel = loop {
         if let Some(channel) = connecting.poll().unwrap() {

@@ -39,7 +39,7 @@ fn meshed(strict: bool) -> (Fabric, Lines) {
     let config = Config::read(&get).unwrap();
     std::fs::remove_file(&key).unwrap();
     let Guard::Psk { psk, .. } = config.guard.clone() else { panic!("a key was given") };
-    let fabric = Fabric::with_nics(config, log, true, Vec::new()).unwrap();
+    let fabric = Fabric::apart(config, log, true, Vec::new()).unwrap();
     fabric.join(Mesh::deaf(1, psk));
     (fabric, lines)
 }

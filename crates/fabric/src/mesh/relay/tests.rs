@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use linkspan_stream::{Dial, Listen, Options};
-use linkspan_transport::{Buf, Conn, Offer, Role, StaticBuf};
+use linkspan_transport::{Buf, Conn, Offer, Provider, Relayer, Role, Site, StaticBuf};
 use linkspan_verbs::{Domain, Pairs, Rdma};
 use linkspan_verbs_sys::soft::{Engine, SoftConfig, SoftNet, SoftNic};
-use linkspan_verbs_sys::{Access, Mr, Nic, SendOp, SendWr};
+use linkspan_verbs_sys::{Access, AnyNic, Mr, Nic, SendOp, SendWr};
 
 use super::*;
 use crate::Config;
@@ -57,10 +57,12 @@ fn way(name: &str, relays: u8) -> RelayedPair {
     let mut port = |hop: u8, end: u8| {
         let nic = net.nic(SoftConfig::roce(&format!("soft{hop}{end}"), Ipv4Addr::new(10, 0, hop, end), lo));
         nics.push(nic.clone());
-        let rdma = Rdma::new(&config.rdma).given(vec![AnyNic::Soft(nic)]);
-        rdma.pairs(&config.site("127.0.0.1:1".parse().unwrap())).unwrap().relayed("a test".into())
+        let mut rdma = Rdma::given(vec![AnyNic::Soft(nic)]);
+        rdma.configure(&|name| config.settings.get(name).cloned(), false).unwrap();
+        rdma
     };
-    let first = port(0, 1);
+    let site = Site { relayed: Some("a test"), ..config.site("127.0.0.1:1".parse().unwrap()) };
+    let first = port(0, 1).pairs(&site).unwrap();
     let stats = Arc::new(Stats::new(Some(&dir), "").unwrap());
     let (shared, mut threads) = (Shared::alone(1), Vec::new());
     let marks: Vec<RelayMark> = (0..relays).map(|_| RelayMark::random().unwrap()).collect();
@@ -68,7 +70,8 @@ fn way(name: &str, relays: u8) -> RelayedPair {
     for n in 0..relays {
         let (on, next) = streams();
         let over = Over {
-            candidates: [port(n, 2), port(n + 1, 1)],
+            candidates: [port(n, 2), port(n + 1, 1)].map(|rdma| rdma.hop(&site).unwrap()),
+            provider: Arc::new(Rdma::default()),
             mark: marks[usize::from(n)],
             next: marks.get(usize::from(n) + 1).copied(),
         };
@@ -77,7 +80,7 @@ fn way(name: &str, relays: u8) -> RelayedPair {
         threads.push(std::thread::spawn(move || run(asked, on, Some(over), &relay_slot, &stats, &Log::off())));
     }
     let ends = [Secured::new(a, None), Secured::new(from, None)];
-    let last = port(relays, 2);
+    let last = port(relays, 2).pairs(&site).unwrap();
     let engine = net.engine();
     let (candidates, mark) = ([first, last], marks[0]);
     RelayedPair { ends, candidates, mark, nics, net, shared, threads, dir, _engine: engine }
