@@ -1,5 +1,6 @@
 //! The client's side: requests and transfers, with a peer that serves.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use linkspan::{Context, Transport, Url};
 use crate::Error;
 use crate::engine::{Clock, Violation};
 use crate::fs::{Kind, RealFs};
-use crate::link::{Control, Incoming, Line, say};
+use crate::link::{ASKING, Control, Incoming, Line, say};
 use crate::name::RelPath;
 use crate::ops;
 use crate::sink::Place;
@@ -30,7 +31,9 @@ pub struct Client {
     control: Control,
     /// Connections that have been made.
     epoch: u64,
-    /// A transfer has failed on this one.
+    /// What was asked for with [`Client::ask`] and is not answered.
+    open: VecDeque<u64>,
+    /// A transfer, or what was asked for without waiting, has failed on this one.
     spent: bool,
     identity: String,
     stop: Arc<dyn Fn() -> bool + Send + Sync>,
@@ -66,6 +69,7 @@ impl Client {
             number: 0,
             control,
             epoch: 1,
+            open: VecDeque::new(),
             spent: false,
             identity,
             stop,
@@ -95,13 +99,44 @@ impl Client {
     pub fn request(&mut self, what: Request) -> Result<Answer, Error> {
         self.number += 1;
         self.fresh()?;
-        match self.ask(&what) {
+        match self.asked(&what) {
             Err(Error::Lost(_)) => {
                 self.again()?;
-                self.ask(&what)
+                self.asked(&what)
             }
             other => other,
         }
+    }
+
+    /// Asks for something that changes nothing, without waiting: it leaves with the next call that waits. The number under which
+    /// [`Client::answered`] hands out the answer, in the order of the requests; until then nothing else is asked. It is not asked
+    /// again after a lost connection.
+    ///
+    /// # Errors
+    /// As [`Client::request`], without [`Error::Refused`].
+    pub fn ask(&mut self, what: Request) -> Result<u64, Error> {
+        self.fresh()?;
+        self.number += 1;
+        self.open.push_back(self.number);
+        self.control.send(&Message::Request { number: self.number, what })?;
+        Ok(self.number)
+    }
+
+    /// The next answer to what was asked for with [`Client::ask`], and its number.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn answered(&mut self) -> Result<(u64, Result<Answer, Fault>), Error> {
+        let expected = self.open.pop_front();
+        let answer = match next(&self.control, &self.stop) {
+            Ok(Message::Answer { number, result }) if Some(number) == expected => return Ok((number, result)),
+            Ok(_) => Violation("it says something else where an answer belongs").into(),
+            Err(error) => error,
+        };
+        // What still comes answers nothing that is asked from now on.
+        self.control.close();
+        (self.spent, self.open) = (true, VecDeque::new());
+        Err(answer)
     }
 
     /// Asks for several things at once, none of which changes anything, and hands out the answers in their order as they come. It is not
@@ -114,17 +149,11 @@ impl Client {
         what: Vec<Request>,
         mut each: impl FnMut(usize, Result<Answer, Fault>),
     ) -> Result<(), Error> {
-        self.fresh()?;
         let first = self.number + 1;
-        self.number += what.len() as u64;
-        for (number, what) in (first..).zip(what) {
-            self.control.send(&Message::Request { number, what })?;
-        }
+        what.into_iter().try_for_each(|what| self.ask(what).map(drop))?;
         for expected in first..=self.number {
-            match next(&self.control, &self.stop)? {
-                Message::Answer { number, result } if number == expected => each((expected - first) as usize, result),
-                _ => return Err(Violation("it says something else where an answer belongs").into()),
-            }
+            let (_, result) = self.answered()?;
+            each((expected - first) as usize, result);
         }
         Ok(())
     }
@@ -137,6 +166,7 @@ impl Client {
                 Ok(((control, identity), url)) => {
                     (self.control, self.identity, self.url) = (control, identity, url);
                     self.epoch += 1;
+                    self.open.clear();
                     self.spent = false;
                     return Ok(());
                 }
@@ -146,7 +176,7 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, what: &Request) -> Result<Answer, Error> {
+    fn asked(&mut self, what: &Request) -> Result<Answer, Error> {
         self.control.send(&Message::Request { number: self.number, what: what.clone() })?;
         match next(&self.control, &self.stop)? {
             Message::Answer { number, result } if number == self.number => result.map_err(Error::Refused),
@@ -253,6 +283,7 @@ impl Client {
 
     fn begin(&mut self, what: Request) -> Result<[u8; 16], Error> {
         let Answer::Ready(token) = self.request(what)? else { return Err(wrong()) };
+        self.control.listen()?;
         Ok(token)
     }
 
@@ -322,7 +353,9 @@ fn hello(
     session: [u8; 16],
     stop: &Arc<dyn Fn() -> bool + Send + Sync>,
 ) -> Result<(Control, String), Error> {
-    let control = Control::new(Line::new(connected(context, url)?))?;
+    let stopped = stop.clone();
+    let line = Line::stopped_by(connected(context, url)?, move || stopped());
+    let control = Control::new(line, ASKING);
     control.send(&Message::Hello { version: VERSION, session })?;
     match next(&control, stop)? {
         Message::Welcome { version: VERSION, identity } => Ok((control, crate::name::escape(identity.as_bytes()))),
@@ -334,7 +367,12 @@ fn hello(
 /// The next message; a stop is asked for meanwhile.
 fn next(control: &Control, stop: &Arc<dyn Fn() -> bool + Send + Sync>) -> Result<Message, Error> {
     loop {
-        match control.inbox.recv_timeout(Duration::from_millis(100)) {
+        let arrival = match control.arrival() {
+            Some(Incoming::Lost(_)) if stop() => return Err(Error::Stopped),
+            Some(arrival) => Ok(arrival),
+            None => control.inbox.recv_timeout(Duration::from_millis(100)),
+        };
+        match arrival {
             Ok(Incoming::Message(message)) => return Ok(message),
             Ok(Incoming::Lost(why)) => return Err(Error::Lost(why)),
             Ok(Incoming::Malformed(malformed)) => return Err(malformed.into()),

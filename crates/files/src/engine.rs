@@ -98,9 +98,9 @@ pub struct LinkLost;
 
 /// Where the sender's jobs put bytes: into a slot of the receiver.
 pub trait Outlet {
-    /// Puts bytes into memory of our own, at a place of the slot.
-    fn stage(&mut self, at: usize, bytes: &[u8]);
-    /// Writes the first `len` bytes staged into a slot of the receiver; they have landed when this returns.
+    /// Memory of our own for what goes into a slot: as many bytes as a slot has.
+    fn room(&mut self) -> &mut [u8];
+    /// Writes the first `len` bytes of the room into a slot of the receiver; they have landed when this returns.
     ///
     /// # Errors
     /// [`LinkLost`].

@@ -1,16 +1,17 @@
 //! The two connections of a session: one for control, and while something is transferred one for its bytes.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use linkspan::{Access, Memory, RemoteBuffer, Transport};
+use linkspan::{Access, Memory, Op, RemoteBuffer, Transport};
 
 use crate::engine::{Geometry, LinkLost, Outlet, SlotReader};
-use crate::wire::{MESSAGE_MAX, Message, REMOTE_LEN};
-use crate::{Error, sink, source};
+use crate::wire::{Answer, BYTES_HEAD, MESSAGE_MAX, Message, REMOTE_LEN};
+use crate::{Error, lock, sink, source};
 
 /// Tag of control messages.
 const TAG: u32 = 1;
@@ -29,6 +30,18 @@ pub(crate) enum Incoming {
     Malformed(crate::wire::Malformed),
 }
 
+/// Memory of a short message: those of up to 8 KiB are copied when they leave.
+const EAGER: usize = 8 << 10;
+
+/// Bytes of messages of ours that may be under way; a further one waits until the first of them has arrived.
+const OUT_BYTES: usize = 1 << 20;
+
+/// Receives of the side that asks: that many answers with data come without waiting for one another.
+pub(crate) const ASKING: usize = 8;
+
+/// Receives of the side that answers: the next request comes while one is carried out.
+pub(crate) const ANSWERING: usize = 2;
+
 /// A transport whose waiting calls end when it is closed.
 pub(crate) struct Line {
     transport: Transport,
@@ -37,9 +50,14 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn new(transport: Transport) -> Arc<Line> {
+        Line::stopped_by(transport, || false)
+    }
+
+    /// Calls that wait also end where `stop` says so.
+    pub(crate) fn stopped_by(transport: Transport, stop: impl Fn() -> bool + Send + Sync + 'static) -> Arc<Line> {
         let closed = Arc::new(AtomicBool::new(false));
         let asked = closed.clone();
-        transport.stop_waiting_when(move || asked.load(Ordering::Relaxed));
+        transport.stop_waiting_when(move || asked.load(Ordering::Relaxed) || stop());
         Arc::new(Line { transport, closed })
     }
 
@@ -64,33 +82,125 @@ impl std::fmt::Debug for Line {
     }
 }
 
-/// The control connection.
+/// Messages that have been given to the path and have not arrived, each with its memory.
+#[derive(Default)]
+struct Outbox {
+    under_way: VecDeque<(Op<'static>, Memory, usize)>,
+    bytes: usize,
+    /// Memory of the two sizes that there are.
+    spare: [Vec<Memory>; 2],
+}
+
+impl Outbox {
+    /// Takes out what has arrived; with `all`, waits until everything has.
+    fn settle(&mut self, most: usize, waits: bool) -> Result<(), Error> {
+        while let Some((mut op, memory, len)) = self.under_way.pop_front() {
+            let reported = match op.test() {
+                None if waits && self.bytes > most => Some(op.wait()),
+                None => {
+                    self.under_way.push_front((op, memory, len));
+                    return Ok(());
+                }
+                reported => reported,
+            };
+            self.bytes -= len;
+            let spare = &mut self.spare[usize::from(memory.len() > EAGER)];
+            if spare.len() < ASKING {
+                spare.push(memory);
+            }
+            reported.transpose().map_err(lost)?;
+        }
+        Ok(())
+    }
+
+    /// Memory for a message that nobody else uses.
+    fn memory(&mut self, len: usize) -> Result<Memory, Error> {
+        self.settle(OUT_BYTES.saturating_sub(len.max(EAGER)), true)?;
+        let large = len > EAGER;
+        let new = || Memory::host(if large { MESSAGE_MAX.max(len) } else { EAGER });
+        Ok(self.spare[usize::from(large)].pop().filter(|memory| len <= memory.len()).unwrap_or_else(new))
+    }
+}
+
+/// The control connection. One thread asks or answers; while it waits it receives by itself, until a transfer begins: from then on a
+/// thread of its own does, so that messages meet what the transfer's threads report.
 pub(crate) struct Control {
     line: Arc<Line>,
-    out: Mutex<Memory>,
+    out: Mutex<Outbox>,
     pub(crate) inbox: Receiver<Incoming>,
     pub(crate) post: SyncSender<Incoming>,
-    reader: Option<thread::JoinHandle<()>>,
+    reads: Mutex<Option<Reads>>,
+    reader: OnceLock<JoinHandle<()>>,
 }
 
 impl Control {
-    pub(crate) fn new(line: Arc<Line>) -> Result<Control, Error> {
+    /// With so many receives at a time.
+    pub(crate) fn new(line: Arc<Line>, receives: usize) -> Control {
         let (post, inbox) = sync_channel(INBOX);
-        let (from, to) = (line.clone(), post.clone());
-        let reader = thread::Builder::new()
-            .name("files control".into())
-            .spawn(move || read_all(&from, &to))
-            .map_err(|error| Error::system("a thread", error))?;
-        Ok(Control { line, out: Mutex::new(Memory::host(MESSAGE_MAX)), inbox, post, reader: Some(reader) })
+        let reads = Mutex::new(Some(Reads { line: line.clone(), posted: VecDeque::new(), most: receives }));
+        Control { line, out: Mutex::default(), inbox, post, reads, reader: OnceLock::new() }
     }
 
     pub(crate) fn path(&self) -> Option<String> {
         self.line.path()
     }
 
+    /// A transfer begins.
+    pub(crate) fn listen(&self) -> Result<(), Error> {
+        let Some(mut reads) = lock(&self.reads).take() else { return Ok(()) };
+        let to = self.post.clone();
+        let body = move || {
+            loop {
+                let next = reads.next();
+                let last = !matches!(next, Incoming::Message(_));
+                if to.send(next).is_err() || last {
+                    return;
+                }
+            }
+        };
+        let reader = thread::Builder::new().name("files control".into()).spawn(body);
+        let _ = self.reader.set(reader.map_err(|error| Error::system("a thread", error))?);
+        Ok(())
+    }
+
+    /// What arrives next, where no transfer has begun on this connection; `None` where one has.
+    pub(crate) fn arrival(&self) -> Option<Incoming> {
+        lock(&self.reads).as_mut().map(Reads::next)
+    }
+
+    /// Sends a message, without waiting until it has arrived.
     pub(crate) fn send(&self, message: &Message) -> Result<(), Error> {
-        let out = self.out.lock().unwrap_or_else(|e| e.into_inner());
-        send(&self.line.transport, &out, message)
+        let bytes = message.encode();
+        self.send_with(bytes.len(), |out| {
+            out.copy_from_slice(&bytes);
+            Some(bytes.len())
+        })
+    }
+
+    /// Sends a message that is made in its place: as many of so many bytes as `make` says, or none.
+    pub(crate) fn send_with(&self, len: usize, make: impl FnOnce(&mut [u8]) -> Option<usize>) -> Result<(), Error> {
+        let mut out = lock(&self.out);
+        let mut memory = out.memory(len)?;
+        let Some(bytes) = memory.get_mut() else {
+            return Err(Error::Lost("memory of a message is in use".into()));
+        };
+        let Some(len) = make(&mut bytes[..len]) else { return Ok(()) };
+        let view = memory.slice(0, len)?.shared();
+        // Whoever receives by himself does so next; else nobody is there to move it on but the reader.
+        let op = match lock(&self.reads).is_some() {
+            true => self.line.transport.send_ahead(TAG, &view, None),
+            false => self.line.transport.send(TAG, &view, None),
+        };
+        drop(view);
+        let counted = len.max(EAGER);
+        out.bytes += counted;
+        out.under_way.push_back((op, memory, counted));
+        out.settle(OUT_BYTES, false)
+    }
+
+    /// Waits until everything that was sent has arrived.
+    pub(crate) fn settle(&self) -> Result<(), Error> {
+        lock(&self.out).settle(0, true)
     }
 
     /// Ends it: what still arrives belongs to something that is over.
@@ -112,6 +222,53 @@ impl Drop for Control {
     }
 }
 
+/// The receives of a control connection.
+struct Reads {
+    line: Arc<Line>,
+    posted: VecDeque<(Op<'static>, Memory)>,
+    most: usize,
+}
+
+impl Reads {
+    fn next(&mut self) -> Incoming {
+        match self.receive() {
+            Ok(Ok(message)) => Incoming::Message(message),
+            Ok(Err(malformed)) => Incoming::Malformed(malformed),
+            Err(error) => Incoming::Lost(error.to_string()),
+        }
+    }
+
+    fn receive(&mut self) -> Result<Result<Message, crate::wire::Malformed>, linkspan::Error> {
+        while self.posted.len() < self.most {
+            self.post(Memory::host(MESSAGE_MAX))?;
+        }
+        let Some((op, memory)) = self.posted.pop_front() else { return Err(linkspan::Error::Aborted) };
+        let message = decoded(&memory, op.wait()? as usize);
+        self.post(memory)?;
+        message
+    }
+
+    fn post(&mut self, memory: Memory) -> Result<(), linkspan::Error> {
+        let op = self.line.transport.recv_ahead(TAG, &memory.view_mut()?.shared(), None);
+        self.posted.push_back((op, memory));
+        Ok(())
+    }
+}
+
+/// A message, from memory that the peer could still write: what is decoded, and what is handed on, was copied before.
+fn decoded(memory: &Memory, len: usize) -> Result<Result<Message, crate::wire::Malformed>, linkspan::Error> {
+    let mut bytes = vec![0; len.min(BYTES_HEAD)];
+    memory.read(0, &mut bytes)?;
+    if let Some(number) = Message::bytes_head(&bytes, len) {
+        bytes.resize(len - BYTES_HEAD, 0);
+        memory.read(BYTES_HEAD, &mut bytes)?;
+        return Ok(Ok(Message::Answer { number, result: Ok(Answer::Bytes(bytes)) }));
+    }
+    bytes.resize(len.min(MESSAGE_MAX), 0);
+    memory.read(0, &mut bytes)?;
+    Ok(Message::decode(&bytes))
+}
+
 fn send(transport: &Transport, memory: &Memory, message: &Message) -> Result<(), Error> {
     let bytes = message.encode();
     memory.fill(0, &bytes)?;
@@ -123,35 +280,11 @@ fn lost(error: linkspan::Error) -> Error {
     Error::Lost(error.to_string())
 }
 
-fn read_all(line: &Line, to: &SyncSender<Incoming>) {
-    let memory = Memory::host(MESSAGE_MAX);
-    loop {
-        let next = match receive(&line.transport, &memory, None) {
-            Ok(bytes) => match Message::decode(&bytes) {
-                Ok(message) => Incoming::Message(message),
-                Err(malformed) => Incoming::Malformed(malformed),
-            },
-            Err(error) => Incoming::Lost(error.to_string()),
-        };
-        let last = !matches!(next, Incoming::Message(_));
-        if to.send(next).is_err() || last {
-            return;
-        }
-    }
-}
-
-/// The next message's bytes, in memory of ours: the peer could still write where they came in.
-fn receive(transport: &Transport, memory: &Memory, timeout: Option<Duration>) -> Result<Vec<u8>, linkspan::Error> {
-    let len = transport.recv_blocking(TAG, &memory.view_mut()?, timeout)?;
-    let mut bytes = vec![0; (len as usize).min(MESSAGE_MAX)];
-    memory.read(0, &mut bytes)?;
-    Ok(bytes)
-}
-
 /// The first message on a connection that was accepted. One that says nothing in time is of no use any more.
 pub(crate) fn first_message(transport: &Transport, patience: Duration) -> Result<Message, Error> {
-    let bytes = receive(transport, &Memory::host(MESSAGE_MAX), Some(patience)).map_err(lost)?;
-    Ok(Message::decode(&bytes)?)
+    let memory = Memory::host(MESSAGE_MAX);
+    let len = transport.recv_blocking(TAG, &memory.view_mut()?, Some(patience)).map_err(lost)?;
+    Ok(decoded(&memory, len as usize).map_err(lost)??)
 }
 
 /// Says the one thing that is said on a bulk connection.
@@ -217,9 +350,11 @@ impl Writer {
 }
 
 impl Outlet for Writer {
-    fn stage(&mut self, at: usize, bytes: &[u8]) {
-        let fits = self.memory.fill(at, bytes);
-        debug_assert!(fits.is_ok());
+    fn room(&mut self) -> &mut [u8] {
+        if self.memory.get_mut().is_none() {
+            self.memory = Memory::host(self.geometry.slot() as usize);
+        }
+        self.memory.get_mut().unwrap_or_default()
     }
 
     fn write(&mut self, slot: u16, len: usize) -> Result<(), LinkLost> {

@@ -17,7 +17,7 @@ mod target;
 
 use extras::Extras;
 pub use jobs::{Done, Job};
-use target::Target;
+use target::{Folds, Target};
 
 /// Largest file that is taken: 64 TiB. Its record of chunks takes 3 GiB of journal and 8 MiB of memory.
 const SIZE_MAX: u64 = 64 << 40;
@@ -105,6 +105,8 @@ struct Receiving<F: Fs> {
 pub struct Sink<F: Fs> {
     place: Arc<Place<F>>,
     dirs: VecDeque<(RelPath, Arc<F::Dir>)>,
+    /// A directory of `dirs` that was seen to tell names apart.
+    tells: Option<Arc<F::Dir>>,
     wanted: BTreeMap<Key, Wanted<F>>,
     files: BTreeMap<Key, Receiving<F>>,
     next_batch: u32,
@@ -136,6 +138,7 @@ impl<F: Fs> Sink<F> {
             limit: None,
             place: Arc::new(place),
             dirs: VecDeque::new(),
+            tells: None,
             wanted: BTreeMap::new(),
             files: BTreeMap::new(),
             next_batch: 0,
@@ -313,10 +316,18 @@ impl<F: Fs> Sink<F> {
             Err(error) => return Err(Fault::io("its name", &error)),
         };
         if let Some(old) = &old
-            && target::is_folded(self.fs(), &dir, &name, old).map_err(|error| Fault::io("its directory", &error))?
+            && !self.tells.as_ref().is_some_and(|known| Arc::ptr_eq(known, &dir))
         {
-            let why = "the directory does not tell this name from another one that is there already";
-            return Err(Fault::new(FaultKind::Exists, why));
+            let folds =
+                target::folds(self.fs(), &dir, &name, old).map_err(|error| Fault::io("its directory", &error))?;
+            match folds {
+                Folds::This => {
+                    let why = "the directory does not tell this name from another one that is there already";
+                    return Err(Fault::new(FaultKind::Exists, why));
+                }
+                Folds::Never => self.tells = Some(dir.clone()),
+                Folds::Maybe => {}
+            }
         }
         let stays = match (&item.what, old.map(|old| old.kind)) {
             (_, None) | (What::Dir { .. }, Some(Kind::Dir)) => true,
@@ -622,15 +633,16 @@ impl<F: Fs> Engine for Sink<F> {
             }
             Done::Unpacked { slot, results } => {
                 self.packs.retain(|&busy| busy != slot);
-                self.out.push_back(Message::Unpacked { slot });
+                let mut told = Vec::with_capacity(results.len());
                 for (key, path, size, result) in results {
                     let what = match &result {
                         Ok(hash) => Happened::Done(size, *hash),
                         Err(fault) => Happened::Failed(fault.clone()),
                     };
                     self.tell(path, what);
-                    self.out.push_back(Message::Committed { key, result });
+                    told.push((key, result));
                 }
+                self.out.push_back(Message::Unpacked { slot, results: told });
             }
             Done::Committed { key, hash, result } => {
                 let Some(file) = self.files.get_mut(&key) else { return Ok(()) };

@@ -498,9 +498,15 @@ impl<F: Fs> Engine for Source<F> {
                 let (slot, _) = unit.ok_or(Violation("it reports chunks that were not sent"))?;
                 self.free.extend(slot);
             }
-            Message::Unpacked { slot } => {
-                self.packs.remove(&slot).ok_or(Violation("it reports a pack that was not sent"))?;
+            Message::Unpacked { slot, results } => {
+                let keys = self.packs.remove(&slot).ok_or(Violation("it reports a pack that was not sent"))?;
                 self.free.push(slot);
+                for (key, result) in results {
+                    if keys.binary_search(&key).is_err() {
+                        return Err(Violation("it reports a file that was not in the pack"));
+                    }
+                    self.committed(key, result)?;
+                }
             }
             Message::Committed { key, result } => self.committed(key, result)?,
             Message::Note { path, what: what @ (Note::Extra(_) | Note::Failed(_)) } => {

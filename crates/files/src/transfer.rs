@@ -118,7 +118,7 @@ where
             watcher.event(event);
         }
         if engine.is_over() {
-            return Ok(());
+            return control.settle();
         }
         if !watcher.tick(clock.moved(), clock.kept()) {
             return Err(Error::Stopped);
@@ -154,8 +154,7 @@ pub(crate) fn send<F: Fs>(
     engine.on(slots)?;
     let worker = |mut writer: Writer| {
         let (load, clock) = (load.clone(), clock.clone());
-        let mut scratch = vec![0; load.geometry.chunk as usize];
-        move |job: source::Job<F>| Incoming::Sent(Source::work(&load, job, &mut writer, &clock, &mut scratch))
+        move |job: source::Job<F>| Incoming::Sent(Source::work(&load, job, &mut writer, &clock))
     };
     let pool = Pool::start(line, &control.post, writers.into_iter().map(worker).collect())?;
     let done = |incoming| if let Incoming::Sent(done) = incoming { Some(done) } else { None };

@@ -12,10 +12,13 @@ use crate::hash::Value;
 use crate::name::RelPath;
 
 /// Version of all of it. A peer with another one is refused with a word.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Longest message, bytes.
 pub const MESSAGE_MAX: usize = 256 << 10;
+
+/// Bytes of an answer with data before the data.
+pub(crate) const BYTES_HEAD: usize = 15;
 
 /// Most items of a batch, and of a pack.
 pub const ITEMS_MAX: usize = 512;
@@ -319,10 +322,12 @@ pub enum Message {
         /// First chunk.
         first: u64,
     },
-    /// A pack was unpacked; its slot is free.
+    /// A pack was unpacked: its slot is free, and of each of its files [`Message::Committed`] holds.
     Unpacked {
         /// The slot.
         slot: u16,
+        /// The files of the pack.
+        results: Vec<(Key, Result<Value, Fault>)>,
     },
     /// The file has its name, and its content is on the disk; or why not.
     Committed {
@@ -410,11 +415,15 @@ impl Message {
             Message::End { key, hash } => key.encode(w.u8(15)).raw(hash),
             Message::Drop { key } => key.encode(w.u8(16)),
             Message::Landed { key, first } => key.encode(w.u8(17)).u64(*first),
-            Message::Unpacked { slot } => w.u8(18).u16(*slot),
-            Message::Committed { key, result } => match result {
-                Ok(hash) => key.encode(w.u8(19)).u8(1).raw(hash),
-                Err(fault) => fault.encode(key.encode(w.u8(19)).u8(0)),
-            },
+            Message::Unpacked { slot, results } => {
+                w.u8(18).u16(*slot).u16(results.len() as u16);
+                results.iter().for_each(|(key, result)| committed(&mut w, key, result));
+                &mut w
+            }
+            Message::Committed { key, result } => {
+                committed(w.u8(19), key, result);
+                &mut w
+            }
             Message::Note { path, what } => match what {
                 Note::Failed(fault) => fault.encode(w.u8(22).bytes(path.bytes()).u8(0)),
                 Note::LeftOut(why) => w.u8(22).bytes(path.bytes()).u8(1).u8(*why as u8),
@@ -434,6 +443,24 @@ impl Message {
             }
         };
         w.0
+    }
+
+    /// What stands before the data of an answer that is its data: what is read is put behind it in its place.
+    pub(crate) fn head_of_bytes(number: u64, len: usize) -> [u8; BYTES_HEAD] {
+        let mut head = [0; BYTES_HEAD];
+        head[0] = 5;
+        head[1..9].copy_from_slice(&number.to_le_bytes());
+        head[9] = 1;
+        head[10] = 9;
+        head[11..].copy_from_slice(&(len as u32).to_le_bytes());
+        head
+    }
+
+    /// The number of the answer, if a message of `len` bytes with this head is one whose rest is its data.
+    pub(crate) fn bytes_head(head: &[u8], len: usize) -> Option<u64> {
+        let number = u64::from_le_bytes(head.get(1..9)?.try_into().ok()?);
+        let rest = len.checked_sub(BYTES_HEAD)?;
+        (*head == Message::head_of_bytes(number, rest)).then_some(number)
     }
 
     /// Total over any bytes.
@@ -492,12 +519,11 @@ impl Message {
             15 => Message::End { key: Key::decode(r)?, hash: r.array()? },
             16 => Message::Drop { key: Key::decode(r)? },
             17 => Message::Landed { key: Key::decode(r)?, first: r.u64()? },
-            18 => Message::Unpacked { slot: r.u16()? },
-            19 => {
-                let key = Key::decode(r)?;
-                let result = if r.flag()? { Ok(r.array()?) } else { Err(Fault::decode(r)?) };
-                Message::Committed { key, result }
+            18 => {
+                let file = |r: &mut Reader<'_>| Ok((Key::decode(r)?, outcome(r)?));
+                Message::Unpacked { slot: r.u16()?, results: r.list(ITEMS_MAX, file)? }
             }
+            19 => Message::Committed { key: Key::decode(r)?, result: outcome(r)? },
             20 => Message::Over,
             23 => Message::Pipe { version: r.u16()?, service: r.text()? },
             21 => {
@@ -525,6 +551,17 @@ impl Message {
         };
         if r.0.is_empty() { Ok(message) } else { Err(Malformed("a message is longer than its fields")) }
     }
+}
+
+fn committed(w: &mut Writer, key: &Key, result: &Result<Value, Fault>) {
+    match result {
+        Ok(hash) => key.encode(w).u8(1).raw(hash),
+        Err(fault) => fault.encode(key.encode(w).u8(0)),
+    };
+}
+
+fn outcome(r: &mut Reader<'_>) -> Result<Result<Value, Fault>, Malformed> {
+    Ok(if r.flag()? { Ok(r.array()?) } else { Err(Fault::decode(r)?) })
 }
 
 fn count(r: &mut Reader<'_>) -> Result<u16, Malformed> {

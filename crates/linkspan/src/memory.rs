@@ -260,6 +260,16 @@ impl Memory {
         self.0.copied(part.read(0, out), out.len())
     }
 
+    /// The bytes themselves, where this is the only handle on memory of [`Memory::host`]: no operation uses it and no transport
+    /// exposes it. `None` otherwise.
+    pub fn get_mut(&mut self) -> Option<&mut [u8]> {
+        let Inner { slice, owner: Owner::Host { .. }, .. } = Arc::get_mut(&mut self.0)? else { return None };
+        #[allow(unsafe_code)]
+        // SAFETY: whoever else reaches the bytes of a buffer of ours, an operation, a region or a view, holds or borrows `Inner`;
+        // there is one holder, and it is borrowed exclusively for as long as the slice lives. The buffer was zeroed when it was made.
+        Some(unsafe { std::slice::from_raw_parts_mut(slice.as_ptr(), slice.len()) })
+    }
+
     /// A copy of all bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         self.0.slice.to_vec()

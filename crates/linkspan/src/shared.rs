@@ -126,6 +126,14 @@ impl Shared {
         }
     }
 
+    /// After an operation was submitted whose caller drives it soon, unless another thread sleeps as the driver.
+    pub(crate) fn leave(&self, guard: Guard<'_>) {
+        match guard.driver {
+            Driver::Asleep => self.see_to_it(guard),
+            _ => self.unlock(guard),
+        }
+    }
+
     /// Wakes everybody: something was ended from outside.
     pub(crate) fn wake_all(&self, guard: Guard<'_>) {
         let ctx = guard.ctx.clone();
@@ -140,6 +148,9 @@ impl Shared {
     pub(crate) fn run(&self, guard: Guard<'_>, id: OpId) -> Result<u64, Error> {
         let mut guard = self.enter(guard);
         let arrival = guard.ops.is_arrival(id);
+        if arrival && !guard.ops.is_reported(id) {
+            guard.unanswered();
+        }
         let mut asked = None::<Instant>;
         let (result, hold): (_, Option<Hold>) = loop {
             guard.pump();

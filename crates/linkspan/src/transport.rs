@@ -384,6 +384,24 @@ impl Transport {
         self.run(|state| message(state, Kind::Send(tag), tag, view, timeout))
     }
 
+    /// As [`Transport::send`], for a caller whose next blocking call on this transport follows at once: no other thread is woken to
+    /// move it on, and messages that were sent so leave together, with that call.
+    ///
+    /// # Errors
+    /// As [`Transport::send`].
+    pub fn send_ahead<'m>(&self, tag: u32, view: &View<'m>, timeout: Option<Duration>) -> Op<'m> {
+        self.begin_ahead(|state| message(state, Kind::Send(tag), tag, view, timeout))
+    }
+
+    /// As [`Transport::recv`], for a caller whose next blocking call on this transport follows at once: see
+    /// [`Transport::send_ahead`].
+    ///
+    /// # Errors
+    /// As [`Transport::send`].
+    pub fn recv_ahead<'m>(&self, tag: u32, view: &MutableView<'m>, timeout: Option<Duration>) -> Op<'m> {
+        self.begin_ahead(|state| message(state, Kind::Recv(tag), tag, view.view(), timeout))
+    }
+
     /// Receives a message with this tag. Output: its length.
     ///
     /// A receive is under way from its call, so one that times out revokes its path, and both sides connect anew. Do not poll with
@@ -436,6 +454,13 @@ impl Transport {
         let mut guard = self.shared.lock();
         let begun = begin(&mut guard);
         self.shared.see_to_it(guard);
+        Op::new(&self.shared, begun)
+    }
+
+    fn begin_ahead<'m>(&self, begin: impl FnOnce(&mut TransportState) -> Result<OpId, Error>) -> Op<'m> {
+        let mut guard = self.shared.lock();
+        let begun = begin(&mut guard);
+        self.shared.leave(guard);
         Op::new(&self.shared, begun)
     }
 
@@ -526,6 +551,9 @@ fn message(
     state.ready()?;
     if tag == HELLO_TAG {
         return Err(Error::Tag(tag));
+    }
+    if let Kind::Send(_) = kind {
+        state.answering();
     }
     state.carries(view)?;
     let id = state.ops.start_within(kind, None, timeout);

@@ -1,5 +1,5 @@
-//! An open file of the peer: reading from it, and ahead of whoever reads it from front to back. What several readers wait for, and what
-//! is read ahead, is asked for at once.
+//! An open file of the peer: reading from it, and ahead of whoever reads it from front to back. Everything that is wanted is asked for at
+//! once; the answers come in the same order.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,15 +7,24 @@ use std::sync::{Arc, Mutex};
 
 use fuser::Errno;
 use linkspan_files::client::Client;
-use linkspan_files::wire::{Answer, FaultKind, PeerPath, READ_MAX, Request};
+use linkspan_files::wire::{Answer, Fault, FaultKind, PeerPath, READ_MAX, Request};
 use linkspan_files::{Error, lock};
 
 use crate::courier::errno;
 use crate::pending::{Pending, Reply, Ticket};
 
+/// Bytes of what is read ahead at a time: what the kernel asks for at most (fuse(4)), so that an answer is mostly one piece.
+const PIECE: u64 = 128 << 10;
+
 /// Pieces read ahead of one file, and of all files of a mount.
-const PIECES: usize = 8;
-const ALL_PIECES: usize = 64;
+const PIECES: usize = 12;
+const ALL_PIECES: usize = 96;
+
+/// Pieces that are asked for together.
+const GROUP: usize = 4;
+
+/// Requests that are not answered, about: they and what they hold are fewer than a session keeps under way (1 MiB of 8 KiB each).
+const UNDER_WAY_MAX: usize = 64;
 
 /// Reads this near to where the last one ended go on from it: the kernel has several under way, and they overtake each other.
 const NEAR: u64 = 1 << 20;
@@ -23,16 +32,22 @@ const NEAR: u64 = 1 << 20;
 /// Reads in a row after which a file is read ahead.
 const RUN: u32 = 2;
 
-/// A piece that was read ahead; counted while it lives.
+/// What is read ahead, counted while it lives.
 #[derive(Debug)]
 struct Piece {
     offset: u64,
-    bytes: Vec<u8>,
+    /// `None`: it was asked for and has not come.
+    bytes: Option<Arc<Vec<u8>>>,
 }
 
 impl Piece {
+    fn new(offset: u64) -> Piece {
+        HELD.fetch_add(1, Ordering::Relaxed);
+        Piece { offset, bytes: None }
+    }
+
     fn end(&self) -> u64 {
-        self.offset + self.bytes.len() as u64
+        self.offset + self.bytes.as_ref().map_or(PIECE, |bytes| bytes.len() as u64)
     }
 }
 
@@ -55,19 +70,42 @@ pub(crate) struct OpenFile {
     /// Where the last read ended, and how many in a row have begun there.
     next: u64,
     run: u32,
+    /// Without gaps.
     ahead: VecDeque<Piece>,
+    /// Reads of what was asked for and has not come.
+    waiting: Vec<Read>,
     /// Nothing follows what was read ahead.
     ended: bool,
 }
 
+/// What a read finds.
+enum Found {
+    /// All of it.
+    Whole(Vec<u8>),
+    /// All of it in one piece, from this byte of it on.
+    Piece(Arc<Vec<u8>>, usize),
+    /// It is under way.
+    UnderWay,
+    /// It has to be asked for.
+    Nothing,
+}
+
 impl OpenFile {
     pub(crate) fn new(at: PeerPath, which: (u64, u64), handle: u32, epoch: u64) -> OpenFile {
-        OpenFile { at, which, handle, epoch, next: 0, run: 0, ahead: VecDeque::new(), ended: false }
+        let (ahead, waiting) = (VecDeque::new(), Vec::new());
+        OpenFile { at, which, handle, epoch, next: 0, run: 0, ahead, waiting, ended: false }
     }
 
     /// Its number in the session of this epoch, where it is open there.
     pub(crate) fn handle(&self, epoch: u64) -> Option<u32> {
         (self.epoch == epoch).then_some(self.handle)
+    }
+
+    /// Forgets what was read ahead. Reads that wait for it are handed out.
+    fn forget(&mut self) -> Vec<Read> {
+        self.ahead.clear();
+        self.ended = false;
+        std::mem::take(&mut self.waiting)
     }
 
     /// Notes where it is read.
@@ -76,34 +114,104 @@ impl OpenFile {
             self.run = self.run.saturating_add(1);
         } else {
             self.run = 0;
-            self.ahead.clear();
+            self.drop_to(u64::MAX);
             self.ended = false;
             self.next = offset;
         }
         self.next = self.next.max(offset + u64::from(size));
-        if self.ahead.back().is_some_and(|last| last.end() < self.next) {
+        // What is a little behind may still be asked for.
+        self.drop_to(self.next.saturating_sub(NEAR));
+        // What was passed by is of no use.
+        if self.ahead.back().is_some_and(|last| last.end() < self.next) && self.waiting.is_empty() {
             self.ahead.clear();
         }
-        // What is a little behind may still be asked for.
-        let keep = self.next.saturating_sub(NEAR);
-        self.ahead.retain(|piece| piece.end() > keep);
     }
 
-    /// What was read ahead, from here on, without a gap.
-    fn known(&self, offset: u64, size: u32) -> Vec<u8> {
-        let mut out = Vec::new();
-        while out.len() < size as usize {
-            let (at, left) = (offset + out.len() as u64, size as usize - out.len());
-            let Some(piece) = self.ahead.iter().find(|piece| (piece.offset..piece.end()).contains(&at)) else { break };
-            let from = (at - piece.offset) as usize;
-            out.extend_from_slice(&piece.bytes[from..piece.bytes.len().min(from + left)]);
+    /// Drops pieces that end before this byte. A piece that somebody waits for stays.
+    fn drop_to(&mut self, keep: u64) {
+        while let Some(first) = self.ahead.front()
+            && first.end() <= keep
+            && !self.waiting.iter().any(|read| read.offset < first.end())
+        {
+            self.ahead.pop_front();
         }
-        out
+    }
+
+    /// What is known of these bytes.
+    fn find(&self, offset: u64, size: u32) -> Found {
+        let end = offset + u64::from(size);
+        let Some(first) = self.ahead.iter().position(|piece| (piece.offset..piece.end()).contains(&offset)) else {
+            return Found::Nothing;
+        };
+        if let Some(bytes) = &self.ahead[first].bytes
+            && end <= self.ahead[first].end()
+        {
+            return Found::Piece(bytes.clone(), (offset - self.ahead[first].offset) as usize);
+        }
+        let mut out = Vec::with_capacity(size as usize);
+        for piece in self.ahead.range(first..) {
+            let Some(bytes) = &piece.bytes else { return Found::UnderWay };
+            let from = (offset + out.len() as u64 - piece.offset) as usize;
+            out.extend_from_slice(&bytes[from..bytes.len().min(from + size as usize - out.len())]);
+            if out.len() == size as usize {
+                return Found::Whole(out);
+            }
+        }
+        // A piece that is short is the last one of the file.
+        let last = self.ahead.back().and_then(|last| last.bytes.as_ref());
+        if last.is_some_and(|last| (last.len() as u64) < PIECE) { Found::Whole(out) } else { Found::Nothing }
+    }
+
+    /// Whether so much is missing that a group of pieces is to be asked for.
+    fn wants(&self) -> bool {
+        self.run >= RUN && !self.ended && self.before() + GROUP <= PIECES
+    }
+
+    /// Pieces that lie before the reader.
+    fn before(&self) -> usize {
+        let from = self.ahead.back().map_or(self.next, Piece::end).max(self.next);
+        (from - self.next).div_ceil(PIECE) as usize
+    }
+
+    /// The first byte of the next piece to be read ahead.
+    fn begin(&mut self) -> Option<u64> {
+        let free = HELD.load(Ordering::Relaxed) < ALL_PIECES;
+        if self.run < RUN || self.ended || !free || self.before() >= PIECES {
+            return None;
+        }
+        let from = self.ahead.back().map_or(self.next, Piece::end);
+        if from < self.next {
+            self.ahead.clear();
+        }
+        let from = from.max(self.next);
+        self.ahead.push_back(Piece::new(from));
+        Some(from)
+    }
+
+    /// A piece that was asked for has come, or will not.
+    fn add(&mut self, offset: u64, answer: Result<Answer, Fault>) {
+        let Some(at) = self.ahead.iter().position(|piece| piece.offset == offset && piece.bytes.is_none()) else {
+            return;
+        };
+        match answer {
+            Ok(Answer::Bytes(bytes)) if !bytes.is_empty() && bytes.len() <= PIECE as usize => {
+                self.ended = (bytes.len() as u64) < PIECE;
+                self.ahead[at].bytes = Some(Arc::new(bytes));
+                if self.ended {
+                    self.ahead.truncate(at + 1);
+                }
+            }
+            // Whoever reads there is told.
+            _ => {
+                self.ended = true;
+                self.ahead.truncate(at);
+            }
+        }
     }
 
     /// As many bytes as there are until the end of the file, a piece at a time.
     fn read(&mut self, client: &mut Client, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
-        let mut out = self.known(offset, size);
+        let mut out = Vec::new();
         while out.len() < size as usize {
             let (at, left) = (offset + out.len() as u64, size as usize - out.len());
             let bytes = self.fetch(client, at, left.min(READ_MAX as usize) as u32)?;
@@ -113,35 +221,6 @@ impl OpenFile {
             out.extend_from_slice(&bytes);
         }
         Ok(out)
-    }
-
-    /// The first bytes of the pieces that are to be read ahead now.
-    fn wants(&self) -> Vec<u64> {
-        if self.run < RUN || self.ended {
-            return Vec::new();
-        }
-        let from = self.ahead.back().map_or(self.next, Piece::end).max(self.next);
-        let before = (from - self.next).div_ceil(u64::from(READ_MAX)) as usize;
-        let left = ALL_PIECES.saturating_sub(HELD.load(Ordering::Relaxed));
-        // In groups, so that each answer is worth its way.
-        let count = PIECES.saturating_sub(before).min(left);
-        if before * 2 > PIECES {
-            return Vec::new();
-        }
-        (0..count as u64).map(|n| from + n * u64::from(READ_MAX)).collect()
-    }
-
-    fn add(&mut self, offset: u64, answer: Result<Answer, linkspan_files::wire::Fault>) {
-        let next = self.ahead.back().map_or(offset, Piece::end);
-        match answer {
-            Ok(Answer::Bytes(bytes)) if !bytes.is_empty() && bytes.len() <= READ_MAX as usize && next == offset => {
-                self.ended = bytes.len() < READ_MAX as usize;
-                HELD.fetch_add(1, Ordering::Relaxed);
-                self.ahead.push_back(Piece { offset, bytes });
-            }
-            // Whoever reads there is told.
-            _ => self.ended = true,
-        }
     }
 
     fn fetch(&mut self, client: &mut Client, offset: u64, len: u32) -> Result<Vec<u8>, Errno> {
@@ -184,7 +263,7 @@ impl OpenFile {
 }
 
 /// A read that waits for its answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Read {
     pub(crate) file: Arc<Mutex<OpenFile>>,
     pub(crate) offset: u64,
@@ -193,75 +272,148 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    fn answer(&self, pending: &Pending, bytes: Result<Vec<u8>, Errno>) {
+    fn answer(&self, pending: &Pending, bytes: Result<&[u8], Errno>) {
         match (pending.take(&self.ticket), bytes) {
-            (Some(Reply::Data(reply)), Ok(bytes)) => reply.data(&bytes),
+            (Some(Reply::Data(reply)), Ok(bytes)) => reply.data(bytes),
             (Some(reply), Err(error)) => reply.error(error),
             _ => {}
         }
     }
-}
 
-/// Answers these reads: from what was read ahead, and the others with one request each, all of them under way at once; behind them
-/// those for what is read ahead.
-pub(crate) fn read(client: &mut Client, pending: &Pending, reads: Vec<Read>) {
-    let (mut open, mut asked, mut files) = (Vec::new(), Vec::new(), Vec::<Arc<Mutex<OpenFile>>>::new());
-    for read in reads {
-        let mut file = lock(&read.file);
-        file.note(read.offset, read.size);
-        let known = file.known(read.offset, read.size);
-        if !files.iter().any(|other| Arc::ptr_eq(other, &read.file)) {
-            files.push(read.file.clone());
+    /// Answers it with what is there already, on a thread that must not wait. Whether it was, and whether more is to be read ahead.
+    pub(crate) fn at_once(&self, pending: &Pending) -> (bool, bool) {
+        let (found, wants) = match self.file.try_lock() {
+            Ok(mut file) => {
+                file.note(self.offset, self.size);
+                (file.find(self.offset, self.size), file.wants())
+            }
+            // Somebody has it who may wait for the peer.
+            Err(_) => return (false, false),
+        };
+        (self.give(pending, found), wants)
+    }
+
+    fn give(&self, pending: &Pending, found: Found) -> bool {
+        match found {
+            Found::Whole(bytes) => self.answer(pending, Ok(&bytes)),
+            Found::Piece(bytes, from) => self.answer(pending, Ok(&bytes[from..from + self.size as usize])),
+            Found::UnderWay | Found::Nothing => return false,
         }
-        let whole = known.len() == read.size as usize;
-        // A request of the other kind goes through the steps that open the file anew.
-        let simple = known.is_empty() && read.size <= READ_MAX && file.epoch == client.epoch();
-        let handle = file.handle;
-        drop(file);
-        if whole {
-            read.answer(pending, Ok(known));
-        } else if simple {
-            asked.push(Request::Read { handle, offset: read.offset, len: read.size });
-            open.push(read);
-        } else {
-            let bytes = lock(&read.file).read(client, read.offset, read.size);
-            read.answer(pending, bytes);
+        true
+    }
+
+    /// Step by step, with the connection and the file made anew where that is wanted.
+    fn slowly(&self, client: &mut Client, pending: &Pending) {
+        if pending.is_open(&self.ticket) {
+            let bytes = lock(&self.file).read(client, self.offset, self.size);
+            self.answer(pending, bytes.as_deref().map_err(|error| *error));
         }
     }
-    let mut ahead = Vec::new();
-    for file in files {
-        let of = lock(&file);
-        if of.epoch == client.epoch() {
-            for offset in of.wants() {
-                asked.push(Request::Read { handle: of.handle, offset, len: READ_MAX });
-                ahead.push((file.clone(), offset));
+}
+
+/// What an answer is for.
+enum For {
+    Read(Read),
+    Ahead(Arc<Mutex<OpenFile>>, u64),
+}
+
+/// What was asked for and is not answered, in order.
+#[derive(Default)]
+pub(crate) struct UnderWay(VecDeque<For>);
+
+impl UnderWay {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Asks for what a read wants, unless it is there or on its way.
+    pub(crate) fn read(&mut self, client: &mut Client, pending: &Pending, read: Read) {
+        let mut file = lock(&read.file);
+        let found = file.find(read.offset, read.size);
+        if let Found::UnderWay = found {
+            file.waiting.push(read.clone());
+            return;
+        }
+        let (handle, known) = (file.handle, file.epoch == client.epoch());
+        drop(file);
+        if read.give(pending, found) {
+            return;
+        }
+        if !known || read.size > READ_MAX {
+            self.finish(client, pending);
+            return read.slowly(client, pending);
+        }
+        match client.ask(Request::Read { handle, offset: read.offset, len: read.size }) {
+            Ok(_) => self.0.push_back(For::Read(read)),
+            Err(_) => {
+                self.0.push_back(For::Read(read));
+                self.lost(client, pending);
             }
         }
     }
-    if asked.is_empty() {
-        return;
+
+    /// Asks for what is to be read ahead of a file.
+    pub(crate) fn ahead(&mut self, client: &mut Client, pending: &Pending, file: &Arc<Mutex<OpenFile>>) {
+        loop {
+            let (offset, handle) = {
+                let mut of = lock(file);
+                if of.epoch != client.epoch() || self.0.len() >= UNDER_WAY_MAX {
+                    return;
+                }
+                let Some(offset) = of.begin() else { return };
+                (offset, of.handle)
+            };
+            self.0.push_back(For::Ahead(file.clone(), offset));
+            if client.ask(Request::Read { handle, offset, len: PIECE as u32 }).is_err() {
+                return self.lost(client, pending);
+            }
+        }
     }
-    let mut answered = 0;
-    let done = client.requests(asked, |n, answer| match (open.get(n), answer) {
-        (Some(read), Ok(Answer::Bytes(bytes))) if bytes.len() <= read.size as usize => {
-            read.answer(pending, Ok(bytes));
-            answered = n + 1;
+
+    /// Waits for the next answer.
+    pub(crate) fn next(&mut self, client: &mut Client, pending: &Pending) {
+        let Ok((_, answer)) = client.answered() else { return self.lost(client, pending) };
+        match (self.0.pop_front(), answer) {
+            (Some(For::Read(read)), Ok(Answer::Bytes(bytes))) if bytes.len() <= read.size as usize => {
+                read.answer(pending, Ok(&bytes));
+            }
+            (Some(For::Read(read)), answer) => {
+                let error = answer.map_or_else(|fault| errno(&Error::Refused(fault)), |_| Errno::EIO);
+                read.answer(pending, Err(error));
+            }
+            (Some(For::Ahead(file, offset)), answer) => {
+                let waiting = {
+                    let mut of = lock(&file);
+                    of.add(offset, answer);
+                    std::mem::take(&mut of.waiting)
+                };
+                waiting.into_iter().for_each(|read| self.read(client, pending, read));
+            }
+            (None, _) => {}
         }
-        (Some(read), answer) => {
-            let error = answer.map_or_else(|fault| errno(&Error::Refused(fault)), |_| Errno::EIO);
-            read.answer(pending, Err(error));
-            answered = n + 1;
+    }
+
+    /// Waits for all answers.
+    pub(crate) fn finish(&mut self, client: &mut Client, pending: &Pending) {
+        while !self.is_empty() {
+            self.next(client, pending);
         }
-        (None, answer) => {
-            let (file, offset) = &ahead[n - open.len()];
-            lock(file).add(*offset, answer);
-        }
-    });
-    if done.is_err() {
-        // The connection was lost: these make it again, and open their files in the new session.
-        for read in &open[answered.min(open.len())..] {
-            let bytes = lock(&read.file).read(client, read.offset, read.size);
-            read.answer(pending, bytes);
+    }
+
+    /// The connection was lost: reads make it again, and open their files in the new session.
+    fn lost(&mut self, client: &mut Client, pending: &Pending) {
+        for one in std::mem::take(&mut self.0) {
+            match one {
+                For::Read(read) => read.slowly(client, pending),
+                For::Ahead(file, _) => {
+                    let waiting = lock(&file).forget();
+                    waiting.into_iter().for_each(|read| read.slowly(client, pending));
+                }
+            }
         }
     }
 }

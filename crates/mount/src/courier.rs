@@ -10,14 +10,14 @@ use linkspan_files::client::Client;
 use linkspan_files::wire::FaultKind;
 use linkspan_files::{Error, lock};
 
-use crate::ahead::{self, Read};
+use crate::ahead::{OpenFile, Read, UnderWay};
 use crate::pending::{Pending, Ticket};
 
 /// Requests that wait for a session. The kernel has fewer under way (fuse.max_user_bgreq and the processes that ask).
 const QUEUE: usize = 1024;
 
-/// Reads that are asked for at once.
-const BATCH: usize = 32;
+/// Reads that are asked for and not answered, about: what is read ahead of a file comes to them.
+const UNDER_WAY: usize = 32;
 
 type Job = Box<dyn FnOnce(&mut Client) + Send>;
 
@@ -25,6 +25,8 @@ type Job = Box<dyn FnOnce(&mut Client) + Send>;
 enum Work {
     Job(Job),
     Read(Read),
+    /// More of this file is to be read ahead.
+    Ahead(Arc<Mutex<OpenFile>>),
 }
 
 /// Hands work to a session.
@@ -60,8 +62,15 @@ impl Courier {
         }
     }
 
-    /// A read, which goes with others that wait.
+    /// A read: answered here where its bytes are there already.
     pub(crate) fn read(&self, ticket: Ticket, read: Read) {
+        let file = read.file.clone();
+        match read.at_once(&self.pending) {
+            (true, false) => return,
+            // Where the queue is full, the next read asks again.
+            (true, true) => return drop(self.jobs.try_send((None, Work::Ahead(file)))),
+            _ => {}
+        }
         if self.jobs.try_send((Some(ticket), Work::Read(read))).is_err() {
             self.pending.fail(&ticket, Errno::EIO);
         }
@@ -80,27 +89,39 @@ impl Courier {
 }
 
 fn carry(mut client: Client, queue: &Receiver<(Option<Ticket>, Work)>, lasts: &Mutex<Vec<Job>>, pending: &Pending) {
-    let mut held = None;
-    while let Some((ticket, work)) = held.take().or_else(|| queue.recv().ok()) {
+    let mut under_way = UnderWay::default();
+    loop {
+        // What waits here is asked for before an answer is waited for: it leaves with the rest.
+        let next = match under_way.len() {
+            0 => match queue.recv() {
+                Ok(next) => Some(next),
+                Err(_) => return,
+            },
+            n if n < UNDER_WAY => queue.try_recv().ok(),
+            _ => None,
+        };
+        let Some((ticket, work)) = next else {
+            under_way.next(&mut client, pending);
+            continue;
+        };
         let lasts = std::mem::take(&mut *lock(lasts));
-        lasts.into_iter().for_each(|last| last(&mut client));
-        // Of those that came while the peer was gone most are answered already.
-        let open = |ticket: Option<Ticket>| ticket.is_none_or(|ticket| pending.is_open(&ticket));
+        if !lasts.is_empty() {
+            under_way.finish(&mut client, pending);
+            lasts.into_iter().for_each(|last| last(&mut client));
+        }
         match work {
-            _ if !open(ticket) => {}
-            Work::Job(job) => job(&mut client),
-            Work::Read(read) => {
-                let mut reads = vec![read];
-                while reads.len() < BATCH && held.is_none() {
-                    match queue.try_recv() {
-                        Ok((ticket, Work::Read(read))) if open(ticket) => reads.push(read),
-                        Ok((_, Work::Read(_))) => {}
-                        Ok(other) => held = Some(other),
-                        Err(_) => break,
-                    }
-                }
-                ahead::read(&mut client, pending, reads);
+            // Of those that came while the peer was gone most are answered already.
+            _ if ticket.is_some_and(|ticket| !pending.is_open(&ticket)) => {}
+            Work::Job(job) => {
+                under_way.finish(&mut client, pending);
+                job(&mut client);
             }
+            Work::Read(read) => {
+                let file = read.file.clone();
+                under_way.read(&mut client, pending, read);
+                under_way.ahead(&mut client, pending, &file);
+            }
+            Work::Ahead(file) => under_way.ahead(&mut client, pending, &file),
         }
     }
 }

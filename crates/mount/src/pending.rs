@@ -37,6 +37,8 @@ pub(crate) type Ticket = (Instant, u64);
 struct Table {
     open: BTreeMap<Ticket, Reply>,
     next: u64,
+    /// Until when the timer sleeps; `None`: until it is woken.
+    asleep: Option<Instant>,
 }
 
 /// Whoever takes a reply out answers it, so that it is answered once.
@@ -56,7 +58,7 @@ impl Pending {
         table.next += 1;
         let ticket = (Instant::now() + limit, table.next);
         table.open.insert(ticket, reply);
-        if table.open.first_key_value().is_some_and(|(first, _)| *first == ticket) {
+        if table.asleep.is_none_or(|until| ticket.0 < until) {
             self.earlier.notify_one();
         }
         ticket
@@ -84,6 +86,7 @@ impl Pending {
         loop {
             let now = Instant::now();
             let first = table.open.first_key_value().map(|(ticket, _)| *ticket);
+            table.asleep = first.map(|(until, _)| until);
             table = match first {
                 None => self.earlier.wait(table).unwrap_or_else(|e| e.into_inner()),
                 Some((until, _)) if until > now => {

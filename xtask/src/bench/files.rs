@@ -20,6 +20,10 @@ const USAGE: &str = "bench-files [--small] [--rounds N] [--row NAME]... [--disk 
 /// Rounds unless `--rounds` says otherwise.
 const ROUNDS: usize = 7;
 
+/// How long all rows may take; a row whose share is over ends, but has so many rounds. The table says how many it had.
+const TIME: Duration = Duration::from_secs(18 * 60);
+const LEAST: usize = 3;
+
 /// What is asked for.
 struct Options {
     small: bool,
@@ -78,15 +82,17 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Outcome {
 
 fn measure(root: &Path, words: &[&str], options: &Options) -> Result<(), String> {
     run::must(run::cargo(root).args(["build", "--release", "-p", "lspan"]))?;
-    run::must(run::cargo(root).args(["build", "--release", "-p", "linkspan-mount", "--example", "empty"]))?;
+    run::must(run::cargo(root).args(["build", "--release", "-p", "linkspan-mount", "--examples"]))?;
     run::must(run::cargo(root).args(["build", "--release", "-p", "linkspan-files", "--example", "hash_file"]))?;
     let disk = options.disk.clone().unwrap_or_else(|| run::target_dir(root).join("bench-files"));
     let peers = Peers::start(&run::target_dir(root).join("release"), &disk)?;
-    let (mut table, began) = (String::new(), Instant::now());
-    for name in rows::NAMES.iter().filter(|name| options.wants(name)) {
+    let (mut table, began, loaded) = (String::new(), Instant::now(), load());
+    let names: Vec<&str> = rows::NAMES.into_iter().filter(|name| options.wants(name)).collect();
+    for (at, name) in names.iter().enumerate() {
+        let share = TIME.saturating_sub(began.elapsed()) / (names.len() - at) as u32;
         let row = rows::row(name, &peers, options.small)?;
         eprintln!("{name}: {}", row.what);
-        let found = rounds(&peers, &row, options.rounds)?;
+        let found = rounds(&peers, &row, options.rounds, share)?;
         let text = shown(&row, &found);
         println!("{text}");
         table += &text;
@@ -97,35 +103,44 @@ fn measure(root: &Path, words: &[&str], options: &Options) -> Result<(), String>
     }
     eprintln!("{} s of measuring", began.elapsed().as_secs());
     if let Some(file) = &options.record {
-        let text = format!("# Files: beside other tools\n\n{}\n{table}", head(words)?);
+        let text = format!("# Files: beside other tools\n\n{}\n{table}", head(words, &loaded)?);
         fs::write(root.join(file), text).map_err(|error| format!("{file}: {error}"))?;
     }
     Ok(())
 }
 
+/// Processes that wanted a processor, over 1, 5 and 15 minutes (proc_loadavg(5)).
+fn load() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').take(3).collect::<Vec<_>>().join(" ")
+}
+
 /// Machine, commit and command.
-fn head(words: &[&str]) -> Result<String, String> {
+fn head(words: &[&str], loaded: &str) -> Result<String, String> {
     let git = run::output(Command::new("git").args(["rev-parse", "--short=12", "HEAD"]))?;
     let processors = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let memory = memory.lines().next().unwrap_or_default().to_owned();
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     Ok(format!(
-        "Machine: {processors} processors, {memory}, Linux {}, loopback. Load at the end: {}. Commit {}.\n\n```\ncargo xtask bench-files {}\n```\n\n\
+        "Machine: {processors} processors, {memory}, Linux {}, loopback. Load before: {loaded}; at the end: {}. Commit {}.\n\n```\ncargo xtask bench-files {}\n```\n\n\
          Speed is lspan's over the other's: the median of the rounds' ratios, with the lowest and the highest. CPU is that of both ends.\n",
         kernel.trim(),
-        load.split(' ').take(3).collect::<Vec<_>>().join(" "),
+        load(),
         git.trim(),
         words.join(" "),
     ))
 }
 
 /// Everybody in turn, each round from another one on.
-fn rounds(peers: &Peers, row: &Row, count: usize) -> Result<Vec<Vec<Sample>>, String> {
+fn rounds(peers: &Peers, row: &Row, count: usize, share: Duration) -> Result<Vec<Vec<Sample>>, String> {
+    let began = Instant::now();
     peers.shell(&row.plant)?;
     let mut found = vec![Vec::new(); row.entries.len()];
     for round in 0..count {
+        if round >= LEAST && began.elapsed() >= share {
+            break;
+        }
         for at in (0..row.entries.len()).map(|n| (n + round) % row.entries.len()) {
             let sample = one(peers, &row.entries[at]).map_err(|why| format!("{}: {why}", row.entries[at].name))?;
             found[at].push(sample);
@@ -184,8 +199,9 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// The table of a row, and its goals with what was reached.
 fn shown(row: &Row, found: &[Vec<Sample>]) -> String {
     let mut text = format!(
-        "\n## {}\n\n| | seconds | GB/s | CPU s/GB | {} | speed of lspan |\n|---|---|---|---|---|---|\n",
+        "\n## {}, {} rounds\n\n| | seconds | GB/s | CPU s | CPU s/GB | {} | speed of lspan |\n|---|---|---|---|---|---|---|\n",
         row.what,
+        found[0].len(),
         row.number.unwrap_or("")
     );
     let gb = row.bytes as f64 / 1e9;
@@ -200,7 +216,7 @@ fn shown(row: &Row, found: &[Vec<Sample>]) -> String {
         let (low, high) = (ratios.first().copied().unwrap_or(0.0), ratios.last().copied().unwrap_or(0.0));
         let middle = median(ratios);
         text += &format!(
-            "| {} | {seconds:.3} | {:.3} | {:.2} | {number} | {middle:.2} ({low:.2} to {high:.2}) |\n",
+            "| {} | {seconds:.3} | {:.3} | {cpu:.2} | {:.2} | {number} | {middle:.2} ({low:.2} to {high:.2}) |\n",
             entry.name,
             gb / seconds,
             cpu / gb

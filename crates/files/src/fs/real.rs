@@ -246,9 +246,21 @@ impl Fs for RealFs {
     }
 
     fn list_xattrs(&self, file: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
-        // XATTR_LIST_MAX of limits.h.
-        let mut names = vec![0; 65536];
-        match fs::flistxattr(file, &mut names[..]) {
+        // Most files have none, and few have many.
+        let mut few = [0; 512];
+        let mut names = Vec::new();
+        let listed = match fs::flistxattr(file, &mut few[..]) {
+            Err(Errno::RANGE) => {
+                // XATTR_LIST_MAX of limits.h.
+                names.resize(65536, 0);
+                fs::flistxattr(file, &mut names[..])
+            }
+            listed => {
+                names.extend_from_slice(&few[..listed.unwrap_or(0)]);
+                listed
+            }
+        };
+        match listed {
             Err(Errno::OPNOTSUPP) => Ok(Vec::new()),
             Err(error) => Err(error.into()),
             Ok(len) => {

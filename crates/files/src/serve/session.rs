@@ -8,14 +8,14 @@ use std::time::Duration;
 use super::{Identity, Server, Share};
 use crate::engine::{Clock, Event, Geometry, Violation};
 use crate::fs::{Fs, Links, RealFs, read_full};
-use crate::link::{Control, Incoming, Line};
+use crate::link::{ANSWERING, Control, Incoming, Line};
 use crate::name::RelPath;
 use crate::name::TRASH;
 use crate::ops::{self, Cursor};
 use crate::sink::Place;
 use crate::source::{Load, Source, Start};
 use crate::transfer::{self, Watcher};
-use crate::wire::{Answer, Fault, FaultKind, Message, PeerPath, READ_MAX, Request, VERSION};
+use crate::wire::{Answer, BYTES_HEAD, Fault, FaultKind, Message, PeerPath, READ_MAX, Request, VERSION};
 use crate::{Error, Rules, lock};
 
 /// Listings under way in one session.
@@ -26,6 +26,9 @@ pub const FILES_MAX: usize = 256;
 
 /// Entries in one part of a listing.
 const PART: usize = 256;
+
+/// How long a peer of another version may take until it has received which one this is.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// How long the bulk connection of a transfer may take.
 const BULK: Duration = Duration::from_secs(30);
@@ -63,17 +66,22 @@ impl<'a> Session<'a> {
         id: [u8; 16],
         line: Arc<Line>,
     ) -> Result<Session<'a>, Error> {
-        let control = Control::new(line)?;
+        let control = Control::new(line, ANSWERING);
         Ok(Session { server, identity, id, control, cursors: BTreeMap::new(), next_cursor: 0, files: BTreeMap::new() })
     }
 
     pub(super) fn run(mut self, version: u16) -> Result<(), Error> {
         self.control.send(&Message::Welcome { version: VERSION, identity: self.identity.name().to_owned() })?;
         if version != VERSION {
+            self.control.settle()?;
+            self.control.listen()?;
+            // What it has not received when the connection ends is lost with it; usually it ends it first.
+            let _ = self.control.inbox.recv_timeout(LINGER);
             return Err(Error::Version(version));
         }
         loop {
-            let (number, what) = match self.control.inbox.recv() {
+            let arrival = self.control.arrival().map_or_else(|| self.control.inbox.recv(), Ok);
+            let (number, what) = match arrival {
                 Ok(Incoming::Message(Message::Request { number, what })) => (number, what),
                 Ok(Incoming::Message(_)) => {
                     return Err(Violation("it sends something else where a request belongs").into());
@@ -87,6 +95,7 @@ impl<'a> Session<'a> {
             };
             match what {
                 Request::Put { .. } | Request::Get { .. } => self.transfer(number, what)?,
+                Request::Read { handle, offset, len } => self.read(number, handle, offset, len)?,
                 what => {
                     let result = self.once(number, &what);
                     self.control.send(&Message::Answer { number, result })?;
@@ -175,14 +184,6 @@ impl<'a> Session<'a> {
                 self.files.insert(self.next_cursor, file);
                 Ok(Answer::Opened(self.next_cursor, entry))
             }
-            Request::Read { handle, offset, len } => {
-                let unknown = || Fault::new(FaultKind::NotFound, "there is no such open file");
-                let file = self.files.get(handle).ok_or_else(unknown)?;
-                let mut bytes = vec![0; (*len).min(READ_MAX) as usize];
-                let have = read_full(fs, file, *offset, &mut bytes).map_err(|error| Fault::io("the file", &error))?;
-                bytes.truncate(have);
-                Ok(Answer::Bytes(bytes))
-            }
             Request::Close(handle) => {
                 self.files.remove(handle);
                 Ok(Answer::Done)
@@ -192,8 +193,8 @@ impl<'a> Session<'a> {
                 let space = fs.space(&*self.share(&at)?);
                 space.map(|(all, free)| Answer::Space(all, free)).map_err(|error| Fault::io(share, &error))
             }
-            Request::Put { .. } | Request::Get { .. } => {
-                Err(Fault::new(FaultKind::Invalid, "a transfer is no request"))
+            Request::Put { .. } | Request::Get { .. } | Request::Read { .. } => {
+                Err(Fault::new(FaultKind::Invalid, "it is answered in another way"))
             }
             what => {
                 let (at, writes) =
@@ -202,6 +203,29 @@ impl<'a> Session<'a> {
                 ops::perform(fs, &root, what)
             }
         }
+    }
+
+    /// Answers with bytes of an open file, which are read into the place where they are sent from.
+    fn read(&self, number: u64, handle: u32, offset: u64, len: u32) -> Result<(), Error> {
+        let refused = |fault| self.control.send(&Message::Answer { number, result: Err(fault) });
+        let Some(file) = self.files.get(&handle) else {
+            return refused(Fault::new(FaultKind::NotFound, "there is no such open file"));
+        };
+        let mut failed = None;
+        self.control.send_with(BYTES_HEAD + len.min(READ_MAX) as usize, |out| {
+            let (head, data) = out.split_at_mut(BYTES_HEAD);
+            match read_full(&*self.server.fs, file, offset, data) {
+                Ok(have) => {
+                    head.copy_from_slice(&Message::head_of_bytes(number, have));
+                    Some(BYTES_HEAD + have)
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    None
+                }
+            }
+        })?;
+        failed.map_or(Ok(()), |error| refused(Fault::io("the file", &error)))
     }
 
     fn part(&mut self, number: u32) -> Result<Answer, Fault> {
@@ -224,6 +248,7 @@ impl<'a> Session<'a> {
         getrandom::fill(&mut token)
             .map_err(|error| Error::system("random numbers", std::io::Error::other(error.to_string())))?;
         let mut early = None;
+        self.control.listen()?;
         self.server.books().tokens.insert(token, (self.identity.clone(), self.control.post.clone()));
         let line = self
             .control

@@ -25,8 +25,8 @@ impl Slots {
 }
 
 impl Outlet for Slots {
-    fn stage(&mut self, at: usize, bytes: &[u8]) {
-        self.1[at..at + bytes.len()].copy_from_slice(bytes);
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.1
     }
 
     fn write(&mut self, slot: u16, len: usize) -> Result<(), LinkLost> {
@@ -117,7 +117,7 @@ pub(super) fn transfer(
             2 if !source_jobs.is_empty() => {
                 let job = source_jobs.swap_remove(random.below(source_jobs.len()));
                 let load = source.load().clone();
-                let done = Source::work(&load, job, &mut slots.clone(), &clock, &mut scratch);
+                let done = Source::work(&load, job, &mut slots.clone(), &clock);
                 if src.is_dead() || source.done(done).is_err() {
                     return run;
                 }

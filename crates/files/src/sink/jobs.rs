@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::commit::{commit, dress, give_name};
 use super::extras::Gone;
-use super::target::{Target, random_part};
+use super::target::{Target, random};
 use super::{Place, Sink};
 use crate::engine::{Clock, SlotReader, Stage};
 use crate::fs::{Fs, Stat, write_full};
 use crate::hash::{Value, value, whole};
-use crate::name::{Name, RelPath};
+use crate::name::{Name, RelPath, partial};
 use crate::wire::{Fault, FaultKind, FileInfo, Key, Known};
 
 /// Bytes of a hole's edges: what is zero in units of this size gets no place on the disk.
@@ -260,11 +260,15 @@ fn unpack<F: Fs>(
 ) -> Vec<(Key, RelPath, u64, Result<Value, Fault>)> {
     let fs = &*place.fs;
     let mut written = Vec::with_capacity(files.len());
-    for small in files {
+    let begin = random();
+    for (n, small) in (0..).zip(files) {
         let bytes = &mut scratch[..small.info.ident.size as usize];
         slots.read(slot, small.at, bytes);
         let part = match clock.time(Stage::Check, || whole(bytes)) == small.hash {
-            true => clock.time(Stage::Write, || write_small(fs, &small, bytes)),
+            true => clock.time(Stage::Write, || {
+                let id = begin.as_ref().map_err(|error| Fault::io("random numbers", error))?;
+                write_small(fs, &small, partial(id.wrapping_add(n)), bytes)
+            }),
             false => Err(Fault::wrong_data("it")),
         };
         clock.count_moved(small.info.ident.size);
@@ -298,8 +302,7 @@ fn unpack<F: Fs>(
         .collect()
 }
 
-fn write_small<F: Fs>(fs: &F, small: &Small<F>, bytes: &[u8]) -> Result<Name, Fault> {
-    let part = random_part().map_err(failed)?;
+fn write_small<F: Fs>(fs: &F, small: &Small<F>, part: Name, bytes: &[u8]) -> Result<Name, Fault> {
     let file = fs.create(&small.dir, &part).map_err(failed)?;
     let done = fs
         .try_lock(&file)

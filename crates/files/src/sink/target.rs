@@ -156,9 +156,13 @@ fn part_id<F: Fs>(fs: &F, dir: &F::Dir, name: &Name) -> io::Result<u64> {
 
 /// A name for a file that nobody resumes.
 pub(super) fn random_part() -> io::Result<Name> {
+    random().map(partial)
+}
+
+pub(super) fn random() -> io::Result<u64> {
     let mut eight = [0; 8];
     getrandom::fill(&mut eight).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(partial(u64::from_le_bytes(eight)))
+    Ok(u64::from_le_bytes(eight))
 }
 
 pub(super) fn has_partial<F: Fs>(fs: &F, dir: &F::Dir, name: &Name) -> bool {
@@ -166,23 +170,34 @@ pub(super) fn has_partial<F: Fs>(fs: &F, dir: &F::Dir, name: &Name) -> bool {
     part.is_ok_and(|part| fs.stat(dir, &part).is_ok())
 }
 
-/// Whether `name` finds a file whose name is another one: a directory that folds names.
-pub(super) fn is_folded<F: Fs>(fs: &F, dir: &F::Dir, name: &Name, found: &Stat) -> io::Result<bool> {
-    let Ok(text) = std::str::from_utf8(name.bytes()) else { return Ok(false) };
+/// Whether a directory takes two names for one.
+pub(super) enum Folds {
+    /// The name finds a file whose name is another one.
+    This,
+    /// It tells a letter of ASCII from the large or small one: it folds no names (ext4 and others fold a directory's names all, or none).
+    Never,
+    /// This name does not show it.
+    Maybe,
+}
+
+/// Looks for `name`, which finds `found`, in large or small letters.
+pub(super) fn folds<F: Fs>(fs: &F, dir: &F::Dir, name: &Name, found: &Stat) -> io::Result<Folds> {
+    let Ok(text) = std::str::from_utf8(name.bytes()) else { return Ok(Folds::Maybe) };
     let (lower, upper) = (text.to_lowercase(), text.to_uppercase());
     let other = if lower == text { upper } else { lower };
-    let Ok(other) = Name::any(other.as_bytes()) else { return Ok(false) };
+    let Ok(other) = Name::any(other.as_bytes()) else { return Ok(Folds::Maybe) };
     if other == *name {
-        return Ok(false);
+        return Ok(Folds::Maybe);
     }
     match fs.stat(dir, &other) {
         Ok(stat) if (stat.dev, stat.ino) == (found.dev, found.ino) => {}
-        _ => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && text.is_ascii() => return Ok(Folds::Never),
+        _ => return Ok(Folds::Maybe),
     }
     for entry in fs.list(dir)? {
         if entry?.name == name.bytes() {
-            return Ok(false);
+            return Ok(Folds::Maybe);
         }
     }
-    Ok(true)
+    Ok(Folds::This)
 }

@@ -43,12 +43,12 @@ pub enum Outcome {
 }
 
 impl<F: Fs> Source<F> {
-    /// Does one job. `scratch` has the length of a chunk.
-    pub fn work(load: &Load<F>, job: Job<F>, outlet: &mut impl Outlet, clock: &Clock, scratch: &mut [u8]) -> Done {
+    /// Does one job.
+    pub fn work(load: &Load<F>, job: Job<F>, outlet: &mut impl Outlet, clock: &Clock) -> Done {
         match job {
             Job::Fill { key, file, size, sparse, first, expect, slot } => {
                 let range = Range { size, sparse, first, expect: &expect, slot };
-                let result = fill(load, &file, &range, outlet, clock, scratch);
+                let result = fill(load, &file, &range, outlet, clock);
                 let result = match result {
                     Ok(filled) => Ok(filled),
                     Err(Trouble::Link(lost)) => Err(lost),
@@ -56,9 +56,7 @@ impl<F: Fs> Source<F> {
                 };
                 Done::Filled { key, first, count: expect.len() as u64, slot, result }
             }
-            Job::Pack { slot, files } => {
-                Done::Packed { slot, outcomes: pack(load, slot, &files, outlet, clock, scratch) }
-            }
+            Job::Pack { slot, files } => Done::Packed { slot, outcomes: pack(load, slot, &files, outlet, clock) },
         }
     }
 }
@@ -82,7 +80,6 @@ fn fill<F: Fs>(
     range: &Range<'_>,
     outlet: &mut impl Outlet,
     clock: &Clock,
-    scratch: &mut [u8],
 ) -> Result<Filled, Trouble> {
     let (fs, geometry) = (&*load.fs, &load.geometry);
     let count = range.expect.len() as u64;
@@ -94,7 +91,7 @@ fn fill<F: Fs>(
         };
     let (mut values, mut at) = (Vec::with_capacity(range.expect.len()), 0);
     for index in range.first..range.first + count {
-        let bytes = &mut scratch[..geometry.chunk_len(range.size, index)];
+        let bytes = &mut outlet.room()[at..at + geometry.chunk_len(range.size, index)];
         if hole {
             bytes.fill(0);
         } else {
@@ -104,9 +101,6 @@ fn fill<F: Fs>(
             }
         }
         values.push(clock.time(Stage::Hash, || value(index * geometry.chunk, bytes)));
-        if !hole {
-            outlet.stage(at, bytes);
-        }
         at += bytes.len();
     }
     if !hole && range.size >= load.large {
@@ -128,17 +122,15 @@ fn pack<F: Fs>(
     files: &[(Key, Arc<Found<F>>)],
     outlet: &mut impl Outlet,
     clock: &Clock,
-    scratch: &mut [u8],
 ) -> Result<Vec<(Key, Outcome)>, LinkLost> {
     let (mut outcomes, mut at) = (Vec::with_capacity(files.len()), 0);
     for (key, found) in files {
-        let outcome = match clock.time(Stage::Read, || read_small(load, found, scratch)) {
+        let room = &mut outlet.room()[at..];
+        let outcome = match clock.time(Stage::Read, || read_small(load, found, room)) {
             Ok(None) => Outcome::Changed,
             Err(error) => Outcome::Failed(Fault::io("reading it", &error)),
             Ok(Some((len, left_out))) => {
-                let bytes = &scratch[..len];
-                let hash = clock.time(Stage::Hash, || whole(bytes));
-                outlet.stage(at, bytes);
+                let hash = clock.time(Stage::Hash, || whole(&room[..len]));
                 at += len;
                 Outcome::Packed(len as u32, hash, left_out)
             }
@@ -153,11 +145,7 @@ fn pack<F: Fs>(
 }
 
 /// The whole file; `None`: it is not what was offered.
-fn read_small<F: Fs>(
-    load: &Load<F>,
-    found: &Found<F>,
-    scratch: &mut [u8],
-) -> io::Result<Option<(usize, Vec<LeftOut>)>> {
+fn read_small<F: Fs>(load: &Load<F>, found: &Found<F>, room: &mut [u8]) -> io::Result<Option<(usize, Vec<LeftOut>)>> {
     let fs = &*load.fs;
     let (file, before) = fs.open_read(&found.dir, &found.name, Links::Refuse)?;
     if before.ident() != found.stat.ident() {
@@ -165,7 +153,7 @@ fn read_small<F: Fs>(
     }
     await_tick(fs, before.ctime);
     let len = before.size as usize;
-    let have = read_full(fs, &file, 0, &mut scratch[..len])?;
+    let have = read_full(fs, &file, 0, &mut room[..len])?;
     let same = have == len && fs.stat_file(&file)?.ident() == before.ident();
     Ok(same.then(|| (len, left_out(fs, &file))))
 }

@@ -103,7 +103,8 @@ fn all() -> Vec<Message> {
         Message::End { key, hash: [6; 32] },
         Message::Drop { key },
         Message::Landed { key, first: 8 },
-        Message::Unpacked { slot: 5 },
+        Message::Unpacked { slot: 5, results: vec![(key, Ok([1; 32])), (key, Err(fault()))] },
+        Message::Unpacked { slot: 5, results: Vec::new() },
         Message::Committed { key, result: Ok([1; 32]) },
         Message::Committed { key, result: Err(fault()) },
         Message::Note { path: path("a"), what: Note::Failed(fault()) },
@@ -130,6 +131,22 @@ fn every_message_comes_back_as_it_was() {
         for end in 0..bytes.len() {
             assert!(Message::decode(&bytes[..end]).is_err(), "{message:?} cut at {end}");
         }
+    }
+}
+
+#[test]
+fn the_head_of_an_answer_with_data_is_what_stands_before_the_data() {
+    for message in all() {
+        let bytes = message.encode();
+        let head = &bytes[..bytes.len().min(BYTES_HEAD)];
+        let found = Message::bytes_head(head, bytes.len()).map(|number| (number, &bytes[BYTES_HEAD..]));
+        match &message {
+            Message::Answer { number, result: Ok(Answer::Bytes(data)) } => {
+                assert_eq!(found, Some((*number, &data[..])))
+            }
+            _ => assert_eq!(found, None, "{message:?}"),
+        }
+        assert_eq!(Message::bytes_head(head, bytes.len() + 1), None);
     }
 }
 

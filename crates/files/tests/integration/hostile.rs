@@ -168,7 +168,7 @@ fn messages_that_no_receiver_has_reason_for_end_the_sending() {
         ("verdicts on nothing", vec![Message::Verdicts { id: 3, verdicts: vec![Verdict::Want] }]),
         ("too few verdicts", vec![Message::Verdicts { id: 0, verdicts: Vec::new() }]),
         ("chunks that were not sent", vec![Message::Landed { key, first: 0 }]),
-        ("a pack that was not sent", vec![Message::Unpacked { slot: 0 }]),
+        ("a pack that was not sent", vec![Message::Unpacked { slot: 0, results: Vec::new() }]),
         ("a file that was not sent", vec![Message::Committed { key: Key { batch: 5, index: 0 }, result: Ok([0; 32]) }]),
     ];
     for (what, messages) in bad {

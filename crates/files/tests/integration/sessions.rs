@@ -186,8 +186,8 @@ fn what_a_peer_still_says_of_a_transfer_that_failed_is_no_answer_to_the_next_req
         let bulk = listener.accept_blocking(LONG).unwrap();
         assert_eq!(hear(&bulk), Message::Bulk { token: [7; 16] });
         // No slots, and then a word too much.
-        say(&first, &Message::Unpacked { slot: 0 });
-        say(&first, &Message::Unpacked { slot: 1 });
+        say(&first, &Message::Unpacked { slot: 0, results: Vec::new() });
+        say(&first, &Message::Unpacked { slot: 1, results: Vec::new() });
         let (second, number, what) = begin(&listener);
         assert_eq!(what, Request::Shares);
         say(&second, &Message::Answer { number, result: Ok(Answer::Shares(Vec::new())) });

@@ -21,6 +21,21 @@ fn basic_construction() {
 }
 
 #[test]
+fn bytes_are_lent_while_nobody_else_holds_them() {
+    let mut memory = Memory::copy_of(b"some bytes");
+    memory.get_mut().unwrap()[..4].copy_from_slice(b"more");
+    assert_eq!(memory.to_vec(), b"more bytes");
+    let view = memory.slice(0, 4).unwrap().shared();
+    assert!(memory.get_mut().is_none(), "a view may be read from meanwhile");
+    drop(view);
+    let other = memory.clone();
+    assert!(memory.get_mut().is_none());
+    drop(other);
+    assert!(memory.get_mut().is_some());
+    assert!(Memory::host(0).get_mut().unwrap().is_empty());
+}
+
+#[test]
 fn view_creation() {
     let memory = Memory::copy_of(b"some bytes");
     assert_eq!(memory.view().len(), 10);

@@ -5,8 +5,19 @@ use super::peers::Peers;
 use crate::run;
 
 /// All rows.
-pub(super) const NAMES: [&str; 9] =
-    ["single", "disk", "hash", "small", "same", "delta", "mount-seq", "mount-mmap", "mount-random"];
+pub(super) const NAMES: [&str; 11] = [
+    "single",
+    "disk",
+    "hash",
+    "small",
+    "same",
+    "delta",
+    "mount-seq",
+    "mount-mmap",
+    "mount-random",
+    "mount-random-16",
+    "mount-names",
+];
 
 /// One of those that are compared.
 pub(super) struct Entry {
@@ -95,19 +106,17 @@ fn plain(text: &str) -> Option<f64> {
     text.trim().parse().ok()
 }
 
-/// Reads of 4 KiB at random places, by so many threads; prints thousands per second.
-fn random(threads: usize, reads: usize) -> String {
-    let script = "import os,random,threading,time,sys\nf=os.open('mnt/f',os.O_RDONLY)\nn=os.fstat(f).st_size//4096\n\
-         def go(s):\n r=random.Random(s)\n for _ in range(READS): os.pread(f,4096,r.randrange(n)*4096)\n\
-         t=[threading.Thread(target=go,args=(s,)) for s in range(THREADS)]\nb=time.monotonic()\n\
-         [x.start() for x in t]\n[x.join() for x in t]\nprint(THREADS*READS/1000/(time.monotonic()-b))";
-    let script = script.replace("THREADS", &threads.to_string()).replace("READS", &reads.to_string());
-    format!("python3 -c \"{script}\"")
-}
+/// Milliseconds that 99 of 100 names of `mnt/names` take at most, each asked for what it is once.
+const STATS: &str = "python3 -c \"import os,time\nt=[]\nfor n in sorted(os.listdir('mnt/names')):\n b=time.monotonic(); os.lstat('mnt/names/'+n); t.append(time.monotonic()-b)\n\
+     t.sort(); print(t[len(t)*99//100]*1000)\"";
 
 /// A row by its name.
 pub(super) fn row(name: &str, peers: &Peers, small: bool) -> Result<Row, String> {
-    let bytes: u64 = if small { 256 << 20 } else { 8 << 30 };
+    let bytes: u64 = match (small, name.starts_with("mount")) {
+        (true, _) => 256 << 20,
+        (false, true) => 2 << 30,
+        (false, false) => 4 << 30,
+    };
     let mib = bytes >> 20;
     let (port, rsync) = (peers.port(), peers.rsync_place());
     let (files, disk) = (peers.files.id(), peers.disk.display().to_string());
@@ -247,26 +256,45 @@ fn mounts(name: &str, peers: &Peers, small: bool, row: &mut Row) -> Result<(), S
             "mapped, front to back",
             "python3 -c \"import mmap;f=open('mnt/f','rb');m=mmap.mmap(f.fileno(),0,prot=mmap.PROT_READ);[m[i:i+1048576] for i in range(0,len(m),1<<20)]\"".into(),
         ),
-        _ => ("4 KiB at random places, one at a time and then 16", format!("{}; {}", random(1, reads), random(16, reads / 4))),
+        "mount-names" => {
+            let send = format!("lspan send --no-fsync src/f 127.0.0.1:dst/ {}", peers.port());
+            let fill = format!("(while :; do rm -f dst/f; {send}; done) >/dev/null 2>&1 & fill=$!");
+            let end = "pkill -P $fill || :; kill $fill; wait $fill || :";
+            ("", format!("{fill}; {STATS}; {end}"))
+        }
+        "mount-random-16" => {
+            ("4 KiB at random places, 16 at a time", format!("readers mnt/f 16 {}", reads / 4))
+        }
+        _ => ("4 KiB at random places, one at a time", format!("readers mnt/f 1 {reads}")),
     };
     row.what = format!("mount of a file of {mib} MiB, mounted anew each time: {what}");
+    if name == "mount-names" {
+        row.what = "lstat of 1,000 names in the mount while a send fills the link".into();
+        row.plant += "; mkdir src/names; for n in $(seq 1000); do echo $n > src/names/$n; done";
+    }
     let mut add = |name, mount: String, servers: &[u32]| {
         let (command, servers) = (command.clone(), servers.to_vec());
         row.entries.push(Entry { name, prepare: String::new(), mount: Some(mount), command, servers, number: None });
     };
     add("lspan", format!("lspan mount 127.0.0.1:src mnt {}", peers.port()), &[peers.files.id()]);
+    if name == "mount-names" {
+        row.number = Some("ms, 99 of 100");
+        row.entries[0].number = Some(plain);
+        row.goals = vec![most("ms, 99 of 100", 10.0, |of| of("lspan")?.number)];
+        return Ok(());
+    }
     add("empty server", format!("empty mnt {}", row.bytes), &[]);
     if let Some(ssh) = peers.ssh.as_ref().filter(|_| run::which("sshfs").is_some()) {
         add("sshfs", format!("sshfs -f -F {}/conf spark:{source} mnt", peers.dir.display()), &[ssh.id()]);
     }
     row.goals = match name {
-        "mount-random" => {
-            row.number = Some("1000/s with 16");
-            row.entries.iter_mut().for_each(|entry| entry.number = Some(|text| plain(text.lines().last()?)));
+        "mount-random" | "mount-random-16" => {
+            row.number = Some("1000/s");
+            row.entries.iter_mut().for_each(|entry| entry.number = Some(plain));
+            let bound = if name == "mount-random" { 2.0 } else { 4.0 };
             vec![
-                least("speed over sshfs, all", 2.0, over_sshfs),
-                least("rate of 16 over sshfs's", 4.0, |of| Some(of("lspan")?.number? / of("sshfs")?.number?)),
-                least("share of the empty server", 0.5, over_empty),
+                least("rate over sshfs's", bound, |of| Some(of("lspan")?.number? / of("sshfs")?.number?)),
+                least("share of the empty server", 0.5, |of| Some(of("lspan")?.number? / of("empty server")?.number?)),
             ]
         }
         _ => vec![least("share of the empty server", 0.7, over_empty), least("speed over sshfs", 3.0, over_sshfs)],
