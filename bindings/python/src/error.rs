@@ -53,6 +53,22 @@ pub(crate) enum BindingError {
     /// An object that cannot be a notification.
     #[error("LS1190 notify is True, False or a whole number from 0 below 2**64; this is {0}")]
     Notify(String),
+    /// An object that is no list of pages.
+    #[error("LS1192 {kind} is no list of pages: {why}")]
+    Indices {
+        /// Its type.
+        kind: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A page with a number below 0.
+    #[error("LS1193 index {index}, at position {at} of the list, is below 0: pages are counted from 0")]
+    BelowZero {
+        /// The index.
+        index: String,
+        /// Where it stands.
+        at: usize,
+    },
     /// It can be resized.
     #[error("LS1191 the storage of this tensor can be resized and could not be fixed: {0}")]
     Resizable(String),

@@ -5,12 +5,14 @@
 //! has released Python's lock first, and objects of Python that the engine thread lets go of are released later, by PyO3.
 #![deny(unsafe_code)]
 
+mod arguments;
 mod error;
 mod lend;
 mod listener;
 mod memory;
 mod notifier;
 mod op;
+mod pages;
 mod process;
 mod remote;
 mod transport;
@@ -25,6 +27,8 @@ fn _linkspan(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<memory::View>()?;
     module.add_class::<memory::Memory>()?;
     module.add_class::<op::Op>()?;
+    module.add_class::<pages::Pages>()?;
+    module.add_class::<pages::RemotePages>()?;
     module.add_class::<remote::Exposed>()?;
     module.add_class::<remote::RemoteBuffer>()?;
     module.add_class::<remote::Support>()?;

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use linkspan::Context;
 use pyo3::prelude::*;
 
+use crate::arguments::{deadline, gpu_of, seconds};
 use crate::error::{BindingError, from_linkspan};
 use crate::op::{Op, Under, accept};
 use crate::process;
 use crate::remote::Url;
-use crate::transport::{deadline, gpu_of, seconds};
 
 /// Accepts any number of peers at one URL, each with a transport of its own.
 ///
@@ -106,6 +106,19 @@ impl Listener {
         self.close(py)
     }
 
+    fn __aenter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("linkspan._aio")?.getattr("entered")?.call1((slf,))
+    }
+
+    fn __aexit__<'py>(
+        slf: &Bound<'py, Self>,
+        _kind: &Bound<'py, PyAny>,
+        _value: &Bound<'py, PyAny>,
+        _trace: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("linkspan._aio")?.getattr("closed")?.call1((slf,))
+    }
+
     fn __repr__(&self) -> String {
         match &*self.0.lock().unwrap_or_else(|e| e.into_inner()) {
             Some(listener) => format!("<linkspan.Listener {}>", listener.url().redacted()),
@@ -116,8 +129,11 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
+        let inner = self.0.get_mut().unwrap_or_else(|e| e.into_inner()).take();
         if process::is_forked() {
-            std::mem::forget(self.0.get_mut().unwrap_or_else(|e| e.into_inner()).take());
+            std::mem::forget(inner);
+        } else if inner.is_some() {
+            process::unlocked(|| drop(inner));
         }
     }
 }

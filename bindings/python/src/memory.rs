@@ -7,6 +7,7 @@ use pyo3::types::{PyBytes, PySlice};
 
 use crate::error::{BindingError, from_linkspan};
 use crate::lend;
+use crate::pages::{self, Pages};
 
 /// A range of bytes of an object that stays alive, and in place, with it. Slicing gives smaller ones: `view[16:48]`.
 #[pyclass(frozen, subclass, module = "linkspan", weakref)]
@@ -132,6 +133,36 @@ impl View {
     #[pyo3(signature = (offset = 0, length = None))]
     fn view(&self, py: Python<'_>, offset: usize, length: Option<usize>) -> PyResult<View> {
         self.part(py, offset, length.unwrap_or(self.view.len().saturating_sub(offset)))
+    }
+
+    /// Pages in it, to be moved by their numbers. Page `i` is the bytes from `i * stride`, `nbytes` of them; with more pieces, those
+    /// from `piece * piece_stride + i * stride` of each piece, as where `i` is not the first index of a tensor.
+    ///
+    /// Args:
+    ///     nbytes: Bytes of one piece of a page.
+    ///     count: Pages; None is as many as fit.
+    ///     stride: Bytes from a page to the next one; None is `nbytes`.
+    ///     pieces: Pieces of each page.
+    ///     piece_stride: Bytes from a piece to the next one of its page; None divides the memory into equal parts.
+    ///
+    /// Returns:
+    ///     The pages, which keep the memory alive.
+    ///
+    /// Raises:
+    ///     OutOfBounds: They reach over the end, overlap, or have no bytes.
+    ///     OverflowError: A number below 0.
+    #[pyo3(signature = (nbytes, *, count = None, stride = None, pieces = 1, piece_stride = None))]
+    fn pages(
+        &self,
+        py: Python<'_>,
+        nbytes: u64,
+        count: Option<u64>,
+        stride: Option<u64>,
+        pieces: u64,
+        piece_stride: Option<u64>,
+    ) -> PyResult<Pages> {
+        let shape = pages::shape(self.view.len() as u64, nbytes, count, stride, pieces, piece_stride);
+        pages::of_view(py, &self.view, self.mutable.as_ref(), shape)
     }
 
     /// Where they are: "cpu", "cuda:0", "hip:1".

@@ -47,8 +47,8 @@ impl Notifier {
     }
 
     /// Silences it and returns the tokens of what may have reported.
-    fn drain(&self) -> Vec<u64> {
-        self.0.notifier.drain();
+    fn drain(&self, py: Python<'_>) -> Vec<u64> {
+        py.detach(|| self.0.notifier.drain());
         std::mem::take(&mut *self.0.ready.lock().unwrap_or_else(|e| e.into_inner()))
     }
 }

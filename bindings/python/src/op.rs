@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::error::{BindingError, from_linkspan, raise};
 use crate::notifier::Notifier;
@@ -35,24 +36,42 @@ enum Stage {
     Under(Under),
     /// A thread waits for it.
     Awaited,
+    /// A thread looks at it, without Python's lock, for as long as one look takes.
+    Looked,
     Over(Result<Py<PyAny>, Py<PyAny>>),
 }
 
 /// An operation that has begun. `await op` in an asyncio loop, or `op.wait()` in any thread; both give its result and may be
 /// repeated. Letting go of it before that cancels it.
 #[pyclass(frozen, generic, module = "linkspan", weakref)]
-pub(crate) struct Op(Mutex<Stage>);
+pub(crate) struct Op {
+    stage: Mutex<Stage>,
+    /// What runs where a task was made of it.
+    run: Mutex<Option<Py<PyAny>>>,
+}
 
 static AWAITING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 impl Op {
     pub(crate) fn new(under: Under) -> Op {
-        Op(Mutex::new(Stage::Under(under)))
+        Op { stage: Mutex::new(Stage::Under(under)), run: Mutex::default() }
     }
 
     /// Held for as long as one look takes, never while anything waits.
     fn lock(&self) -> MutexGuard<'_, Stage> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
+        self.stage.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Takes the stage out and leaves another in its place, once no thread looks at it.
+    fn swap(&self, py: Python<'_>, into: Stage) -> Stage {
+        loop {
+            let mut stage = self.lock();
+            if !matches!(*stage, Stage::Looked) {
+                return std::mem::replace(&mut *stage, into);
+            }
+            drop(stage);
+            py.detach(std::thread::yield_now);
+        }
     }
 
     fn result_of(&self, py: Python<'_>) -> Option<PyResult<Py<PyAny>>> {
@@ -68,43 +87,72 @@ impl Op {
         *self.lock() = Stage::Over(result);
     }
 
-    /// Looks once, and leaves the waker where it is still under way. Without one, an earlier waker stays.
+    /// Looks once, without Python's lock: a look moves the path on. The waker is left where it is still under way; without one, an earlier
+    /// waker stays.
     fn look(&self, py: Python<'_>, waker: Option<&Waker>) -> bool {
-        let mut stage = self.lock();
-        let report = match (&mut *stage, waker.map(Context::from_waker)) {
-            (Stage::Over(_), _) => return true,
-            (Stage::Awaited, _) => return false,
-            (Stage::Under(Under::Op(op, gives)), cx) => {
-                let report = match cx {
-                    Some(mut cx) => match Pin::new(op).poll(&mut cx) {
-                        Poll::Ready(report) => Some(report),
-                        Poll::Pending => None,
-                    },
-                    None => op.test(),
-                };
-                report.map(|report| given(py, report, *gives))
-            }
-            (Stage::Under(Under::Accept(listener)), cx) => {
-                let transport = match cx {
-                    Some(mut cx) => match pin!(listener.accept()).poll(&mut cx) {
-                        Poll::Ready(transport) => Some(transport),
-                        Poll::Pending => None,
-                    },
-                    None => listener.try_accept(),
-                };
-                transport.map(|transport| Transport::python(py, transport))
+        let mut under = {
+            let mut stage = self.lock();
+            match std::mem::replace(&mut *stage, Stage::Looked) {
+                Stage::Under(under) => under,
+                other => {
+                    let over = matches!(other, Stage::Over(_));
+                    *stage = other;
+                    return over;
+                }
             }
         };
-        let Some(report) = report else { return false };
-        let old = std::mem::replace(&mut *stage, Stage::Awaited);
-        drop(stage);
-        drop(old);
+        let found = py.detach(|| under.look(waker));
+        let Some(found) = found else {
+            *self.lock() = Stage::Under(under);
+            return false;
+        };
+        let report = match (found, &under) {
+            (Found::Report(report), Under::Op(_, gives)) => given(py, report, *gives),
+            (Found::Report(report), Under::Accept(_)) => given(py, report, Gives::Nothing),
+            (Found::Peer(transport), _) => Transport::python(py, transport),
+        };
         self.finish(py, report);
+        py.detach(|| drop(under));
         true
+    }
+
+    /// The generator that waits in a task that was made of it.
+    fn running<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let place = || slf.get().run.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(run) = &*place() {
+            return Ok(run.bind(py).clone());
+        }
+        let made = Op::__await__(slf.clone())?;
+        *place() = Some(made.clone().unbind());
+        Ok(made)
     }
 
     fn cancelled(py: Python<'_>) -> PyErr {
         raise(py, &linkspan::Error::Aborted.to_string())
+    }
+}
+
+/// What a look has found.
+enum Found {
+    Report(Result<u64, linkspan::Error>),
+    Peer(linkspan::Transport),
+}
+
+impl Under {
+    fn look(&mut self, waker: Option<&Waker>) -> Option<Found> {
+        match (self, waker.map(Context::from_waker)) {
+            (Under::Op(op, _), Some(mut cx)) => match Pin::new(op).poll(&mut cx) {
+                Poll::Ready(report) => Some(Found::Report(report)),
+                Poll::Pending => None,
+            },
+            (Under::Op(op, _), None) => op.test().map(Found::Report),
+            (Under::Accept(listener), Some(mut cx)) => match pin!(listener.accept()).poll(&mut cx) {
+                Poll::Ready(transport) => Some(Found::Peer(transport)),
+                Poll::Pending => None,
+            },
+            (Under::Accept(listener), None) => listener.try_accept().map(Found::Peer),
+        }
     }
 }
 
@@ -146,9 +194,9 @@ impl Op {
             return result;
         }
         process::ours()?;
-        let under = match std::mem::replace(&mut *self.lock(), Stage::Awaited) {
+        let under = match self.swap(py, Stage::Awaited) {
             Stage::Under(under) => under,
-            Stage::Awaited => return Err(BindingError::Awaited.into()),
+            Stage::Awaited | Stage::Looked => return Err(BindingError::Awaited.into()),
             Stage::Over(result) => {
                 *self.lock() = Stage::Over(result);
                 return self.wait(py);
@@ -165,7 +213,8 @@ impl Op {
         self.result_of(py).unwrap_or_else(|| Err(Op::cancelled(py)))
     }
 
-    /// Whether it has reported.
+    /// Whether it has reported. To ask moves its path on, without Python's lock, where no other thread does: a loop that asks needs no
+    /// other help.
     ///
     /// Returns:
     ///     True when `wait` would return or raise at once.
@@ -186,12 +235,13 @@ impl Op {
     ///     Forked: In a child of fork(2).
     fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
         process::ours()?;
-        let mut stage = self.lock();
-        if !matches!(*stage, Stage::Under(_)) {
-            return Ok(false);
-        }
-        let under = std::mem::replace(&mut *stage, Stage::Awaited);
-        drop(stage);
+        let under = match self.swap(py, Stage::Awaited) {
+            Stage::Under(under) => under,
+            other => {
+                *self.lock() = other;
+                return Ok(false);
+            }
+        };
         py.detach(|| drop(under));
         self.finish(py, Err(Op::cancelled(py)));
         Ok(true)
@@ -203,11 +253,85 @@ impl Op {
         Ok(self.look(py, Some(&notifier.waker(token))))
     }
 
+    /// As a coroutine has it: an operation can be given to `asyncio.create_task` and `TaskGroup.create_task`.
+    ///
+    /// Args:
+    ///     value: None.
+    ///
+    /// Returns:
+    ///     The future that is waited for.
+    ///
+    /// Raises:
+    ///     StopIteration: It has reported; with its result.
+    ///     Error: Those of the call that began it.
+    fn send<'py>(slf: &Bound<'py, Self>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        Op::running(slf)?.call_method1("send", (value,))
+    }
+
+    /// As a coroutine has it: `asyncio.CancelledError` cancels the operation.
+    ///
+    /// Args:
+    ///     typ: An exception or its class.
+    ///     val: Its value, where a class was given.
+    ///     tb: Its traceback.
+    ///
+    /// Returns:
+    ///     The future that is waited for.
+    ///
+    /// Raises:
+    ///     BaseException: That which was thrown.
+    #[pyo3(signature = (typ, val = None, tb = None))]
+    fn throw<'py>(
+        slf: &Bound<'py, Self>,
+        typ: Bound<'py, PyAny>,
+        val: Option<Bound<'py, PyAny>>,
+        tb: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let running = Op::running(slf)?;
+        let thrown = match (val, tb) {
+            (None, None) => running.call_method1("throw", (typ,)),
+            (val, tb) => running.call_method1("throw", (typ, val, tb)),
+        };
+        if thrown.is_err() {
+            // Where it had not begun to wait, nothing else has cancelled it.
+            slf.get().cancel(slf.py())?;
+        }
+        thrown
+    }
+
+    /// As a coroutine has it: cancels the operation.
+    ///
+    /// Raises:
+    ///     Forked: In a child of fork(2).
+    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Op::running(slf)?.call_method0("close")?;
+        slf.get().cancel(slf.py()).map(drop)
+    }
+
     fn __await__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let awaiting =
             AWAITING.get_or_try_init(py, || PyResult::Ok(py.import("linkspan._aio")?.getattr("awaiting")?.unbind()))?;
         awaiting.bind(py).call1((slf,))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Ok(run) = self.run.try_lock() {
+            visit.call(&*run)?;
+        }
+        // An error knows the frames that it went through, and those this operation.
+        match self.stage.try_lock().as_deref() {
+            Ok(Stage::Over(Ok(value) | Err(value))) => visit.call(value),
+            _ => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        let run = self.run.lock().unwrap_or_else(|e| e.into_inner()).take();
+        let mut stage = self.lock();
+        let over = matches!(*stage, Stage::Over(_)).then(|| std::mem::replace(&mut *stage, Stage::Awaited));
+        drop(stage);
+        drop((run, over));
     }
 
     fn __repr__(&self) -> &'static str {
@@ -221,11 +345,13 @@ impl Op {
 
 impl Drop for Op {
     fn drop(&mut self) {
-        let stage = self.0.get_mut().unwrap_or_else(|e| e.into_inner());
+        let stage = self.stage.get_mut().unwrap_or_else(|e| e.into_inner());
         let stage = std::mem::replace(stage, Stage::Awaited);
         if process::is_forked() {
             // It is the parent's, and so is the lock that its end would take.
             std::mem::forget(stage);
+        } else if let Stage::Under(under) = stage {
+            process::unlocked(|| drop(under));
         }
     }
 }

@@ -42,6 +42,18 @@ pub(crate) fn begin() -> Result<(), BindingError> {
     Ok(())
 }
 
+/// Does what may close sockets, without Python's lock where this thread has it.
+pub(crate) fn unlocked(work: impl FnOnce() + Send) {
+    let mut work = Some(work);
+    let done = Python::try_attach(|py| py.detach(|| work.take().map(|work| work())));
+    // The interpreter is going away.
+    if done.is_none()
+        && let Some(work) = work
+    {
+        work();
+    }
+}
+
 /// Asked by threads that wait: runs Python's signal handlers, and stops the wait where one raised.
 pub(crate) fn stop_waiting() -> bool {
     let checked = Python::try_attach(|py| py.check_signals());

@@ -9,6 +9,7 @@ use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use crate::error::{BindingError, from_linkspan};
 use crate::memory::range;
+use crate::pages::{self, RemotePages};
 
 /// The name of rights, as `expose` takes it.
 pub(crate) fn access_name(access: Access) -> &'static str {
@@ -139,6 +140,35 @@ impl RemoteBuffer {
     fn view(&self, py: Python<'_>, offset: u64, length: Option<u64>) -> PyResult<RemoteBuffer> {
         let length = length.unwrap_or(self.0.len().saturating_sub(offset));
         self.0.slice(offset, length).map(RemoteBuffer).map_err(|e| from_linkspan(py, &e))
+    }
+
+    /// Pages in it, as `View.pages` has them in memory of this process.
+    ///
+    /// Args:
+    ///     nbytes: Bytes of one piece of a page.
+    ///     count: Pages; None is as many as fit.
+    ///     stride: Bytes from a page to the next one; None is `nbytes`.
+    ///     pieces: Pieces of each page.
+    ///     piece_stride: Bytes from a piece to the next one of its page; None divides the memory into equal parts.
+    ///
+    /// Returns:
+    ///     The pages.
+    ///
+    /// Raises:
+    ///     OutOfBounds: They reach over the end, overlap, or have no bytes.
+    ///     OverflowError: A number below 0.
+    #[pyo3(signature = (nbytes, *, count = None, stride = None, pieces = 1, piece_stride = None))]
+    fn pages(
+        &self,
+        py: Python<'_>,
+        nbytes: u64,
+        count: Option<u64>,
+        stride: Option<u64>,
+        pieces: u64,
+        piece_stride: Option<u64>,
+    ) -> PyResult<RemotePages> {
+        let shape = pages::shape(self.0.len(), nbytes, count, stride, pieces, piece_stride);
+        self.0.pages(shape).map(RemotePages).map_err(|e| from_linkspan(py, &e))
     }
 
     fn __len__(&self) -> usize {

@@ -2,16 +2,17 @@
 
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use linkspan::{Context, Error, Notify};
-use pyo3::exceptions::PyTypeError;
+use linkspan::Context;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyInt, PyString};
+use pyo3::types::{IntoPyDict, PyDict};
 
-use crate::error::{BindingError, from_linkspan};
+use crate::arguments::{begun, blocking, gpu_of, limit, notification, pairs, seconds, stats_by_name, url_of, writable};
+use crate::error::BindingError;
 use crate::memory::{mutable_of, view_of};
-use crate::op::{Gives, Op, Under};
+use crate::op::{Gives, Op};
+use crate::pages::{Pages, RemotePages, indices};
 use crate::process;
 use crate::remote::{Exposed, RemoteBuffer, Support, Url, access_of};
 
@@ -34,84 +35,6 @@ type Wrapped = Arc<linkspan::Transport>;
 ///     Forked: In a child of fork(2).
 #[pyclass(frozen, module = "linkspan", weakref)]
 pub(crate) struct Transport(Mutex<Option<Wrapped>>);
-
-/// The GPU that is meant by "cuda:0" or "hip:1", or by something whose text that is, such as `torch.device("cuda")`; `None` for
-/// "cpu".
-pub(crate) fn gpu_of(device: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
-    let Some(device) = device else { return Ok(None) };
-    let name = device.py().import("linkspan._tensors")?.getattr("device_name")?.call1((device,))?.to_string();
-    match name.as_str() {
-        "cpu" | "cpu:0" => Ok(None),
-        _ if ["cuda", "hip"].contains(&name.split(':').next().unwrap_or_default()) => Ok(Some(name)),
-        _ => Err(BindingError::Device(name.chars().take(64).collect()).into()),
-    }
-}
-
-/// Seconds as a duration; `None` and infinity are no limit.
-pub(crate) fn seconds(timeout: Option<f64>) -> Result<Option<Duration>, BindingError> {
-    match timeout {
-        None => Ok(None),
-        Some(s) if s >= 0.0 => Ok(Duration::try_from_secs_f64(s).ok()),
-        Some(s) => Err(BindingError::Seconds(s)),
-    }
-}
-
-/// When a time that begins now is over.
-pub(crate) fn deadline(timeout: Option<Duration>) -> Option<Instant> {
-    timeout.and_then(|t| Instant::now().checked_add(t))
-}
-
-/// As `seconds`, where there must be a limit: a year stands for none.
-fn limit(timeout: Option<f64>) -> Result<Duration, BindingError> {
-    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-    Ok(seconds(timeout)?.unwrap_or(YEAR).min(YEAR))
-}
-
-/// True counts, a number is brought along.
-fn notification(notify: Option<&Bound<'_, PyAny>>, fence: bool) -> PyResult<Option<Notify>> {
-    let Some(object) = notify else { return Ok(None) };
-    let made = if let Ok(flag) = object.cast::<PyBool>() {
-        flag.is_true().then_some(Notify::COUNT)
-    } else if object.is_none() {
-        None
-    } else {
-        let value: Option<u64> = object.cast::<PyInt>().ok().and_then(|value| value.extract().ok());
-        let value =
-            value.ok_or_else(|| BindingError::Notify(object.repr().map_or_else(|_| "?".into(), |r| r.to_string())))?;
-        Some(Notify::value(value))
-    };
-    Ok(made.map(|notify| if fence { notify.fenced() } else { notify }))
-}
-
-fn url_of(url: &Bound<'_, PyAny>) -> PyResult<linkspan::Url> {
-    if let Ok(url) = url.cast::<Url>() {
-        return Ok(url.get().0.clone());
-    }
-    let text = url.cast::<PyString>().map_err(|_| PyTypeError::new_err("url must be a linkspan.Url or its text"))?;
-    text.to_cow()?.parse().map_err(|e: linkspan::UrlError| from_linkspan(url.py(), &e.into()))
-}
-
-/// What a batch consists of: pairs of memory here and a place there.
-fn pairs<'py, V>(
-    parts: &Bound<'py, PyAny>,
-    here: impl Fn(&Bound<'py, PyAny>) -> PyResult<V>,
-) -> PyResult<Vec<(V, linkspan::RemoteBuffer)>> {
-    let each = parts.try_iter()?.map(|part| {
-        let (memory, remote): (Bound<'py, PyAny>, RemoteBuffer) = part?.extract()?;
-        Ok((here(&memory)?, remote.0))
-    });
-    each.collect()
-}
-
-/// Waits without Python's lock.
-fn blocking<T: Send>(py: Python<'_>, call: impl FnOnce() -> Result<T, Error> + Send) -> PyResult<T> {
-    py.detach(call).map_err(|e| from_linkspan(py, &e))
-}
-
-/// An operation that begins now.
-fn begun(op: linkspan::Op<'static>, gives: Gives) -> Op {
-    Op::new(Under::Op(op, gives))
-}
 
 impl Transport {
     fn wrap(transport: linkspan::Transport) -> Transport {
@@ -251,6 +174,21 @@ impl Transport {
     fn epoch(&self, py: Python<'_>) -> PyResult<u32> {
         let inner = self.inner()?;
         Ok(py.detach(|| inner.epoch()))
+    }
+
+    /// What this transport has done so far. Numbers only grow, but for "pending"; `lspan stats` has those of the process.
+    ///
+    /// Returns:
+    ///     Operations that have reported and bytes that they moved, by name: "writes" and "written_bytes", "reads" and "read_bytes", "sends"
+    ///     and "sent_bytes", "receives" and "received_bytes"; "notifications" taken; "failures"; "paths" made; "pending" operations.
+    ///
+    /// Raises:
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let inner = self.inner()?;
+        let stats = py.detach(|| inner.stats());
+        stats_by_name(&stats).into_py_dict(py)
     }
 
     /// Gives the peer access to memory until `unexpose` or the end of the transport, which keep the memory alive.
@@ -489,6 +427,134 @@ impl Transport {
         Ok(begun(py.detach(|| inner.read_batch(&parts, timeout)), Gives::Number))
     }
 
+    /// Writes pages by their numbers: page `ours[n]` of `source` becomes page `theirs[n]` of `to`, for every n. One notification comes after
+    /// all of them.
+    ///
+    /// Args:
+    ///     source: Pages here.
+    ///     ours: Their numbers: an array of whole numbers on the host (numpy, torch), or a sequence; None is all, in order.
+    ///     to: Pages at the peer, with as many bytes each.
+    ///     theirs: Their numbers, as many.
+    ///     notify: True counts at the peer; a number from 0 below 2**64 is brought along; None and False do nothing.
+    ///     timeout: Seconds from 0; None waits as long as the peer is alive.
+    ///     fence: The notification waits for all earlier writes, whichever call began them.
+    ///
+    /// Returns:
+    ///     Bytes written in all.
+    ///
+    /// Raises:
+    ///     OutOfBounds: An index that is not of a page.
+    ///     BadValue: Lists of different lengths, pages of different bytes, no pages with a notification, a timeout below 0.
+    ///     UnsupportedMemory: Indices that are no whole numbers, have more than one dimension, or lie on a GPU.
+    ///     NoRight, WrongPeer: The remote buffer does not give this right, or is of another transport.
+    ///     DeviceMemory: Memory of a GPU that this transport does not carry.
+    ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+    ///     TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
+    ///     Refused: The peer took the region back, or does not give the range or the right.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
+    #[pyo3(signature = (source, ours, to, theirs, notify = None, timeout = None, *, fence = false))]
+    #[expect(clippy::too_many_arguments, reason = "Python names them")]
+    fn write_pages(
+        &self,
+        py: Python<'_>,
+        source: &Pages,
+        ours: Option<&Bound<'_, PyAny>>,
+        to: &RemotePages,
+        theirs: Option<&Bound<'_, PyAny>>,
+        notify: Option<&Bound<'_, PyAny>>,
+        timeout: Option<f64>,
+        fence: bool,
+    ) -> PyResult<u64> {
+        let (inner, from, to) = (self.inner()?, &source.pages, &to.0);
+        let (ours, theirs) = (indices(ours, from.shape())?, indices(theirs, to.shape())?);
+        let (notify, timeout) = (notification(notify, fence)?, seconds(timeout)?);
+        blocking(py, || inner.write_pages_blocking(from, &ours, to, &theirs, notify, timeout))
+    }
+
+    /// As `write_pages`, with its arguments and errors, to be awaited; it begins at once.
+    ///
+    /// Returns:
+    ///     An operation that has begun, of which the result is bytes written in all.
+    #[pyo3(signature = (source, ours, to, theirs, notify = None, timeout = None, *, fence = false))]
+    #[expect(clippy::too_many_arguments, reason = "Python names them")]
+    fn write_pages_async(
+        &self,
+        py: Python<'_>,
+        source: &Pages,
+        ours: Option<&Bound<'_, PyAny>>,
+        to: &RemotePages,
+        theirs: Option<&Bound<'_, PyAny>>,
+        notify: Option<&Bound<'_, PyAny>>,
+        timeout: Option<f64>,
+        fence: bool,
+    ) -> PyResult<Op> {
+        let (inner, from, to) = (self.inner()?, &source.pages, &to.0);
+        let (ours, theirs) = (indices(ours, from.shape())?, indices(theirs, to.shape())?);
+        let (notify, timeout) = (notification(notify, fence)?, seconds(timeout)?);
+        Ok(begun(py.detach(|| inner.write_pages(from, &ours, to, &theirs, notify, timeout)), Gives::Number))
+    }
+
+    /// Reads pages by their numbers: page `ours[n]` of `into` gets page `theirs[n]` of `source`, for every n.
+    ///
+    /// Args:
+    ///     into: Pages here, of memory that may be written to.
+    ///     ours: Their numbers: an array of whole numbers on the host (numpy, torch), or a sequence; None is all, in order.
+    ///     source: Pages at the peer, with as many bytes each.
+    ///     theirs: Their numbers, as many.
+    ///     timeout: Seconds from 0; None waits as long as the peer is alive.
+    ///
+    /// Returns:
+    ///     Bytes read in all.
+    ///
+    /// Raises:
+    ///     OutOfBounds: An index that is not of a page.
+    ///     BadValue: Lists of different lengths, pages of different bytes, or a timeout below 0.
+    ///     UnsupportedMemory: Indices that are no whole numbers, have more than one dimension, or lie on a GPU.
+    ///     ReadOnly: `into` must not be written to.
+    ///     NoRight, WrongPeer: The remote buffer does not give this right, or is of another transport.
+    ///     DeviceMemory: Memory of a GPU that this transport does not carry.
+    ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+    ///     TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
+    ///     Refused: The peer took the region back, or does not give the range or the right.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
+    #[pyo3(signature = (into, ours, source, theirs, timeout = None))]
+    fn read_pages(
+        &self,
+        py: Python<'_>,
+        into: &Pages,
+        ours: Option<&Bound<'_, PyAny>>,
+        source: &RemotePages,
+        theirs: Option<&Bound<'_, PyAny>>,
+        timeout: Option<f64>,
+    ) -> PyResult<u64> {
+        let (inner, into, from) = (self.inner()?, writable(py, into)?, &source.0);
+        let (ours, theirs) = (indices(ours, into.pages().shape())?, indices(theirs, from.shape())?);
+        let timeout = seconds(timeout)?;
+        blocking(py, || inner.read_pages_blocking(into, &ours, from, &theirs, timeout))
+    }
+
+    /// As `read_pages`, with its arguments and errors, to be awaited; it begins at once.
+    ///
+    /// Returns:
+    ///     An operation that has begun, of which the result is bytes read in all.
+    #[pyo3(signature = (into, ours, source, theirs, timeout = None))]
+    fn read_pages_async(
+        &self,
+        py: Python<'_>,
+        into: &Pages,
+        ours: Option<&Bound<'_, PyAny>>,
+        source: &RemotePages,
+        theirs: Option<&Bound<'_, PyAny>>,
+        timeout: Option<f64>,
+    ) -> PyResult<Op> {
+        let (inner, into, from) = (self.inner()?, writable(py, into)?, &source.0);
+        let (ours, theirs) = (indices(ours, into.pages().shape())?, indices(theirs, from.shape())?);
+        let timeout = seconds(timeout)?;
+        Ok(begun(py.detach(|| inner.read_pages(into, &ours, from, &theirs, timeout)), Gives::Number))
+    }
+
     /// Takes the oldest notification of the peer, waiting for it if need be.
     ///
     /// A wait that times out leaves the path alone, so `wait_for_write(0)` is the way to poll.
@@ -519,6 +585,18 @@ impl Transport {
     fn wait_for_write_async(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Op> {
         let (inner, timeout) = (self.inner()?, seconds(timeout)?);
         Ok(begun(py.detach(|| inner.wait_for_write(timeout)), Gives::Number))
+    }
+
+    /// The notifications of the peer, one after the other, for `async for`.
+    ///
+    /// Returns:
+    ///     An iterator over their values, which ends when the peer closes its transport or this one is closed.
+    ///
+    /// Raises:
+    ///     Broken: From the iterator, where the peer's process has ended, or the path could not be made again.
+    ///     NotConnected: From the iterator: there is no peer yet.
+    fn notifications<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("linkspan._aio")?.getattr("notifications")?.call1((slf,))
     }
 
     /// Sends a message to the peer's receive with the same tag, which may be posted later: both sides may send first.
@@ -674,6 +752,19 @@ impl Transport {
         self.close(py)
     }
 
+    fn __aenter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("linkspan._aio")?.getattr("entered")?.call1((slf,))
+    }
+
+    fn __aexit__<'py>(
+        slf: &Bound<'py, Self>,
+        _kind: &Bound<'py, PyAny>,
+        _value: &Bound<'py, PyAny>,
+        _trace: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("linkspan._aio")?.getattr("closed")?.call1((slf,))
+    }
+
     fn __repr__(&self, py: Python<'_>) -> String {
         let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).clone();
         let state = match inner {
@@ -691,6 +782,8 @@ impl Drop for Transport {
         if process::is_forked() {
             // A close message would be sent on the parent's sockets.
             std::mem::forget(inner);
+        } else if inner.is_some() {
+            process::unlocked(|| drop(inner));
         }
     }
 }

@@ -5,6 +5,7 @@ import gc
 import select
 import threading
 import time
+import weakref
 
 import linkspan
 import pytest
@@ -153,3 +154,148 @@ def test_operations_of_one_loop_from_another_thread(pair: Pair) -> None:
     a.write(b"", b.expose(bytearray(0)).remote, notify=2, timeout=LONG)
     thread.join(LONG)
     assert op.wait() == 2
+
+
+def test_tasks_and_groups_are_made_of_operations(pair: Pair) -> None:
+    a, b = pair
+
+    async def main() -> None:
+        inbox = bytearray(8)
+        remote = b.expose(inbox).remote
+        waiting = asyncio.create_task(b.wait_for_write_async(timeout=LONG))
+        assert await asyncio.create_task(a.write_async(b"12345678", remote, notify=3, timeout=LONG), name="write") == 8
+        assert await waiting == 3 and inbox == b"12345678"
+        async with asyncio.TaskGroup() as group:
+            into = bytearray(4)
+            received = group.create_task(b.recv_async(7, into, timeout=LONG))
+            sent = group.create_task(a.send_async(7, b"abcd", timeout=LONG))
+        assert received.result() == sent.result() == 4 and into == b"abcd"
+        done, _ = await asyncio.wait([asyncio.create_task(a.write_async(b"", remote, timeout=LONG))], timeout=LONG)
+        assert [one.result() for one in done] == [0]
+        assert await asyncio.wait_for(a.write_async(b"1", remote, timeout=LONG), LONG) == 1
+        with pytest.raises(ExceptionGroup) as caught:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(b.wait_for_write_async())
+                group.create_task(a.write_async(bytes(9), remote))
+        assert caught.group_contains(linkspan.OutOfBounds)
+        assert b.stats()["pending"] == 0, "the other one was cancelled"
+
+    asyncio.run(main())
+
+
+def test_cancelled_tasks_leave_nothing_behind(pair: Pair) -> None:
+    a, b = pair
+
+    async def main() -> None:
+        remote = b.expose(bytearray(8)).remote
+        unbegun = [asyncio.create_task(b.wait_for_write_async()) for _ in range(20)]
+        for one in unbegun:
+            one.cancel()
+        begun = [asyncio.create_task(b.wait_for_write_async()) for _ in range(20)]
+        await asyncio.sleep(0.01)
+        assert b.stats()["pending"] == 20
+        for one in begun:
+            one.cancel()
+        ended = await asyncio.gather(*unbegun, *begun, return_exceptions=True)
+        assert all(isinstance(one, asyncio.CancelledError) for one in ended)
+        assert b.stats()["pending"] == 0
+        op = b.wait_for_write_async()
+        watch = weakref.ref(op)
+        del unbegun, begun, ended
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await asyncio.create_task(op)
+        del op
+        # The loop holds the task that has woken this one until this one waits again.
+        await asyncio.sleep(0)
+        gc.collect()
+        assert watch() is None and b.stats()["pending"] == 0
+        # None of them has taken what comes now.
+        await a.write_async(b"", remote, notify=5, timeout=LONG)
+        assert await b.wait_for_write_async(timeout=LONG) == 5
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_ends_leaves_no_operation(pair: Pair) -> None:
+    _, b = pair
+
+    async def main() -> None:
+        asyncio.create_task(b.wait_for_write_async())
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    gc.collect()
+    assert b.stats()["pending"] == 0
+
+
+def test_notifications_one_after_the_other(pair: Pair) -> None:
+    a, b = pair
+
+    async def main() -> list[int]:
+        remote = b.expose(bytearray(8)).remote
+        for value in (4, 5, 6):
+            await a.write_async(b"x", remote, notify=value, timeout=LONG)
+        seen = []
+        async for value in b.notifications():
+            seen.append(value)
+            if len(seen) == 3:
+                a.close()
+        return seen
+
+    assert asyncio.run(main()) == [4, 5, 6], "the end of the peer in good order ends the iterator"
+
+
+def test_async_with_closes(pair: Pair) -> None:
+    async def main() -> None:
+        async with linkspan.Listener() as listener, linkspan.Transport() as peer:
+            await peer.connect_async(listener.url, timeout=LONG)
+            async with await listener.accept_async() as transport:
+                assert transport.connected
+        for one in (transport, peer):
+            with pytest.raises(linkspan.Closed):
+                one.bind()
+        with pytest.raises(linkspan.Closed):
+            assert listener.url
+
+    asyncio.run(main())
+
+
+def test_asking_drives_and_other_threads_may_cancel_meanwhile(pair: Pair) -> None:
+    a, b = pair
+    remote = b.expose(bytearray(1 << 20)).remote
+    for _ in range(50):
+        op = a.write_async(bytes(1 << 20), remote, timeout=LONG)
+        while not op.done():
+            pass
+        assert op.wait() == 1 << 20
+    wait = b.wait_for_write_async()
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not wait.done():
+            pass
+        ended.set()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert wait.cancel() is True and wait.cancel() is False
+    assert ended.wait(LONG)
+    thread.join()
+    with pytest.raises(linkspan.Aborted):
+        wait.wait()
+
+
+def test_uvloop(pair: Pair) -> None:
+    uvloop = pytest.importorskip("uvloop", reason="uvloop is not installed")
+    a, b = pair
+
+    async def main() -> None:
+        remote = b.expose(bytearray(8)).remote
+        async with asyncio.TaskGroup() as group:
+            waits = [group.create_task(b.wait_for_write_async(timeout=LONG)) for _ in range(100)]
+            for value in range(100):
+                group.create_task(a.write_async(b"x", remote, notify=value, timeout=LONG))
+        assert sorted(one.result() for one in waits) == list(range(100))
+
+    uvloop.run(main())

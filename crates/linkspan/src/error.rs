@@ -132,6 +132,50 @@ pub enum Error {
     /// A copy of a device's memory that did not come about.
     #[error("LS1128 {0} did not copy {1} bytes: it has failed, or the memory is gone")]
     DeviceCopy(String, usize),
+    /// A list of pages that names one which is not there.
+    #[error("LS1129 index {index}, at position {at} of the list, is outside of {have} {of}")]
+    PageIndex {
+        /// The index.
+        index: u64,
+        /// Where it stands in its list.
+        at: usize,
+        /// Of which pages.
+        of: &'static str,
+        /// How many there are.
+        have: u64,
+    },
+    /// Pages that cannot lie in their memory.
+    #[error(
+        "LS1130 {} pages of {} x {} bytes, {} apart, pieces {} apart, do not lie in {have} bytes: {why}",
+        shape.count, shape.pieces, shape.len, shape.stride, shape.piece_stride
+    )]
+    PageShape {
+        /// How they should lie.
+        shape: crate::PageShape,
+        /// Bytes of the memory.
+        have: u64,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// Pages here and at the peer that are not alike.
+    #[error(
+        "LS1131 a page has {} pieces of {} bytes here and {} of {} at the peer: both must be alike",
+        here.0, here.1, there.0, there.1
+    )]
+    PageMismatch {
+        /// Pieces of a page and bytes of a piece, here.
+        here: (u64, u64),
+        /// The same at the peer.
+        there: (u64, u64),
+    },
+    /// Lists of different lengths.
+    #[error("LS1132 {here} pages here and {there} at the peer: both lists name as many")]
+    PageLists {
+        /// Pages named here.
+        here: usize,
+        /// Pages named at the peer.
+        there: usize,
+    },
     /// A tag that is kept for the transport itself.
     #[error("LS1118 tag {0:#x} is kept for the transport itself: use a smaller one")]
     Tag(u32),

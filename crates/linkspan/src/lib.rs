@@ -38,10 +38,12 @@ mod listener;
 mod memory;
 mod op;
 mod ops;
+mod pages;
 mod regions;
 mod remote;
 mod shared;
 mod state;
+mod stats;
 mod transport;
 mod url;
 
@@ -52,8 +54,10 @@ pub use listener::Listener;
 pub use memory::{Memory, MemoryKind, MutableView, View};
 pub use op::Op;
 pub use ops::Notify;
+pub use pages::{MutablePages, PageShape, Pages, RemotePages};
 pub use regions::Exposed;
 pub use remote::{REMOTE_BUFFER_LEN, RemoteBuffer};
+pub use stats::TransportStats;
 pub use transport::{Read, Transport, Write};
 pub use url::{Url, UrlError, UrlKind};
 

@@ -49,7 +49,11 @@ impl<'m> Op<'m> {
         Op { shared: shared.clone(), state, _memory: PhantomData }
     }
 
-    /// Asks without waiting. `None`: still under way. After `Some` the operation is over.
+    /// Asks without waiting, and moves the transport on where no other thread does: a loop that asks drives its path by itself.
+    /// `None`: still under way. After `Some` the operation is over.
+    ///
+    /// A thread that asks time and again is expected to go on: the next operation that it begins is left to it, and the
+    /// engine thread takes over a millisecond or two after nobody has asked any more.
     ///
     /// # Panics
     /// The operation was over already.
@@ -58,14 +62,11 @@ impl<'m> Op<'m> {
             Stage::Failed(error) => Some(Err(error)),
             Stage::Over => panic!("an operation was asked after its report"),
             Stage::Under(id) => {
-                let mut guard = self.shared.lock();
-                let report = guard.ops.take(id);
+                let (report, _hold) = self.shared.ask(id);
                 if report.is_none() {
                     self.state = Stage::Under(id);
                 }
-                let report = report.map(|(result, hold)| (result.map_err(|fail| guard.error(fail)), hold));
-                self.shared.unlock(guard);
-                report.map(|(result, _hold)| result)
+                report
             }
         }
     }
@@ -90,13 +91,13 @@ impl Future for Op<'_> {
     type Output = Result<u64, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(report) = self.test() {
-            return Poll::Ready(report);
-        }
-        let Stage::Under(id) = self.state else { return Poll::Pending };
+        let id = match self.state {
+            Stage::Under(id) => id,
+            _ => return self.test().map_or(Poll::Pending, Poll::Ready),
+        };
         let mut guard = self.shared.lock();
         let mut drove = false;
-        if guard.driver == Driver::Nobody && !guard.armed {
+        if !guard.ops.is_reported(id) && guard.driver == Driver::Nobody && !guard.armed {
             // The engine thread is awake or leaves this transport to callers: move on ourselves.
             while guard.step() {}
             guard.expire(Instant::now());

@@ -4,54 +4,16 @@ use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Buf, Cancel, Channel, ChannelError, MemSlice, OpError, RemoteSlice, Ticket};
+use linkspan_fabric::{Buf, Cancel, ChannelError, MemSlice, OpError, RemoteSlice, Ticket};
 
 use crate::hello::{Refused, is_refused};
 use crate::memory::Hold;
+use crate::stats::TransportStats;
 
-type Posted = Result<Option<Ticket>, ChannelError>;
+mod path;
 
-/// What carries operations: a channel of the fabric, or a simulated connection in tests.
-pub(crate) trait Path {
-    fn post_write(&mut self, src: MemSlice, to: RemoteSlice, notify: Option<u64>) -> Posted;
-    fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Posted;
-    fn post_send(&mut self, tag: u32, src: MemSlice) -> Posted;
-    fn post_recv(&mut self, tag: u32, dst: MemSlice) -> Posted;
-    fn cancel(&mut self, ticket: Ticket) -> Cancel;
-    fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ChannelError>;
-    fn late_error(&mut self) -> Option<OpError>;
-}
-
-impl Path for Channel {
-    fn post_write(&mut self, src: MemSlice, to: RemoteSlice, notify: Option<u64>) -> Posted {
-        Channel::post_write(self, src, to, notify)
-    }
-
-    fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Posted {
-        Channel::post_read(self, dst, from)
-    }
-
-    fn post_send(&mut self, tag: u32, src: MemSlice) -> Posted {
-        Channel::post_send(self, tag, src)
-    }
-
-    fn post_recv(&mut self, tag: u32, dst: MemSlice) -> Posted {
-        Channel::post_recv(self, &[(tag, dst)])
-    }
-
-    fn cancel(&mut self, ticket: Ticket) -> Cancel {
-        Channel::cancel(self, ticket)
-    }
-
-    fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ChannelError> {
-        Channel::test(self, ticket)
-    }
-
-    #[inline]
-    fn late_error(&mut self) -> Option<OpError> {
-        Channel::late_error(self)
-    }
-}
+pub(crate) use path::Path;
+use path::Posted;
 
 /// Parts of one batch in flight at a time: what a rail alone has in flight, which leaves an eighth of a connection's operations to others.
 const WINDOW: usize = 448;
@@ -198,6 +160,7 @@ pub(crate) struct Ops {
     pub(crate) finished: u32,
     /// Unreported operations with a waker.
     pub(crate) woken_later: u32,
+    stats: TransportStats,
     pub(crate) left: Leftovers,
 }
 
@@ -323,6 +286,12 @@ impl Ops {
         }
     }
 
+    /// What has reported, and how much has not.
+    pub(crate) fn stats(&self) -> TransportStats {
+        let pending = self.table.iter().filter(|op| op.live && op.result.is_none()).count() as u64;
+        TransportStats { pending, ..self.stats }
+    }
+
     /// The operation is complete and waits for its turn.
     pub(crate) fn submit(&mut self, id: OpId) {
         match self.get(id).map(|op| op.kind) {
@@ -363,8 +332,10 @@ impl Ops {
     pub(crate) fn finish(&mut self, id: OpId, result: Result<u64, Fail>) {
         let Some(op) = self.open(id) else { return };
         op.result = Some(result);
+        let kind = op.kind;
         let waker = op.waker.take();
         let detached = op.detached;
+        self.stats.count(kind, result);
         self.finished += 1;
         if let Some(waker) = waker {
             self.woken_later -= 1;

@@ -172,5 +172,11 @@ impl RemoteBuffer {
     }
 }
 
+/// A remote buffer of this many bytes, for tests of what is checked on this side.
+#[cfg(test)]
+pub(crate) fn sample(len: u64) -> RemoteBuffer {
+    RemoteBuffer { domain: 7, key: 9, access: Access::ReadWrite, offset: 0, len }
+}
+
 #[cfg(test)]
 mod tests;

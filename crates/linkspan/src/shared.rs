@@ -29,6 +29,9 @@ const FOLLOW: Duration = Duration::from_millis(100);
 /// How often a waiting thread asks whether it shall stop: soon enough for a key pressed by a person.
 const ASK: Duration = Duration::from_millis(100);
 
+/// Steps of one question whether an operation has reported: as many as a receive takes that comes in several parts.
+const ASKED_STEPS: usize = 16;
+
 /// Steps of one service by the engine thread, so that it gets to its other transports.
 const SERVICE: usize = 256;
 
@@ -46,6 +49,8 @@ pub(crate) struct Shared {
     calls_seen: AtomicU32,
     /// A blocking call drives.
     driving: AtomicBool,
+    /// Operations are asked after, by a thread that so drives them.
+    asked: AtomicBool,
     /// The engine is to drive although blocking calls have lately.
     urgent: AtomicBool,
     /// Rung for every report, for foreign event loops.
@@ -70,6 +75,7 @@ impl Shared {
             calls: AtomicU32::new(0),
             calls_seen: AtomicU32::new(0),
             driving: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
             urgent: AtomicBool::new(false),
             event: OnceLock::new(),
             stop: OnceLock::new(),
@@ -132,6 +138,45 @@ impl Shared {
             Driver::Asleep => self.see_to_it(guard),
             _ => self.unlock(guard),
         }
+    }
+
+    /// After an operation was submitted that its thread waits for later. A thread that asks after its operations drives them; the engine is
+    /// woken for those of others.
+    pub(crate) fn begun(&self, guard: Guard<'_>) {
+        if !self.asked.load(Ordering::Relaxed) || guard.driver != Driver::Nobody {
+            return self.see_to_it(guard);
+        }
+        let mut guard = self.enter(guard);
+        guard.pump();
+        if let Some(ch) = guard.channel() {
+            ch.flush();
+        }
+        self.unlock(guard);
+    }
+
+    /// Whether an operation has reported, and its memory; moves things on where nobody does.
+    pub(crate) fn ask(&self, id: OpId) -> (Option<Result<u64, Error>>, Option<Hold>) {
+        let mut guard = self.lock();
+        if !guard.ops.is_reported(id) && guard.driver == Driver::Nobody {
+            // The engine looks after those that are to be woken.
+            if guard.ops.woken_later == 0 {
+                guard = self.enter(guard);
+                self.asked.store(true, Ordering::Relaxed);
+            }
+            for _ in 0..ASKED_STEPS {
+                if !guard.step() || guard.ops.is_reported(id) {
+                    break;
+                }
+            }
+            if !guard.ops.is_reported(id) {
+                guard.after_sleep();
+                guard.expire(Instant::now());
+            }
+        }
+        let (report, hold) = guard.ops.take(id).unzip();
+        let report = report.map(|result| result.map_err(|fail| guard.error(fail)));
+        self.unlock(guard);
+        (report, hold.flatten())
     }
 
     /// Wakes everybody: something was ended from outside.
@@ -377,6 +422,7 @@ impl Serve for Shared {
         if guard.driver != Driver::Nobody {
             return Served::Driven;
         }
+        self.asked.store(false, Ordering::Relaxed);
         guard.after_sleep();
         guard.unanswered();
         let mut left = SERVICE;

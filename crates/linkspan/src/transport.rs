@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Access, Gpu, RemoteSlice};
+use linkspan_fabric::{Access, Buf, Gpu, RemoteSlice};
 
 use crate::acceptor::Acceptor;
 use crate::context::{Context, Support, random};
@@ -12,9 +12,11 @@ use crate::hello::HELLO_TAG;
 use crate::memory::{MutableView, View};
 use crate::op::Op;
 use crate::ops::{Kind, Notify, OpId, Part};
+use crate::pages::{Moved, MutablePages, Pages, RemotePages};
 use crate::regions::Exposed;
 use crate::shared::{Guard, Shared};
 use crate::state::{Phase, Target, TransportState};
+use crate::stats::TransportStats;
 use crate::url::{Url, UrlKind};
 use crate::{Error, RemoteBuffer};
 
@@ -201,6 +203,12 @@ impl Transport {
         guard.channel().and_then(|ch| ch.peer_name())
     }
 
+    /// What this transport has done so far.
+    pub fn stats(&self) -> TransportStats {
+        let guard = self.shared.lock();
+        TransportStats { paths: u64::from(guard.epoch), ..guard.ops.stats() }
+    }
+
     /// Paths to the peer so far: one, and one more for every revocation.
     pub fn epoch(&self) -> u32 {
         self.shared.lock().epoch
@@ -344,6 +352,70 @@ impl Transport {
         self.run(|state| many(state, Kind::Read, parts.iter().map(|p| (p.0.view(), &p.1)), None, timeout))
     }
 
+    /// Writes pages by their numbers: page `ours[n]` of `from` becomes page `theirs[n]` of `to`, for every `n`. One operation, whose
+    /// notification covers all of them; in which order they arrive is not said. Output: bytes written, summed.
+    ///
+    /// # Errors
+    /// [`Error::PageIndex`], [`Error::PageMismatch`], [`Error::PageLists`]; as [`Transport::write_batch`].
+    pub fn write_pages<'m>(
+        &self,
+        from: &Pages<'m>,
+        ours: &[u64],
+        to: &RemotePages,
+        theirs: &[u64],
+        notify: Option<Notify>,
+        timeout: Option<Duration>,
+    ) -> Op<'m> {
+        self.begin(|state| paged(state, Kind::Write, &Moved::new(from, ours, to, theirs)?, notify, timeout))
+    }
+
+    /// The blocking twin of [`Transport::write_pages`].
+    ///
+    /// # Errors
+    /// As [`Transport::write_pages`].
+    pub fn write_pages_blocking(
+        &self,
+        from: &Pages<'_>,
+        ours: &[u64],
+        to: &RemotePages,
+        theirs: &[u64],
+        notify: Option<Notify>,
+        timeout: Option<Duration>,
+    ) -> Result<u64, Error> {
+        self.run(|state| paged(state, Kind::Write, &Moved::new(from, ours, to, theirs)?, notify, timeout))
+    }
+
+    /// Reads pages by their numbers: page `ours[n]` of `into` gets page `theirs[n]` of `from`, for every `n`. Output: bytes read,
+    /// summed.
+    ///
+    /// # Errors
+    /// [`Error::PageIndex`], [`Error::PageMismatch`], [`Error::PageLists`]; as [`Transport::read`].
+    pub fn read_pages<'m>(
+        &self,
+        into: &MutablePages<'m>,
+        ours: &[u64],
+        from: &RemotePages,
+        theirs: &[u64],
+        timeout: Option<Duration>,
+    ) -> Op<'m> {
+        self.begin(|state| paged(state, Kind::Read, &Moved::new(into.pages(), ours, from, theirs)?, None, timeout))
+    }
+
+    /// The blocking twin of [`Transport::read_pages`].
+    ///
+    /// # Errors
+    /// As [`Transport::read_pages`].
+    pub fn read_pages_blocking(
+        &self,
+        into: &MutablePages<'_>,
+        ours: &[u64],
+        from: &RemotePages,
+        theirs: &[u64],
+        timeout: Option<Duration>,
+    ) -> Result<u64, Error> {
+        self.run(|state| paged(state, Kind::Read, &Moved::new(into.pages(), ours, from, theirs)?, None, timeout))
+    }
+
     /// Waits for one notification of the peer, the oldest first; each is taken by one wait. Output: its value, 0 for
     /// [`Notify::COUNT`]. A wait that times out leaves the path alone, so a timeout of zero is the way to poll.
     ///
@@ -453,7 +525,7 @@ impl Transport {
     fn begin<'m>(&self, begin: impl FnOnce(&mut TransportState) -> Result<OpId, Error>) -> Op<'m> {
         let mut guard = self.shared.lock();
         let begun = begin(&mut guard);
-        self.shared.see_to_it(guard);
+        self.shared.begun(guard);
         Op::new(&self.shared, begun)
     }
 
@@ -520,6 +592,36 @@ fn many<'a, 'm: 'a>(
     let empty = parts.clone().next().is_none();
     state.ops.parts(id, parts.map(split));
     if empty {
+        state.ops.finish(id, Ok(0));
+    }
+    state.ops.submit(id);
+    Ok(id)
+}
+
+fn paged(
+    state: &mut TransportState,
+    kind: Kind,
+    moved: &Moved<'_, '_>,
+    notify: Option<Notify>,
+    timeout: Option<Duration>,
+) -> Result<OpId, Error> {
+    state.ready()?;
+    let (view, shape, remote) = (moved.here.view(), moved.here.shape(), moved.there.remote());
+    state.carries(view)?;
+    remote.check(state.peer, kind == Kind::Write, 0)?;
+    if notify.is_some() && moved.is_empty() {
+        return Err(Error::EmptyBatch);
+    }
+    let id = state.ops.start_within(kind, notify, timeout);
+    let (slice, place) = (view.raw(), remote.place());
+    // In bounds by the checks of the shapes and the indices; were one not, it would be left out rather than moved.
+    let parts = moved.offsets().filter_map(|(here, there)| {
+        let local = slice.sub(here, shape.len)?;
+        let remote = RemoteSlice { offset: place.offset + there, ..place };
+        Some((Part { local, remote }, view.hold()))
+    });
+    state.ops.parts(id, parts);
+    if moved.is_empty() {
         state.ops.finish(id, Ok(0));
     }
     state.ops.submit(id);

@@ -7,7 +7,7 @@ use super::all;
 use crate::run::{self, Outcome};
 
 /// What is installed beside the package, from the index that pip is configured for.
-const TOOLS: [&str; 5] = ["maturin>=1.9,<2", "pytest", "mypy", "pyright", "numpy"];
+const TOOLS: [&str; 6] = ["maturin>=1.9,<2", "pytest", "mypy", "pyright", "numpy", "uvloop"];
 
 /// Asked of Python before anything is made: 3.11 has the buffer protocol in its stable interface.
 const PROBE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";

@@ -1,11 +1,12 @@
 """How an asyncio loop is told of operations: one descriptor for each loop, no thread and no timer for an operation."""
 
 import asyncio
-from collections.abc import Generator
-from typing import Any
+from collections.abc import AsyncGenerator, Generator
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from ._linkspan import Notifier, Op
+from ._errors import Aborted, Broken, Closed
+from ._linkspan import Listener, Notifier, Op, Transport
 
 
 class _Port:
@@ -47,10 +48,37 @@ _ports: WeakKeyDictionary[asyncio.AbstractEventLoop, _Port] = WeakKeyDictionary(
 
 def awaiting(op: Op[Any]) -> Generator[Any, Any, Any]:
     """What ``await op`` runs."""
-    if not op.done():
-        loop = asyncio.get_running_loop()
-        port = _ports.get(loop)
-        if port is None:
-            port = _ports[loop] = _Port(loop)
-        yield from port.until_done(op, loop)
+    loop = asyncio.get_running_loop()
+    port = _ports.get(loop)
+    if port is None:
+        port = _ports[loop] = _Port(loop)
+    yield from port.until_done(op, loop)
     return op.wait()
+
+
+_Opened = TypeVar("_Opened", Transport, Listener)
+
+
+async def entered(opened: _Opened) -> _Opened:
+    """What ``async with`` begins with."""
+    return opened
+
+
+async def closed(opened: Transport | Listener) -> None:
+    """What ``async with`` ends with: closing waits for calls of other threads, and the loop goes on meanwhile."""
+    await asyncio.get_running_loop().run_in_executor(None, opened.close)
+
+
+async def notifications(transport: Transport) -> AsyncGenerator[int, None]:
+    """See ``Transport.notifications``."""
+    while True:
+        try:
+            value = await transport.wait_for_write_async()
+        except (Closed, Aborted):
+            return
+        except Broken as error:
+            if error.peer_closed:
+                return
+            raise
+        yield value
+

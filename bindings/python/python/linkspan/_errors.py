@@ -32,6 +32,11 @@ class Aborted(Error):
 class Broken(Error, ConnectionError):
     """The transport cannot be used any more; make a new one."""
 
+    @property
+    def peer_closed(self) -> bool:
+        """Whether the peer closed its transport, rather than ended or was lost."""
+        return "the peer closed its transport" in self.message
+
 
 class Interrupted(Error):
     """The path was revoked under a message by another operation; whether the message arrived is unknown."""
@@ -156,6 +161,10 @@ _CLASSES: dict[str, type[Error]] = {
     "LS1126": UrlError,
     "LS1127": DeviceMemory,
     "LS1128": DeviceFailed,
+    "LS1129": OutOfBounds,
+    "LS1130": OutOfBounds,
+    "LS1131": BadValue,
+    "LS1132": BadValue,
     "LS1180": UnsupportedMemory,
     "LS1181": NotContiguous,
     "LS1182": DeviceMemory,
@@ -168,6 +177,8 @@ _CLASSES: dict[str, type[Error]] = {
     "LS1189": BadValue,
     "LS1190": BadValue,
     "LS1191": UnsupportedMemory,
+    "LS1192": UnsupportedMemory,
+    "LS1193": OutOfBounds,
     "LS1301": DeviceMemory,
     "LS1302": DeviceFailed,
     "LS1303": DeviceFailed,

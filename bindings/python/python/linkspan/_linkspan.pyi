@@ -1,8 +1,8 @@
 """Types of the native half; the classes are documented there and in `linkspan`."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable
 from types import TracebackType
-from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, final
 
 from _typeshed import ReadableBuffer
 
@@ -26,6 +26,9 @@ class SupportsCudaArray(Protocol):
 
 MemoryLike: TypeAlias = View | ReadableBuffer | SupportsDLPack | SupportsCudaArray
 """What operations take as memory: a view, or an object whose whole memory is meant."""
+
+Indices: TypeAlias = ReadableBuffer | SupportsDLPack | Iterable[int]
+"""Numbers of pages: an array of whole numbers with one dimension, on the host, or a sequence."""
 
 _T_co = TypeVar("_T_co", covariant=True)
 
@@ -58,6 +61,32 @@ class View:
 
         Raises:
             OutOfBounds: It reaches over the end.
+            OverflowError: A number below 0.
+        """
+    def pages(
+        self,
+        nbytes: int,
+        *,
+        count: int | None = None,
+        stride: int | None = None,
+        pieces: int = 1,
+        piece_stride: int | None = None,
+    ) -> Pages:
+        """Pages in it, to be moved by their numbers. Page `i` is the bytes from `i * stride`, `nbytes` of them; with more pieces, those
+        from `piece * piece_stride + i * stride` of each piece, as where `i` is not the first index of a tensor.
+
+        Args:
+            nbytes: Bytes of one piece of a page.
+            count: Pages; None is as many as fit.
+            stride: Bytes from a page to the next one; None is `nbytes`.
+            pieces: Pieces of each page.
+            piece_stride: Bytes from a piece to the next one of its page; None divides the memory into equal parts.
+
+        Returns:
+            The pages, which keep the memory alive.
+
+        Raises:
+            OutOfBounds: They reach over the end, overlap, or have no bytes.
             OverflowError: A number below 0.
         """
     def tobytes(self) -> bytes:
@@ -116,6 +145,31 @@ class RemoteBuffer:
     @property
     def key(self) -> int:
         """The region's key, which its owner checks at every use."""
+    def pages(
+        self,
+        nbytes: int,
+        *,
+        count: int | None = None,
+        stride: int | None = None,
+        pieces: int = 1,
+        piece_stride: int | None = None,
+    ) -> RemotePages:
+        """Pages in it, as `View.pages` has them in memory of this process.
+
+        Args:
+            nbytes: Bytes of one piece of a page.
+            count: Pages; None is as many as fit.
+            stride: Bytes from a page to the next one; None is `nbytes`.
+            pieces: Pieces of each page.
+            piece_stride: Bytes from a piece to the next one of its page; None divides the memory into equal parts.
+
+        Returns:
+            The pages.
+
+        Raises:
+            OutOfBounds: They reach over the end, overlap, or have no bytes.
+            OverflowError: A number below 0.
+        """
     def to_bytes(self) -> bytes:
         """The 40 bytes it travels as.
 
@@ -180,7 +234,7 @@ class Support:
         """Over what, or why not."""
 
 @final
-class Op(Generic[_T_co]):
+class Op(Coroutine[Any, Any, _T_co]):
     """An operation that has begun. `await op` in an asyncio loop, or `op.wait()` in any thread; both give its result and may be
     repeated. Letting go of it before that cancels it.
     """
@@ -198,7 +252,8 @@ class Op(Generic[_T_co]):
             Forked: In a child of fork(2).
         """
     def done(self) -> bool:
-        """Whether it has reported.
+        """Whether it has reported. To ask moves its path on, without Python's lock, where no other thread does: a loop that asks needs no
+        other help.
 
         Returns:
             True when `wait` would return or raise at once.
@@ -215,9 +270,69 @@ class Op(Generic[_T_co]):
         Raises:
             Forked: In a child of fork(2).
         """
+    def send(self, value: Any) -> Any:
+        """As a coroutine has it: an operation can be given to `asyncio.create_task` and `TaskGroup.create_task`.
+
+        Args:
+            value: None.
+
+        Returns:
+            The future that is waited for.
+
+        Raises:
+            StopIteration: It has reported; with its result.
+            Error: Those of the call that began it.
+        """
+    def throw(self, typ: Any, val: Any = None, tb: Any = None) -> Any:
+        """As a coroutine has it: `asyncio.CancelledError` cancels the operation.
+
+        Args:
+            typ: An exception or its class.
+            val: Its value, where a class was given.
+            tb: Its traceback.
+
+        Returns:
+            The future that is waited for.
+
+        Raises:
+            BaseException: That which was thrown.
+        """
+    def close(self) -> None:
+        """As a coroutine has it: cancels the operation.
+
+        Raises:
+            Forked: In a child of fork(2).
+        """
     def __await__(self) -> Generator[Any, Any, _T_co]: ...
     def _watch(self, notifier: Notifier, token: int) -> bool:
         """Looks once; if it is still under way, `notifier` is signaled with `token` when it has reported."""
+
+@final
+class Pages:
+    """Pages in memory of this process, made once and used with any indices."""
+
+    @property
+    def count(self) -> int:
+        """Pages."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one page."""
+    @property
+    def readonly(self) -> bool:
+        """Whether they can only be written from."""
+    def __len__(self) -> int: ...
+
+@final
+class RemotePages:
+    """Pages in the peer's memory, made once and used with any indices."""
+
+    @property
+    def count(self) -> int:
+        """Pages."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one page."""
+    def __len__(self) -> int: ...
 
 @final
 class Notifier:
@@ -277,6 +392,10 @@ class Listener:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
+    def __aenter__(self) -> Coroutine[Any, Any, Self]: ...
+    def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
+    ) -> Coroutine[Any, Any, None]: ...
 
 @final
 class Transport:
@@ -368,6 +487,17 @@ class Transport:
 
         Returns:
             An operation that has begun: await it, or call its `wait`.
+        """
+    def stats(self) -> dict[str, int]:
+        """What this transport has done so far. Numbers only grow, but for "pending"; `lspan stats` has those of the process.
+
+        Returns:
+            Operations that have reported and bytes that they moved, by name: "writes" and "written_bytes", "reads" and "read_bytes", "sends"
+            and "sent_bytes", "receives" and "received_bytes"; "notifications" taken; "failures"; "paths" made; "pending" operations.
+
+        Raises:
+            Closed: After `close`.
+            Forked: In a child of fork(2).
         """
     def expose(self, memory: MemoryLike, access: Access = "readwrite") -> Exposed:
         """Gives the peer access to memory until `unexpose` or the end of the transport, which keep the memory alive.
@@ -551,6 +681,106 @@ class Transport:
         Returns:
             An operation that has begun, of which the result is bytes read in all.
         """
+    def write_pages(
+        self,
+        source: Pages,
+        ours: Indices | None,
+        to: RemotePages,
+        theirs: Indices | None,
+        notify: bool | int | None = None,
+        timeout: float | None = None,
+        *,
+        fence: bool = False,
+    ) -> int:
+        """Writes pages by their numbers: page `ours[n]` of `source` becomes page `theirs[n]` of `to`, for every n. One notification comes after
+        all of them.
+
+        Args:
+            source: Pages here.
+            ours: Their numbers: an array of whole numbers on the host (numpy, torch), or a sequence; None is all, in order.
+            to: Pages at the peer, with as many bytes each.
+            theirs: Their numbers, as many.
+            notify: True counts at the peer; a number from 0 below 2**64 is brought along; None and False do nothing.
+            timeout: Seconds from 0; None waits as long as the peer is alive.
+            fence: The notification waits for all earlier writes, whichever call began them.
+
+        Returns:
+            Bytes written in all.
+
+        Raises:
+            OutOfBounds: An index that is not of a page.
+            BadValue: Lists of different lengths, pages of different bytes, no pages with a notification, a timeout below 0.
+            UnsupportedMemory: Indices that are no whole numbers, have more than one dimension, or lie on a GPU.
+            NoRight, WrongPeer: The remote buffer does not give this right, or is of another transport.
+            DeviceMemory: Memory of a GPU that this transport does not carry.
+            NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+            TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
+            Refused: The peer took the region back, or does not give the range or the right.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def write_pages_async(
+        self,
+        source: Pages,
+        ours: Indices | None,
+        to: RemotePages,
+        theirs: Indices | None,
+        notify: bool | int | None = None,
+        timeout: float | None = None,
+        *,
+        fence: bool = False,
+    ) -> Op[int]:
+        """As `write_pages`, with its arguments and errors, to be awaited; it begins at once.
+
+        Returns:
+            An operation that has begun, of which the result is bytes written in all.
+        """
+    def read_pages(
+        self,
+        into: Pages,
+        ours: Indices | None,
+        source: RemotePages,
+        theirs: Indices | None,
+        timeout: float | None = None,
+    ) -> int:
+        """Reads pages by their numbers: page `ours[n]` of `into` gets page `theirs[n]` of `source`, for every n.
+
+        Args:
+            into: Pages here, of memory that may be written to.
+            ours: Their numbers: an array of whole numbers on the host (numpy, torch), or a sequence; None is all, in order.
+            source: Pages at the peer, with as many bytes each.
+            theirs: Their numbers, as many.
+            timeout: Seconds from 0; None waits as long as the peer is alive.
+
+        Returns:
+            Bytes read in all.
+
+        Raises:
+            OutOfBounds: An index that is not of a page.
+            BadValue: Lists of different lengths, pages of different bytes, or a timeout below 0.
+            UnsupportedMemory: Indices that are no whole numbers, have more than one dimension, or lie on a GPU.
+            ReadOnly: `into` must not be written to.
+            NoRight, WrongPeer: The remote buffer does not give this right, or is of another transport.
+            DeviceMemory: Memory of a GPU that this transport does not carry.
+            NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
+            TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
+            Refused: The peer took the region back, or does not give the range or the right.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def read_pages_async(
+        self,
+        into: Pages,
+        ours: Indices | None,
+        source: RemotePages,
+        theirs: Indices | None,
+        timeout: float | None = None,
+    ) -> Op[int]:
+        """As `read_pages`, with its arguments and errors, to be awaited; it begins at once.
+
+        Returns:
+            An operation that has begun, of which the result is bytes read in all.
+        """
     def wait_for_write(self, timeout: float | None = None) -> int:
         """Takes the oldest notification of the peer, waiting for it if need be.
 
@@ -574,6 +804,16 @@ class Transport:
 
         Returns:
             An operation that has begun, of which the result is the value.
+        """
+    def notifications(self) -> AsyncGenerator[int, None]:
+        """The notifications of the peer, one after the other, for `async for`.
+
+        Returns:
+            An iterator over their values, which ends when the peer closes its transport or this one is closed.
+
+        Raises:
+            Broken: From the iterator, where the peer's process has ended, or the path could not be made again.
+            NotConnected: From the iterator: there is no peer yet.
         """
     def send(self, tag: int, source: MemoryLike, timeout: float | None = None) -> int:
         """Sends a message to the peer's receive with the same tag, which may be posted later: both sides may send first.
@@ -674,5 +914,9 @@ class Transport:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
+    def __aenter__(self) -> Coroutine[Any, Any, Self]: ...
+    def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
+    ) -> Coroutine[Any, Any, None]: ...
 
 def forked() -> None: ...

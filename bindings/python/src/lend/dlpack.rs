@@ -11,6 +11,7 @@ use pyo3::types::{PyCapsule, PyDict};
 
 use super::{Lent, gpus};
 use crate::error::BindingError;
+use crate::pages::whole;
 
 const PLAIN: &CStr = c"dltensor";
 const VERSIONED: &CStr = c"dltensor_versioned";
@@ -89,6 +90,57 @@ pub(super) fn lend(object: &Bound<'_, PyAny>) -> PyResult<Option<Lent>> {
     fix(object)?;
     let ptr = tensor.data.cast::<u8>().wrapping_add(usize::try_from(tensor.byte_offset)?);
     Ok(Some(Lent { ptr, len, writable: flags & READ_ONLY == 0, gpu, keeper: capsule.into_any().unbind() }))
+}
+
+/// The numbers of a tensor of whole numbers with one dimension, on the host; `None` where the object does not speak DLPack.
+pub(super) fn numbers(
+    object: &Bound<'_, PyAny>,
+    wrong: impl Fn(&Bound<'_, PyAny>, String) -> PyErr,
+) -> PyResult<Option<Vec<u64>>> {
+    if !object.hasattr("__dlpack__")? || !object.hasattr("__dlpack_device__")? {
+        return Ok(None);
+    }
+    let (kind, id): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
+    if !ON_HOST.contains(&kind) {
+        let name = ON_GPU.iter().chain(&NAMES).find(|known| known.0 == kind).map_or("device", |known| known.1);
+        return Err(wrong(object, format!("it is on {name}:{id}, and indices are read on the host (.cpu())")));
+    }
+    let capsule = export(object, None)?;
+    let (tensor, _) = open(object, &capsule)?;
+    if tensor.ndim != 1 {
+        return Err(wrong(object, format!("it has {} dimensions, and a list has one", tensor.ndim)));
+    }
+    // SAFETY: `shape`, and `strides` where it is not null, are arrays of `ndim` numbers, which is 1, that live with the tensor.
+    let (len, stride) = unsafe { (*tensor.shape, tensor.strides.as_ref().copied().unwrap_or(1)) };
+    let (len, stride) = (usize::try_from(len)?, isize::try_from(stride)?);
+    let first = tensor.data.cast::<u8>().wrapping_add(usize::try_from(tensor.byte_offset)?);
+    let is = |code: u8, bits: u8| (tensor.code, tensor.bits, tensor.lanes) == (code, bits, 1);
+    /// `len` numbers at `first`, `stride` of their size apart.
+    fn read<T: Copy>(first: *const u8, len: usize, stride: isize) -> Vec<T> {
+        let each = (0..len as isize).map(|n| {
+            let at = first.cast::<T>().wrapping_offset(n.wrapping_mul(stride));
+            // SAFETY: the tensor has an element of this type at each of these places, of which it says nothing of the alignment.
+            unsafe { at.read_unaligned() }
+        });
+        each.collect()
+    }
+    // kDLInt and kDLUInt.
+    let found = match () {
+        () if is(0, 64) => whole(&read::<i64>(first, len, stride)),
+        () if is(0, 32) => whole(&read::<i32>(first, len, stride)),
+        () if is(0, 16) => whole(&read::<i16>(first, len, stride)),
+        () if is(1, 64) => whole(&read::<u64>(first, len, stride)),
+        () if is(1, 32) => whole(&read::<u32>(first, len, stride)),
+        () if is(1, 16) => whole(&read::<u16>(first, len, stride)),
+        () => {
+            let (code, bits) = (tensor.code, tensor.bits);
+            let why = format!(
+                "its items are of DLPack's type {code} with {bits} bits, and indices are whole numbers of 16 to 64 bits"
+            );
+            return Err(wrong(object, why));
+        }
+    };
+    Ok(Some(found?))
 }
 
 fn refused(object: &Bound<'_, PyAny>, why: &str) -> PyErr {

@@ -7,6 +7,9 @@
 mod cai;
 mod dlpack;
 mod gpus;
+mod indices;
+
+pub(crate) use indices::indices;
 
 use std::sync::Arc;
 

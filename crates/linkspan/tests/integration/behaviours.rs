@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::{LONG, PATHS, check, context, filled, pair, pattern, until};
-use linkspan::{Access, Error, Memory, Notify, OpError, RemoteBuffer, Transport, Url};
+use linkspan::{Access, Error, Memory, Notify, OpError, PageShape, RemoteBuffer, Transport, Url};
 use linkspan_fabric::stats::{self, Counter};
 
 const MIB: usize = 1 << 20;
@@ -650,4 +650,69 @@ fn a_send_without_a_receive_ends_and_the_path_stays() {
         assert_eq!(recv.wait().unwrap(), 100, "the message of the send that was not ended");
         assert_eq!((a.epoch(), b.epoch()), (1, 1), "no path was revoked");
     }
+}
+
+#[test]
+fn pages_move_by_their_numbers() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        // 4 layers of 32 blocks of 64 bytes here; the peer has 16 blocks per layer, each in a row of 128 bytes.
+        let (src, (inbox, remote)) = (filled(4 * 32 * 64, 5), open(&b, 4 * 16 * 128));
+        let ours = PageShape { len: 64, stride: 64, count: 32, pieces: 4, piece_stride: 32 * 64 };
+        let theirs = PageShape { len: 64, stride: 128, count: 16, pieces: 4, piece_stride: 16 * 128 };
+        let (pages, there) = (src.view().pages(ours).unwrap(), remote.pages(theirs).unwrap());
+        let block = |memory: &Memory, shape: PageShape, page: u64, piece: u64| {
+            let mut bytes = [0; 64];
+            memory.read((piece * shape.piece_stride + page * shape.stride) as usize, &mut bytes).unwrap();
+            bytes
+        };
+        for (from, to) in [([3, 31, 0, 4], [0, 15, 7, 8]), ([1, 2, 9, 31], [1, 2, 3, 0])] {
+            let n = a.write_pages_blocking(&pages, &from, &there, &to, Some(Notify::value(4)), Some(LONG)).unwrap();
+            assert_eq!(n, 4 * 4 * 64);
+            assert_eq!(b.wait_for_write_blocking(Some(LONG)).unwrap(), 4);
+            for ((from, to), piece) in from.iter().zip(to).flat_map(|p| (0..4).map(move |piece| (p, piece))) {
+                assert_eq!(block(&inbox, theirs, to, piece), block(&src, ours, *from, piece), "{from} {to} {piece}");
+            }
+        }
+        // Page 5 of the peer was never named, nor was the second half of any row.
+        assert_eq!(block(&inbox, theirs, 5, 1), [0; 64]);
+        assert_eq!(block(&inbox, PageShape { len: 64, ..theirs }, 7, 0), block(&src, ours, 0, 0));
+        let back = Memory::host(src.len());
+        let into = back.view_mut().unwrap().pages(ours).unwrap();
+        assert_eq!(a.read_pages_blocking(&into, &[30], &there, &[15], Some(LONG)).unwrap(), 256);
+        assert_eq!(block(&back, ours, 30, 3), block(&src, ours, 31, 3));
+        // Nothing is begun where an index is wrong.
+        let refused = a.write_pages_blocking(&pages, &[0, 32], &there, &[0, 1], None, Some(LONG));
+        assert!(matches!(refused, Err(Error::PageIndex { index: 32, at: 1, have: 32, .. })), "{refused:?}");
+        let refused = a.write_pages_blocking(&pages, &[], &there, &[], Some(Notify::COUNT), Some(LONG));
+        assert!(matches!(refused, Err(Error::EmptyBatch)), "{refused:?}");
+        assert_eq!(a.write_pages_blocking(&pages, &[], &there, &[], None, Some(LONG)).unwrap(), 0);
+    }
+}
+
+#[test]
+fn stats_tell_what_a_transport_has_done() {
+    let (a, b) = pair(&[]);
+    let (_inbox, remote) = open(&b, 3000);
+    let src = filled(3000, 1);
+    let part = |at: usize| (src.slice(at, 1000).unwrap(), remote.slice(at as u64, 1000).unwrap());
+    a.write_batch_blocking(&[part(0), part(2000)], Some(Notify::COUNT), Some(LONG)).unwrap();
+    a.read_blocking(&Memory::host(70).view_mut().unwrap(), &remote, Some(LONG)).unwrap();
+    b.wait_for_write_blocking(Some(LONG)).unwrap();
+    assert!(b.wait_for_write_blocking(Some(Duration::ZERO)).is_err());
+    let into = Memory::host(100);
+    let receive = b.recv(3, &into.view_mut().unwrap(), Some(LONG));
+    assert_eq!(b.stats().pending, 1);
+    a.send_blocking(3, &src.slice(0, 50).unwrap(), Some(LONG)).unwrap();
+    receive.wait().unwrap();
+    let (ours, theirs) = (a.stats(), b.stats());
+    assert_eq!((ours.writes, ours.written_bytes, ours.reads, ours.read_bytes), (1, 2000, 1, 70));
+    assert_eq!((ours.sends, ours.sent_bytes, ours.receives, ours.notifications), (1, 50, 0, 0));
+    assert_eq!((theirs.receives, theirs.received_bytes, theirs.notifications), (1, 50, 1));
+    assert_eq!((theirs.writes, theirs.failures, theirs.paths, theirs.pending), (0, 0, 1, 0));
+    b.unexpose(&b.expose(&Memory::host(8).view(), Access::Write).unwrap(), LONG).unwrap();
+    let gone = b.expose(&filled(8, 1).view(), Access::Write).unwrap();
+    b.unexpose(&gone, LONG).unwrap();
+    assert!(a.write_blocking(&src.slice(0, 8).unwrap(), &gone.remote(), None, Some(LONG)).is_err());
+    assert_eq!((a.stats().failures, a.stats().writes), (1, 1));
 }

@@ -1,9 +1,10 @@
 //! Futures under several executors, foreign event loops, several threads, aborts.
 
 use std::future::Future;
-use std::pin::pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -274,5 +275,74 @@ fn messages_both_ways_at_once_do_not_wait_for_each_other() {
                 }
             });
         }
+    }
+}
+
+/// A waker that keeps the thread which wakes it until the test lets go.
+struct Hold {
+    woken: Mutex<Sender<()>>,
+    released: Mutex<Receiver<()>>,
+}
+
+impl Wake for Hold {
+    fn wake(self: Arc<Self>) {
+        self.woken.lock().unwrap().send(()).unwrap();
+        let _ = self.released.lock().unwrap().recv_timeout(LONG);
+    }
+}
+
+#[test]
+fn asking_time_and_again_drives_without_the_engine_thread() {
+    for (_, extra) in PATHS {
+        let ours = crate::common::context(extra);
+        let [(a, b), (held, peer)] = [(); 2].map(|()| {
+            let (a, b) = (ours.transport().unwrap(), crate::common::context(extra).transport().unwrap());
+            a.connect_blocking(&b.bind().unwrap(), LONG).unwrap();
+            b.wait_connected_blocking(LONG).unwrap();
+            (a, b)
+        });
+        let (inbox, remote) = open(&b, 1 << 20);
+        let (_own, there) = open(&held, 8);
+        // The engine thread of `a` wakes somebody, which takes until this test is over.
+        let ((woken, engine_is_held), (release, released)) = (channel(), channel::<()>());
+        let waker = Waker::from(Arc::new(Hold { woken: Mutex::new(woken), released: Mutex::new(released) }));
+        let mut wait = held.wait_for_write(Some(LONG));
+        assert!(Pin::new(&mut wait).poll(&mut Context::from_waker(&waker)).is_pending());
+        peer.write_blocking(&filled(8, 1).view(), &there, Some(Notify::COUNT), Some(LONG)).unwrap();
+        engine_is_held.recv_timeout(LONG).unwrap();
+        for n in 0..20 {
+            let len = [8, 100_000, 1 << 20][n as usize % 3];
+            let src = filled(len, n);
+            let mut write = a.write(&src.view(), &remote, Some(Notify::value(n)), Some(LONG));
+            let end = Instant::now() + LONG;
+            let moved = loop {
+                match write.test() {
+                    Some(report) => break report.unwrap(),
+                    None => assert!(Instant::now() < end, "{n}: nobody has driven it"),
+                }
+            };
+            assert_eq!(moved, len as u64);
+            assert_eq!(b.wait_for_write_blocking(Some(LONG)).unwrap(), n);
+            check(&inbox, 0, len, n);
+        }
+        release.send(()).unwrap();
+    }
+}
+
+#[test]
+fn an_operation_that_is_begun_and_not_asked_after_is_driven_all_the_same() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let (inbox, remote) = open(&b, 4 << 20);
+        let src = filled(4 << 20, 3);
+        // Asked after until it is done: the next one is left to whoever asks.
+        let mut first = a.write(&src.view(), &remote, None, Some(LONG));
+        until("the first write", || first.test().is_some_and(|report| report.unwrap() == 4 << 20));
+        let again = filled(4 << 20, 4);
+        let second = a.write(&again.view(), &remote, Some(Notify::value(2)), Some(LONG));
+        // Nobody asks, and it arrives.
+        assert_eq!(b.wait_for_write_blocking(Some(LONG)).unwrap(), 2);
+        check(&inbox, 0, 4 << 20, 4);
+        assert_eq!(second.wait().unwrap(), 4 << 20);
     }
 }

@@ -1,0 +1,114 @@
+//! What calls are given, as the library takes it, how they wait, and what they give.
+
+use std::time::{Duration, Instant};
+
+use linkspan::{Error, Notify};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt, PyString};
+
+use crate::error::{BindingError, from_linkspan};
+use crate::op::{Gives, Op, Under};
+use crate::pages::Pages;
+use crate::remote::{RemoteBuffer, Url};
+
+/// The GPU that is meant by "cuda:0" or "hip:1", or by something whose text that is, such as `torch.device("cuda")`; `None` for
+/// "cpu".
+pub(crate) fn gpu_of(device: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
+    let Some(device) = device else { return Ok(None) };
+    let name = device.py().import("linkspan._tensors")?.getattr("device_name")?.call1((device,))?.to_string();
+    match name.as_str() {
+        "cpu" | "cpu:0" => Ok(None),
+        _ if ["cuda", "hip"].contains(&name.split(':').next().unwrap_or_default()) => Ok(Some(name)),
+        _ => Err(BindingError::Device(name.chars().take(64).collect()).into()),
+    }
+}
+
+/// Seconds as a duration; `None` and infinity are no limit.
+pub(crate) fn seconds(timeout: Option<f64>) -> Result<Option<Duration>, BindingError> {
+    match timeout {
+        None => Ok(None),
+        Some(s) if s >= 0.0 => Ok(Duration::try_from_secs_f64(s).ok()),
+        Some(s) => Err(BindingError::Seconds(s)),
+    }
+}
+
+/// When a time that begins now is over.
+pub(crate) fn deadline(timeout: Option<Duration>) -> Option<Instant> {
+    timeout.and_then(|t| Instant::now().checked_add(t))
+}
+
+/// As `seconds`, where there must be a limit: a year stands for none.
+pub(crate) fn limit(timeout: Option<f64>) -> Result<Duration, BindingError> {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    Ok(seconds(timeout)?.unwrap_or(YEAR).min(YEAR))
+}
+
+/// True counts, a number is brought along.
+pub(crate) fn notification(notify: Option<&Bound<'_, PyAny>>, fence: bool) -> PyResult<Option<Notify>> {
+    let Some(object) = notify else { return Ok(None) };
+    let made = if let Ok(flag) = object.cast::<PyBool>() {
+        flag.is_true().then_some(Notify::COUNT)
+    } else if object.is_none() {
+        None
+    } else {
+        let value: Option<u64> = object.cast::<PyInt>().ok().and_then(|value| value.extract().ok());
+        let value =
+            value.ok_or_else(|| BindingError::Notify(object.repr().map_or_else(|_| "?".into(), |r| r.to_string())))?;
+        Some(Notify::value(value))
+    };
+    Ok(made.map(|notify| if fence { notify.fenced() } else { notify }))
+}
+
+pub(crate) fn url_of(url: &Bound<'_, PyAny>) -> PyResult<linkspan::Url> {
+    if let Ok(url) = url.cast::<Url>() {
+        return Ok(url.get().0.clone());
+    }
+    let text = url.cast::<PyString>().map_err(|_| PyTypeError::new_err("url must be a linkspan.Url or its text"))?;
+    text.to_cow()?.parse().map_err(|e: linkspan::UrlError| from_linkspan(url.py(), &e.into()))
+}
+
+/// Counts by the names that Python has for them.
+pub(crate) fn stats_by_name(stats: &linkspan::TransportStats) -> [(&'static str, u64); 12] {
+    [
+        ("writes", stats.writes),
+        ("written_bytes", stats.written_bytes),
+        ("reads", stats.reads),
+        ("read_bytes", stats.read_bytes),
+        ("sends", stats.sends),
+        ("sent_bytes", stats.sent_bytes),
+        ("receives", stats.receives),
+        ("received_bytes", stats.received_bytes),
+        ("notifications", stats.notifications),
+        ("failures", stats.failures),
+        ("paths", stats.paths),
+        ("pending", stats.pending),
+    ]
+}
+
+/// What a batch consists of: pairs of memory here and a place there.
+pub(crate) fn pairs<'py, V>(
+    parts: &Bound<'py, PyAny>,
+    here: impl Fn(&Bound<'py, PyAny>) -> PyResult<V>,
+) -> PyResult<Vec<(V, linkspan::RemoteBuffer)>> {
+    let each = parts.try_iter()?.map(|part| {
+        let (memory, remote): (Bound<'py, PyAny>, RemoteBuffer) = part?.extract()?;
+        Ok((here(&memory)?, remote.0))
+    });
+    each.collect()
+}
+
+/// Pages to read into.
+pub(crate) fn writable<'a>(py: Python<'_>, pages: &'a Pages) -> PyResult<&'a linkspan::MutablePages<'static>> {
+    pages.mutable.as_ref().ok_or_else(|| from_linkspan(py, &Error::ReadOnly))
+}
+
+/// Waits without Python's lock.
+pub(crate) fn blocking<T: Send>(py: Python<'_>, call: impl FnOnce() -> Result<T, Error> + Send) -> PyResult<T> {
+    py.detach(call).map_err(|e| from_linkspan(py, &e))
+}
+
+/// An operation that begins now.
+pub(crate) fn begun(op: linkspan::Op<'static>, gives: Gives) -> Op {
+    Op::new(Under::Op(op, gives))
+}

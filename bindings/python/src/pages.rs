@@ -1,0 +1,120 @@
+//! Page lists: pieces of memory at equal distances, moved by the indices of an array.
+
+use linkspan::PageShape;
+use pyo3::prelude::*;
+
+use crate::error::{BindingError, from_linkspan};
+use crate::lend;
+
+/// Pages in memory of this process, made once and used with any indices.
+#[pyclass(frozen, module = "linkspan", weakref)]
+pub(crate) struct Pages {
+    pub(crate) pages: linkspan::Pages<'static>,
+    /// The same to read into, where that is allowed.
+    pub(crate) mutable: Option<linkspan::MutablePages<'static>>,
+}
+
+/// Pages in the peer's memory, made once and used with any indices.
+#[pyclass(frozen, module = "linkspan", weakref)]
+pub(crate) struct RemotePages(pub(crate) linkspan::RemotePages);
+
+/// How pages of `nbytes` lie in `have` bytes, where what is left out is what fits.
+pub(crate) fn shape(
+    have: u64,
+    nbytes: u64,
+    count: Option<u64>,
+    stride: Option<u64>,
+    pieces: u64,
+    piece_stride: Option<u64>,
+) -> PageShape {
+    let stride = stride.unwrap_or(nbytes);
+    let piece_stride = piece_stride.or_else(|| have.checked_div(pieces)).unwrap_or(have);
+    let span = if pieces == 1 { have } else { piece_stride.min(have) };
+    let fit = || span.checked_sub(nbytes).and_then(|rest| rest.checked_div(stride)).map_or(0, |n| n.saturating_add(1));
+    PageShape { len: nbytes, stride, count: count.unwrap_or_else(fit), pieces, piece_stride }
+}
+
+/// The indices that were passed, or all of them in order.
+pub(crate) fn indices(object: Option<&Bound<'_, PyAny>>, shape: PageShape) -> PyResult<Vec<u64>> {
+    match object {
+        None => Ok((0..shape.count).collect()),
+        Some(object) => lend::indices(object),
+    }
+}
+
+fn shown(kind: &str, shape: PageShape) -> String {
+    let bytes = shape.len.saturating_mul(shape.pieces);
+    format!("<linkspan.{kind} of {} x {bytes} bytes>", shape.count)
+}
+
+/// Numbers of an array of type `T`, which must be those of pages.
+pub(crate) fn whole<T: Copy + TryInto<u64> + std::fmt::Display>(numbers: &[T]) -> Result<Vec<u64>, BindingError> {
+    let each = numbers
+        .iter()
+        .enumerate()
+        .map(|(at, &number)| number.try_into().map_err(|_| BindingError::BelowZero { index: number.to_string(), at }));
+    each.collect()
+}
+
+#[pymethods]
+impl Pages {
+    /// Pages.
+    #[getter]
+    fn count(&self) -> u64 {
+        self.pages.shape().count
+    }
+
+    /// Bytes of one page.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.pages.shape().len.saturating_mul(self.pages.shape().pieces)
+    }
+
+    /// Whether they can only be written from.
+    #[getter]
+    fn readonly(&self) -> bool {
+        self.mutable.is_none()
+    }
+
+    fn __len__(&self) -> usize {
+        self.count() as usize
+    }
+
+    fn __repr__(&self) -> String {
+        shown("Pages", self.pages.shape())
+    }
+}
+
+#[pymethods]
+impl RemotePages {
+    /// Pages.
+    #[getter]
+    fn count(&self) -> u64 {
+        self.0.shape().count
+    }
+
+    /// Bytes of one page.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.0.shape().len.saturating_mul(self.0.shape().pieces)
+    }
+
+    fn __len__(&self) -> usize {
+        self.count() as usize
+    }
+
+    fn __repr__(&self) -> String {
+        shown("RemotePages", self.0.shape())
+    }
+}
+
+/// Pages in a view.
+pub(crate) fn of_view(
+    py: Python<'_>,
+    view: &linkspan::View<'static>,
+    mutable: Option<&linkspan::MutableView<'static>>,
+    shape: PageShape,
+) -> PyResult<Pages> {
+    let pages = view.pages(shape).map_err(|e| from_linkspan(py, &e))?;
+    Ok(Pages { pages, mutable: mutable.and_then(|mutable| mutable.pages(shape).ok()) })
+}

@@ -1,0 +1,47 @@
+//! What operations are posted on.
+
+use linkspan_fabric::{Cancel, Channel, ChannelError, MemSlice, OpError, RemoteSlice, Ticket};
+
+pub(super) type Posted = Result<Option<Ticket>, ChannelError>;
+
+/// What carries operations: a channel of the fabric, or a simulated connection in tests.
+pub(crate) trait Path {
+    fn post_write(&mut self, src: MemSlice, to: RemoteSlice, notify: Option<u64>) -> Posted;
+    fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Posted;
+    fn post_send(&mut self, tag: u32, src: MemSlice) -> Posted;
+    fn post_recv(&mut self, tag: u32, dst: MemSlice) -> Posted;
+    fn cancel(&mut self, ticket: Ticket) -> Cancel;
+    fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ChannelError>;
+    fn late_error(&mut self) -> Option<OpError>;
+}
+
+impl Path for Channel {
+    fn post_write(&mut self, src: MemSlice, to: RemoteSlice, notify: Option<u64>) -> Posted {
+        Channel::post_write(self, src, to, notify)
+    }
+
+    fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Posted {
+        Channel::post_read(self, dst, from)
+    }
+
+    fn post_send(&mut self, tag: u32, src: MemSlice) -> Posted {
+        Channel::post_send(self, tag, src)
+    }
+
+    fn post_recv(&mut self, tag: u32, dst: MemSlice) -> Posted {
+        Channel::post_recv(self, &[(tag, dst)])
+    }
+
+    fn cancel(&mut self, ticket: Ticket) -> Cancel {
+        Channel::cancel(self, ticket)
+    }
+
+    fn test(&mut self, ticket: Ticket) -> Result<Option<u64>, ChannelError> {
+        Channel::test(self, ticket)
+    }
+
+    #[inline]
+    fn late_error(&mut self) -> Option<OpError> {
+        Channel::late_error(self)
+    }
+}
