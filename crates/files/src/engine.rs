@@ -99,8 +99,8 @@ pub struct LinkLost;
 /// Where the sender's jobs put bytes: into a slot of the receiver.
 pub trait Outlet {
     /// Memory of our own for what goes into a slot: as many bytes as a slot has.
-    fn room(&mut self) -> &mut [u8];
-    /// Writes the first `len` bytes of the room into a slot of the receiver; they have landed when this returns.
+    fn staging(&mut self) -> &mut [u8];
+    /// Writes the first `len` staged bytes into a slot of the receiver; they have landed when this returns.
     ///
     /// # Errors
     /// [`LinkLost`].

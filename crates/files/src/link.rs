@@ -350,7 +350,7 @@ impl Writer {
 }
 
 impl Outlet for Writer {
-    fn room(&mut self) -> &mut [u8] {
+    fn staging(&mut self) -> &mut [u8] {
         if self.memory.get_mut().is_none() {
             self.memory = Memory::host(self.geometry.slot() as usize);
         }

@@ -25,7 +25,7 @@ impl Slots {
 }
 
 impl Outlet for Slots {
-    fn room(&mut self) -> &mut [u8] {
+    fn staging(&mut self) -> &mut [u8] {
         &mut self.1
     }
 

@@ -91,7 +91,7 @@ fn fill<F: Fs>(
         };
     let (mut values, mut at) = (Vec::with_capacity(range.expect.len()), 0);
     for index in range.first..range.first + count {
-        let bytes = &mut outlet.room()[at..at + geometry.chunk_len(range.size, index)];
+        let bytes = &mut outlet.staging()[at..at + geometry.chunk_len(range.size, index)];
         if hole {
             bytes.fill(0);
         } else {
@@ -125,12 +125,12 @@ fn pack<F: Fs>(
 ) -> Result<Vec<(Key, Outcome)>, LinkLost> {
     let (mut outcomes, mut at) = (Vec::with_capacity(files.len()), 0);
     for (key, found) in files {
-        let room = &mut outlet.room()[at..];
-        let outcome = match clock.time(Stage::Read, || read_small(load, found, room)) {
+        let staging = &mut outlet.staging()[at..];
+        let outcome = match clock.time(Stage::Read, || read_small(load, found, staging)) {
             Ok(None) => Outcome::Changed,
             Err(error) => Outcome::Failed(Fault::io("reading it", &error)),
             Ok(Some((len, left_out))) => {
-                let hash = clock.time(Stage::Hash, || whole(&room[..len]));
+                let hash = clock.time(Stage::Hash, || whole(&staging[..len]));
                 at += len;
                 Outcome::Packed(len as u32, hash, left_out)
             }
@@ -145,7 +145,11 @@ fn pack<F: Fs>(
 }
 
 /// The whole file; `None`: it is not what was offered.
-fn read_small<F: Fs>(load: &Load<F>, found: &Found<F>, room: &mut [u8]) -> io::Result<Option<(usize, Vec<LeftOut>)>> {
+fn read_small<F: Fs>(
+    load: &Load<F>,
+    found: &Found<F>,
+    staging: &mut [u8],
+) -> io::Result<Option<(usize, Vec<LeftOut>)>> {
     let fs = &*load.fs;
     let (file, before) = fs.open_read(&found.dir, &found.name, Links::Refuse)?;
     if before.ident() != found.stat.ident() {
@@ -153,7 +157,7 @@ fn read_small<F: Fs>(load: &Load<F>, found: &Found<F>, room: &mut [u8]) -> io::R
     }
     await_tick(fs, before.ctime);
     let len = before.size as usize;
-    let have = read_full(fs, &file, 0, &mut room[..len])?;
+    let have = read_full(fs, &file, 0, &mut staging[..len])?;
     let same = have == len && fs.stat_file(&file)?.ident() == before.ident();
     Ok(same.then(|| (len, left_out(fs, &file))))
 }
