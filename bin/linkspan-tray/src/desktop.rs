@@ -1,0 +1,52 @@
+//! What the session's desktop does for us: notifications by the portal, the window by D-Bus activation.
+
+use std::collections::HashMap;
+
+use linkspan_bus::zbus::fdo::{DBusProxy, RequestNameFlags};
+use linkspan_bus::zbus::zvariant::Value;
+use linkspan_bus::zbus::{Connection, Result, fdo::RequestNameReply};
+use linkspan_view::Notice;
+
+/// The name of the window's program (freedesktop Desktop Entry Specification, D-Bus activation).
+const WINDOW: &str = "org.linkspan.Desktop";
+
+/// Our own, so that there is one tray.
+const OWN: &str = "org.linkspan.Tray";
+
+#[derive(Clone, Debug)]
+pub(crate) struct Desktop(Connection);
+
+impl Desktop {
+    pub(crate) async fn connect() -> Result<Desktop> {
+        Connection::session().await.map(Desktop)
+    }
+
+    /// False: another one has the name.
+    pub(crate) async fn alone(&self) -> bool {
+        let answer = self.0.request_name_with_flags(OWN, RequestNameFlags::DoNotQueue.into()).await;
+        matches!(answer, Ok(RequestNameReply::PrimaryOwner | RequestNameReply::AlreadyOwner))
+    }
+
+    /// Whether the window runs or can be started.
+    pub(crate) async fn has_window(&self) -> bool {
+        let Ok(bus) = DBusProxy::new(&self.0).await else { return false };
+        let names = bus.list_activatable_names().await.unwrap_or_default();
+        let Ok(name) = WINDOW.try_into() else { return false };
+        names.iter().any(|name| name.as_str() == WINDOW) || bus.name_has_owner(name).await.unwrap_or(false)
+    }
+
+    pub(crate) async fn open_window(&self) -> Result<()> {
+        let data: HashMap<&str, Value<'_>> = HashMap::new();
+        let (path, interface) = ("/org/linkspan/Desktop", "org.freedesktop.Application");
+        self.0.call_method(Some(WINDOW), path, Some(interface), "Activate", &data).await.map(drop)
+    }
+
+    /// By org.freedesktop.portal.Notification; the same id takes the place of the notification before.
+    pub(crate) async fn notify(&self, notice: &Notice) -> Result<()> {
+        let (title, body) = (notice.title.as_str(), notice.text.as_str());
+        let fields: HashMap<&str, Value<'_>> = HashMap::from([("title", title.into()), ("body", body.into())]);
+        let (name, path) = ("org.freedesktop.portal.Desktop", "/org/freedesktop/portal/desktop");
+        let interface = Some("org.freedesktop.portal.Notification");
+        self.0.call_method(Some(name), path, interface, "AddNotification", &(&*notice.id, fields)).await.map(drop)
+    }
+}
