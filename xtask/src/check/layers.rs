@@ -6,7 +6,7 @@ use crate::tree::Source;
 
 /// Layer of each crate by its folder, times ten; layer 4 has an order of its own inside. A crate may depend on those
 /// with a smaller number only. Tests (`[dev-dependencies]`) may look anywhere.
-const LAYERS: [(&str, u32); 25] = [
+const LAYERS: [(&str, u32); 26] = [
     ("crates/proto", 0),
     ("crates/transport", 10),
     ("crates/gpu", 15),
@@ -21,10 +21,11 @@ const LAYERS: [(&str, u32); 25] = [
     ("crates/linkspan", 44),
     ("crates/doctor", 45),
     ("crates/service", 45),
-    ("crates/bus", 46),
     ("crates/perf", 46),
     ("crates/files", 46),
     ("crates/mount", 47),
+    ("crates/user", 48),
+    ("crates/bus", 46),
     ("bindings/nccl", 48),
     ("bindings/", 50),
     ("bin/", 50),
