@@ -9,18 +9,18 @@ pub(crate) mod trash;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use linkspan::{Context, Url};
+use linkspan_files::Error;
 use linkspan_files::client::{Client, Compared};
 use linkspan_files::fs::{Kind, RealFs};
 use linkspan_files::hash::hex;
-use linkspan_files::name::{Name, RelPath, escape};
+use linkspan_files::name::{RelPath, escape};
 use linkspan_files::source::Start;
-use linkspan_files::wire::{Answer, Entry, FaultKind, PeerPath, Request};
-use linkspan_files::{Error, name::BadName};
+use linkspan_files::wire::{Answer, Entry, FaultKind, Request};
 use linkspan_service::rendezvous::{self, FILES, Service};
+use linkspan_user::finder;
+use linkspan_user::place::{self, Local, Place};
 use serde_json::{Value, json};
 
 use crate::cli::PathArg;
@@ -44,9 +44,27 @@ impl From<Error> for Failure {
     }
 }
 
+impl From<linkspan_user::Error> for Failure {
+    fn from(error: linkspan_user::Error) -> Failure {
+        use linkspan_user::Error as User;
+        let exit = match error {
+            User::Files(error) => return error.into(),
+            User::Fabric(error) => return error.into(),
+            User::Link(error) => return error.into(),
+            User::Rendezvous(error) => return error.into(),
+            User::Keys(error) => return error.into(),
+            User::System { what, source } => return Failure::system(&what, &source),
+            User::Usage(_) => Exit::Usage,
+            User::Refused(_) => Exit::Permission,
+            _ => Exit::Failed,
+        };
+        Failure::new(exit, error.text())
+    }
+}
+
 /// A command line that cannot be meant.
 pub(crate) fn usage(why: &str) -> Failure {
-    Failure::new(Exit::Usage, format!("LS1812 {why}"))
+    linkspan_user::Error::Usage(why.to_owned()).into()
 }
 
 /// How a command ends for which something was refused or failed.
@@ -55,47 +73,6 @@ pub(crate) fn exit_of(kind: FaultKind) -> Exit {
         FaultKind::Denied | FaultKind::ReadOnly => Exit::Permission,
         FaultKind::WrongData => Exit::WrongData,
         _ => Exit::Failed,
-    }
-}
-
-/// A place on a peer as it is written: `PEER:SHARE/PATH`.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) peer: String,
-    /// Empty where only the peer is named.
-    pub(crate) share: String,
-    pub(crate) path: RelPath,
-    /// It ends in a slash: a directory is meant.
-    pub(crate) dir: bool,
-}
-
-impl Place {
-    pub(crate) fn parse(text: &str) -> Result<Place, Failure> {
-        let bad = |why: &str| usage(&format!("{text:?} {why}; write PEER:SHARE/PATH"));
-        let cut = match text.strip_prefix('[') {
-            Some(rest) => rest.find("]:").map(|at| (&text[..at + 2], &text[at + 3..])),
-            None => text.split_once(':'),
-        };
-        let (peer, rest) = cut.filter(|(peer, _)| !peer.is_empty()).ok_or_else(|| bad("names no peer"))?;
-        let rest = rest.trim_start_matches('/');
-        let (share, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let path =
-            RelPath::new(path.as_bytes()).map_err(|why: BadName| bad(&format!("has a path that cannot be: {why}")))?;
-        let dir = rest.ends_with('/');
-        Ok(Place { peer: peer.trim_matches(['[', ']']).to_owned(), share: share.to_owned(), path, dir })
-    }
-
-    /// With a share.
-    pub(crate) fn whole(text: &str) -> Result<Place, Failure> {
-        let place = Place::parse(text)?;
-        if place.share.is_empty() {
-            return Err(usage(&format!("{text:?} names no share; `lspan ls {}:` lists them", place.peer)));
-        }
-        Ok(place)
-    }
-
-    pub(crate) fn at(&self) -> PeerPath {
-        PeerPath { share: self.share.clone(), path: self.path.clone() }
     }
 }
 
@@ -113,49 +90,22 @@ pub(crate) fn reach(
 ) -> Result<(Context, impl Fn() -> Result<Url, Error> + Send + Sync + 'static), Failure> {
     let service = Service { port: args.port, ..FILES };
     let found = rendezvous::ask(peer, service)?;
-    let kept = Mutex::new(Some(found.handle));
+    let find = finder(peer, service, &found);
     fabric::connect_to(found);
-    let context = fabric::one_sided(PathArg::AUTO, false)?;
-    let peer = peer.to_owned();
-    let find = move || {
-        let kept = kept.lock().unwrap_or_else(|e| e.into_inner()).take();
-        let handle = match kept {
-            Some(handle) => handle,
-            None => rendezvous::ask(&peer, service).map_err(|error| Error::Lost(error.to_string()))?.handle,
-        };
-        Ok(Url::of_listener(&handle).map_err(linkspan::Error::from)?)
-    };
-    Ok((context, find))
-}
-
-/// A local path as the directory that it is in and its name there.
-pub(crate) fn local(path: &Path) -> Result<(Arc<OwnedFd>, Name, Vec<u8>), Failure> {
-    let failed = |error: std::io::Error| Failure::system(&escape(path.as_os_str().as_bytes()), &error);
-    let real = path.canonicalize().map_err(failed)?;
-    let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
-        return Err(usage("the root directory cannot be sent; name what is in it"));
-    };
-    let called = path.file_name().unwrap_or(name).as_bytes().to_vec();
-    let name = Name::new(name.as_bytes()).map_err(|why| usage(&format!("{} cannot be sent: {why}", path.display())))?;
-    Ok((Arc::new(RealFs::root(parent).map_err(failed)?), name, called))
+    Ok((fabric::one_sided(PathArg::AUTO, false)?, find))
 }
 
 /// Where journals are: `$XDG_STATE_HOME/linkspan/files`; `None` with a word where that cannot be.
 pub(crate) fn state_dir() -> Option<OwnedFd> {
-    let home = || Some(PathBuf::from(std::env::var_os("HOME").filter(|home| !home.is_empty())?).join(".local/state"));
-    let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home)?;
-    let dir = base.join("linkspan/files");
-    let made = std::fs::create_dir_all(&dir).and_then(|()| RealFs::root(&dir));
-    match made {
-        Ok(dir) => Some(dir),
-        Err(error) => {
-            eprintln!(
-                "lspan: no journal can be kept in {}: {error}; a transfer that is cut begins anew",
-                dir.display()
-            );
-            None
-        }
-    }
+    let why = match place::state_dir("files") {
+        Ok(dir) => match RealFs::root(&dir) {
+            Ok(root) => return Some(root),
+            Err(error) => format!("{}: {error}", dir.display()),
+        },
+        Err(error) => error.text(),
+    };
+    eprintln!("lspan: no journal can be kept: {why}; a transfer that is cut begins anew");
+    None
 }
 
 /// A number of things.
@@ -241,7 +191,7 @@ fn print(out: &mut Out, entry: &Entry, args: &LsArgs) -> Result<(), Failure> {
 }
 
 pub(crate) fn rm(args: &RmArgs) -> Result<Exit, Failure> {
-    let places = same_peer(&args.at)?;
+    let places = Place::of_one_peer(&args.at)?;
     let mut client = connect(&places[0].peer, &args.peer)?;
     let mut exit = Exit::Ok;
     for place in &places {
@@ -255,15 +205,6 @@ pub(crate) fn rm(args: &RmArgs) -> Result<Exit, Failure> {
         }
     }
     Ok(exit)
-}
-
-/// Places that are all of one peer.
-pub(crate) fn same_peer(texts: &[String]) -> Result<Vec<Place>, Failure> {
-    let places = texts.iter().map(|text| Place::whole(text)).collect::<Result<Vec<_>, _>>()?;
-    match places.iter().all(|place| place.peer == places[0].peer) {
-        true => Ok(places),
-        false => Err(usage("the places are of several peers; name one peer at a time")),
-    }
 }
 
 pub(crate) fn mv(args: &MvArgs) -> Result<Exit, Failure> {
@@ -307,7 +248,7 @@ pub(crate) fn du(args: &DuArgs) -> Result<Exit, Failure> {
 
 pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let place = Place::whole(&args.at)?;
-    let (dir, name, _) = local(&args.own)?;
+    let Local { dir, name, .. } = Local::find(&args.own)?;
     let mut client = connect(&place.peer, &args.peer)?;
     let (mut out, mut exit, mut broken, mut checked) = (Out::default(), Exit::Ok, None, 0u64);
     let start = Start { dir, name: Some(name), path: RelPath::default(), shallow: false };
@@ -345,6 +286,3 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     eprintln!("lspan: {} {are} the same at both ends", counted(checked, "file", "files"));
     Ok(exit)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,5 +1,5 @@
 //! `lspan`: linkspan at the command line.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod bugreport;
 mod cables;
@@ -14,7 +14,6 @@ mod fabric;
 mod files;
 mod job;
 mod keys;
-mod link;
 mod mesh;
 mod metrics;
 mod older;

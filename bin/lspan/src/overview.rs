@@ -11,7 +11,7 @@ use linkspan_perf::{Spec, Stop, Test};
 use crate::cli::PathArg;
 use crate::exit::{Exit, Failure};
 use crate::out::{Out, Progress};
-use crate::perf::{Job, Peer, measure, quiet};
+use crate::perf::{Job, Peer, measure};
 use crate::status;
 
 /// Length of each timed part: ten of them and their checks stay far below a minute.
@@ -27,7 +27,7 @@ fn job(path: PathArg) -> Job {
         spec(Test::Bw, 64 << 10),
         spec(Test::Bw, 4 << 20),
     ];
-    Job { measure: quiet(path), specs, streams: None, connect: false }
+    Job::of(path, specs)
 }
 
 pub(crate) fn run() -> Result<Exit, Failure> {

@@ -10,17 +10,18 @@ pub(crate) mod sink;
 pub(crate) use plan::Job;
 
 use linkspan_fabric::{Fabric, MemoryName};
+use linkspan_perf::baseline::bare::Bare;
 use linkspan_perf::baseline::{Found, compare};
-use linkspan_perf::link::{Connector, LinkError};
 use linkspan_perf::record::Row;
-use linkspan_perf::{Client, PerfError, Spec, Test, connects, multi};
+use linkspan_perf::{Client, Spec, Test};
 use linkspan_service::rendezvous;
+use linkspan_user::link::{FabricConnector, FabricLink};
+use linkspan_user::suite::{self, Measuring};
 
 use crate::child::OtherSide;
 use crate::cli::{Measure, PathArg, Perf};
 use crate::exit::{Exit, Failure};
 use crate::fabric;
-use crate::link::{FabricConnector, FabricLink};
 use crate::out::Progress;
 use crate::signals;
 use idle::Idle;
@@ -84,93 +85,61 @@ fn find(job: &Job) -> Result<Peer, Failure> {
 /// Makes every measurement of a job and hands each row to `each`. After Ctrl-C `each` still gets what was being measured, then the failure says
 /// so.
 pub(crate) fn measure(job: &Job, peer: &Peer, each: &mut dyn FnMut(Row) -> Result<(), Failure>) -> Result<(), Failure> {
-    let mut progress = Progress::new();
-    let interrupt = &peer.connector.interrupt;
-    let go_on = || if interrupt.raised() { Err(interrupted()) } else { Ok(()) };
-    if job.connect {
-        progress.say("connecting");
-        let desc = linkspan_perf::link::Link::describe(&peer.connector.connect()?);
-        let found = connects(&peer.connector, job.specs[0].stop, interrupt)?;
-        progress.clear();
-        each(Row::of_connects(&found, &desc))?;
-        return go_on();
+    let baseline = job.measure.baseline.then_some(job.measure.rounds);
+    let mut shown = Shown { progress: Progress::new(), each, baseline, bare: None };
+    let result = suite::measure(&job.suite, &peer.connector, &mut shown);
+    shown.progress.clear();
+    result
+}
+
+/// Measurements at a terminal.
+struct Shown<'a> {
+    progress: Progress,
+    each: &'a mut dyn FnMut(Row) -> Result<(), Failure>,
+    /// Rounds of the baseline.
+    baseline: Option<u32>,
+    bare: Option<Bare>,
+}
+
+impl Measuring for Shown<'_> {
+    type Failure = Failure;
+
+    fn begin(&mut self, what: &str) {
+        self.progress.say(what);
     }
-    if let Some(streams) = job.streams {
-        for spec in &job.specs {
-            progress.say(&say(spec));
-            let found = multi(&peer.connector, streams, spec, Some(job.timeout(spec)), interrupt)?;
-            progress.clear();
-            each(Row::of_streams(&found))?;
-            go_on()?;
-        }
-        return Ok(());
-    }
-    let client = Client::new(peer.connector.connect()?, None).with_interrupt(interrupt);
-    let mut session = Session { client, bare: None };
-    for spec in &job.specs {
-        progress.say(&say(spec));
-        session.client.set_timeout(Some(job.timeout(spec)));
-        let out = match session.client.run(spec) {
-            Err(PerfError::Link(LinkError::Interrupted)) => {
-                session.leave();
-                return Err(interrupted());
-            }
-            other => other?,
-        };
-        let mut row = Row::of(&out, &session.client.describe());
-        if job.measure.baseline && !interrupt.raised() {
-            progress.say(&format!("{}, beside the baseline", say(spec)));
-            match session.baseline(spec, job.measure.rounds) {
-                // The row stands without it.
-                Err(failure) if failure.exit == Exit::Interrupted => {}
-                found => row.beside(&found?),
-            }
-        }
-        progress.clear();
-        each(row)?;
-        if interrupt.raised() {
-            session.leave();
-            return Err(interrupted());
+
+    fn beside(&mut self, client: &mut Client<FabricLink>, spec: &Spec) -> Result<Option<Found>, Failure> {
+        let Some(rounds) = self.baseline else { return Ok(None) };
+        self.progress.say(&format!("{}, beside the baseline", suite::say(spec)));
+        match self.baseline(client, spec, rounds) {
+            // The row stands without it.
+            Err(failure) if failure.exit == Exit::Interrupted => Ok(None),
+            found => Ok(Some(found?)),
         }
     }
-    session.client.close().map_err(Failure::from)
-}
 
-#[cold]
-fn interrupted() -> Failure {
-    LinkError::Interrupted.into()
-}
-
-fn say(spec: &Spec) -> String {
-    format!("measuring {} of {} B ...", spec.test.name(), linkspan_perf::units::show_size(spec.size))
-}
-
-struct Session {
-    client: Client<FabricLink>,
-    bare: Option<linkspan_perf::baseline::bare::Bare>,
-}
-
-impl Session {
-    /// Closes the connection regularly where the peer still reads.
-    fn leave(self) {
-        let _ = self.client.close();
+    fn row(&mut self, row: Row) -> Result<(), Failure> {
+        self.progress.clear();
+        (self.each)(row)
     }
+}
 
-    fn baseline(&mut self, spec: &Spec, rounds: u32) -> Result<Found, Failure> {
+impl Shown<'_> {
+    fn baseline(&mut self, client: &mut Client<FabricLink>, spec: &Spec, rounds: u32) -> Result<Found, Failure> {
         let bare = match &mut self.bare {
             Some(bare) => bare,
             None => {
                 let mut token = [0; 16];
                 getrandom::fill(&mut token)
                     .map_err(|error| Failure::new(Exit::Failed, format!("the system's random numbers: {error}")))?;
-                let mut bare = self.client.bare(token)?;
+                let mut bare = client.bare(token)?;
                 if !fabric::cma()? {
                     bare.forbid_split("LINKSPAN_CMA=0");
                 }
                 self.bare.insert(bare)
             }
         };
-        Ok(compare(&mut self.client, bare, spec, rounds)?)
+        Ok(compare(client, bare, spec, rounds)?)
     }
 }
 
@@ -180,6 +149,6 @@ pub(crate) fn has_baseline(test: Test) -> bool {
 }
 
 /// Settings of a measurement without a command line.
-pub(crate) fn quiet(path: PathArg) -> Measure {
+fn quiet(path: PathArg) -> Measure {
     Measure { path, seed: 1, ..Measure::default() }
 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::cli::{PathArg, SelftestArgs};
 use crate::exit::{Exit, Failure};
 use crate::out::{Out, Progress};
-use crate::perf::{Job, Peer, measure, quiet};
+use crate::perf::{Job, Peer, measure};
 
 /// Schema of `--json`.
 const SCHEMA: &str = "linkspan.selftest/1";
@@ -143,7 +143,7 @@ fn try_path(peer: Option<&str>, path: PathArg) -> Result<(String, u64), Failure>
         ..Spec::new(test, size)
     };
     let specs = vec![spec(Test::Lat, 8), spec(Test::Bw, 1), spec(Test::Bw, 1 << 20), spec(Test::Bw, (5 << 20) + 3)];
-    let job = Job { measure: quiet(path), specs, streams: None, connect: false };
+    let job = Job::of(path, specs);
     let mut rows: Vec<Row> = Vec::new();
     let peer = Peer::find(peer, path, 0, MemoryName::Host)?;
     measure(&job, &peer, &mut |row| {

@@ -11,12 +11,12 @@ use linkspan_net::WaitSet;
 use linkspan_perf::{Interrupt, Limits, LinkError, PerfError, Quota, serve_with};
 use linkspan_service::rendezvous::{RendezvousServer, shown};
 use linkspan_topology::{Host, Roots};
+use linkspan_user::link::FabricLink;
 
 use crate::child;
 use crate::cli::ServeArgs;
 use crate::exit::{Exit, Failure};
 use crate::fabric;
-use crate::link::FabricLink;
 use crate::onesided::OneSidedOffers;
 use crate::peer_lines;
 use crate::signals;

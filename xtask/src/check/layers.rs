@@ -6,7 +6,7 @@ use crate::tree::Source;
 
 /// Layer of each crate by its folder, times ten; layer 4 has an order of its own inside. A crate may depend on those
 /// with a smaller number only. Tests (`[dev-dependencies]`) may look anywhere.
-const LAYERS: [(&str, u32); 27] = [
+const LAYERS: [(&str, u32); 28] = [
     ("crates/proto", 0),
     ("crates/transport", 10),
     ("crates/gpu", 15),
@@ -27,6 +27,7 @@ const LAYERS: [(&str, u32); 27] = [
     ("crates/perf", 46),
     ("crates/files", 46),
     ("crates/mount", 47),
+    ("crates/user", 48),
     ("bindings/nccl", 48),
     ("bindings/", 50),
     ("bin/", 50),

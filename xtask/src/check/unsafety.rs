@@ -55,7 +55,7 @@ pub(crate) const PLACES: [UnsafePlace; 30] = [
     UnsafePlace { path: "crates/fabric/", why: "rails that pass calls on, and GPU memory bound to network cards" },
     UnsafePlace { path: "crates/linkspan/src/", why: "memory that is kept as long as an operation uses it" },
     UnsafePlace { path: "crates/perf/", why: "memory of operations" },
-    UnsafePlace { path: "bin/lspan/src/link.rs", why: "the connection that tests of the command line use" },
+    UnsafePlace { path: "crates/user/src/link.rs", why: "the connection that tests use" },
     UnsafePlace { path: "fuzz/", why: "rails and links that misbehave" },
     UnsafePlace {
         path: "bindings/python/src/lend/",

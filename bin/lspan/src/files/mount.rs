@@ -10,9 +10,10 @@ use linkspan_files::client::Client;
 use linkspan_files::fs::Kind;
 use linkspan_files::wire::{Answer, Request};
 use linkspan_mount::Options;
+use linkspan_user::place::Place;
 use sd_notify::NotifyState;
 
-use super::{Place, reach, usage};
+use super::{reach, usage};
 use crate::cli::files::MountArgs;
 use crate::exit::{Exit, Failure};
 use crate::{peer_lines, signals};

@@ -1,33 +1,27 @@
 //! `lspan send` and `lspan get`.
 
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use linkspan_files::client::{self, Client, Watcher};
+use linkspan_files::client::Watcher;
 use linkspan_files::engine::{Event, Happened};
 use linkspan_files::fs::Kind;
-use linkspan_files::fs::RealFs;
 use linkspan_files::hash::hex;
-use linkspan_files::name::{Name, RelPath, escape};
-use linkspan_files::sink;
-use linkspan_files::source::{Load, Start};
-use linkspan_files::wire::{Answer, Delete, FaultKind, LeftOut, PeerPath, Request};
+use linkspan_files::name::{RelPath, escape};
+use linkspan_files::wire::LeftOut;
 use linkspan_files::{Error, Outcome, Rules};
 use linkspan_perf::Interrupt;
-use linkspan_topology::{Host, Roots};
+use linkspan_user::place::{Local, Place};
+use linkspan_user::transfer::{Fetching, How, Patient, Sending, bytes, drive as again, left_out};
 use serde_json::json;
 
-use super::{Place, connect, counted, exit_of, local, name_json, same_peer, size, state_dir, usage};
+use super::{connect, counted, exit_of, name_json, size, state_dir};
 use crate::cli::files::{DeleteArgs, GetArgs, HowArgs, SendArgs};
 use crate::exit::{Exit, Failure};
 use crate::out::Out;
 use crate::signals;
-
-/// How often a transfer is taken up again after its connection was lost, while nothing of it moves.
-const TRIES: u32 = 5;
 
 /// What the user sees of a transfer.
 pub(super) struct View {
@@ -168,36 +162,29 @@ impl Watcher for View {
     }
 }
 
-fn left_out(why: LeftOut) -> &'static str {
-    match why {
-        LeftOut::Special => "a device, socket or fifo",
-        LeftOut::Acl => "an access control list",
-        LeftOut::Capability => "capabilities (security.capability)",
-        LeftOut::HardLink => "another name of a file, which arrives as a file of its own",
-        LeftOut::SetId => "a setuid, setgid or sticky bit",
+impl Patient for View {
+    fn done(&self) -> u64 {
+        self.done
+    }
+
+    fn stopped(&self) -> bool {
+        self.interrupt.raised()
+    }
+
+    fn lost(&mut self, why: &str) {
+        self.say(&format!("{why}; trying again"));
+        (self.same, self.extra) = (0, 0);
     }
 }
 
 impl View {
     /// Runs a transfer; again after a lost connection, as long as each time something moves.
     pub(super) fn drive(mut self, mut once: impl FnMut(&mut View) -> Result<Outcome, Error>) -> Result<Exit, Failure> {
-        let (began, mut tries, mut sum) = (Instant::now(), 0, Outcome::default());
-        let outcome = loop {
-            let before = self.done;
-            match once(&mut self) {
-                Err(Error::Lost(why)) if tries < TRIES && !self.interrupt.raised() => {
-                    tries = if self.done > before { 0 } else { tries + 1 };
-                    self.say(&format!("{}; trying again", Error::Lost(why)));
-                    (self.same, self.extra) = (0, 0);
-                    std::thread::sleep(Duration::from_millis(300));
-                }
-                other => break other,
-            }
-        };
+        let began = Instant::now();
+        let outcome = again(&mut self, &mut once);
         self.bar.finish_and_clear();
         let outcome = outcome?;
-        sum.moved += outcome.moved;
-        self.close(&outcome, sum.moved, began.elapsed())
+        self.close(&outcome, outcome.moved, began.elapsed())
     }
 
     fn close(mut self, outcome: &Outcome, moved: u64, took: Duration) -> Result<Exit, Failure> {
@@ -286,45 +273,27 @@ impl View {
     }
 }
 
-pub(super) fn large() -> u64 {
-    Host::read(&Roots::default()).memory_bytes / 2
-}
-
 pub(crate) fn send(args: &SendArgs) -> Result<Exit, Failure> {
     let to = Place::whole(&args.to)?;
-    let sources = args.from.iter().map(|path| local(path)).collect::<Result<Vec<_>, _>>()?;
+    let sources = args.from.iter().map(|path| Ok(Local::find(path)?)).collect::<Result<Vec<_>, Failure>>()?;
+    let how = how(&args.how, &args.delete)?;
     let mut client = connect(&to.peer, &args.peer)?;
-    let (base, paths) = destination(&mut client, &to, &sources.iter().map(|s| s.2.clone()).collect::<Vec<_>>())?;
     let view = View::new(&args.how)?;
-    let starts = || {
-        let start = |((dir, name, _), path): (&(Arc<std::os::fd::OwnedFd>, Name, Vec<u8>), &RelPath)| Start {
-            dir: dir.clone(),
-            name: Some(name.clone()),
-            path: path.clone(),
-            shallow: false,
-        };
-        sources.iter().zip(&paths).map(start).collect::<Vec<Start<RealFs>>>()
-    };
     if !view.bar.is_hidden() {
-        let (total, of) = (view.total.clone(), starts());
-        // Only for the time that is left: what cannot be counted is not.
-        let _ = std::thread::Builder::new().name("count".into()).spawn(move || {
-            let one = |start: &Start<RealFs>| {
-                let path = start.name.as_ref().and_then(|name| RelPath::new(name.bytes()).ok()).unwrap_or_default();
-                client::usage(&start.dir, &path).map_or(0, |sum| sum.bytes)
-            };
-            total.store(of.iter().map(one).sum(), Ordering::Relaxed);
-        });
+        let (total, of) = (view.total.clone(), sources.clone());
+        // Only for the time that is left.
+        let count = move || total.store(bytes(&of), Ordering::Relaxed);
+        let _ = std::thread::Builder::new().name("count".into()).spawn(count);
     }
+    let sending = Sending::new(&mut client, sources, &to, how)?;
     view.bar.set_message(client.path().unwrap_or_default());
-    let (how, large, exclude) = (&args.how, large(), exclude(&args.how)?);
-    let (rules, delete) = (Arc::new(Rules::new(&exclude).map_err(Error::from)?), deletion(&args.delete, &exclude));
-    view.drive(move |view| {
-        let (xattrs, dry_run) = (how.xattrs, how.dry_run);
-        let load = Load { xattrs, dry_run, delete: delete.is_some(), ..Load::new(Arc::new(RealFs), large) };
-        let load = Load { rules: rules.clone(), ..load };
-        client.send(load, starts(), &base, how.no_fsync, delete.clone(), view)
-    })
+    view.drive(|view| sending.run(&mut client, view))
+}
+
+fn how(args: &HowArgs, delete: &DeleteArgs) -> Result<How, Failure> {
+    let &HowArgs { xattrs, dry_run, no_fsync, .. } = args;
+    let exclude = exclude(args)?;
+    Ok(How { xattrs, dry_run, no_fsync, exclude, delete: delete.delete, max_delete: delete.max_delete })
 }
 
 /// The rules about names, one text each.
@@ -338,77 +307,15 @@ pub(super) fn exclude(how: &HowArgs) -> Result<Vec<String>, Failure> {
     Ok(rules)
 }
 
-fn deletion(args: &DeleteArgs, keep: &[String]) -> Option<Delete> {
-    args.delete.then(|| Delete { most: args.max_delete, keep: keep.to_vec() })
-}
-
-/// The directory at the peer, and the path of each source in it.
-fn destination(client: &mut Client, to: &Place, names: &[Vec<u8>]) -> Result<(PeerPath, Vec<RelPath>), Failure> {
-    let kind = match client.request(Request::Stat(to.at())) {
-        Ok(Answer::Stat(entry)) => Some(entry.kind),
-        Err(Error::Refused(fault)) if fault.kind == FaultKind::NotFound => None,
-        Ok(_) => None,
-        Err(error) => return Err(error.into()),
-    };
-    let bad = |why: &str| usage(&format!("{}:{}/{:?} {why}", to.peer, to.share, to.path));
-    if kind == Some(Kind::Dir) || to.dir || to.path.is_root() {
-        if kind.is_none() {
-            return Err(bad("is no directory there"));
-        }
-        let path =
-            |name: &Vec<u8>| RelPath::new(name).map_err(|why| bad(&format!("cannot take {}: {why}", escape(name))));
-        return Ok((to.at(), names.iter().map(path).collect::<Result<_, _>>()?));
-    }
-    if names.len() > 1 {
-        return Err(bad("is no directory there, and several sources need one"));
-    }
-    let (parent, name) = to.path.split().ok_or_else(|| bad("is no directory there"))?;
-    let path = RelPath::default().join(&name).map_err(|why| bad(&why.to_string()))?;
-    Ok((PeerPath { share: to.share.clone(), path: parent }, vec![path]))
-}
-
 pub(crate) fn get(args: &GetArgs) -> Result<Exit, Failure> {
-    let places = same_peer(&args.from)?;
-    let failed = |error: std::io::Error| Failure::system(&escape(args.to.as_os_str().as_bytes()), &error);
-    let whole_share = places.len() == 1 && places[0].path.is_root();
-    let bad = |why: String| usage(&format!("{}: {why}", escape(args.to.as_os_str().as_bytes())));
-    let (root, from) = if args.to.is_dir() || whole_share {
-        if whole_share && !args.to.is_dir() && !args.how.dry_run {
-            std::fs::create_dir(&args.to).map_err(failed)?;
-        }
-        let named = |place: &Place| match place.path.split() {
-            Some((_, name)) => RelPath::default().join(&name).unwrap_or_default(),
-            None => RelPath::default(),
-        };
-        (args.to.clone(), places.iter().map(|place| (place.at(), named(place))).collect::<Vec<_>>())
-    } else if places.len() == 1 {
-        let name = args.to.file_name().ok_or_else(|| bad("it is no directory".into()))?;
-        let path = RelPath::new(name.as_bytes()).map_err(|why| bad(why.to_string()))?;
-        let parent = args.to.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
-        (parent.to_owned(), vec![(places[0].at(), path)])
-    } else {
-        return Err(bad("it is no directory, and several sources need one".into()));
-    };
-    let root = Arc::new(RealFs::root(&root).map_err(failed)?);
-    let state = state_dir().map(Arc::new);
+    let places = Place::of_one_peer(&args.from)?;
+    let fetching = Fetching::new(&places, &args.to, state_dir(), how(&args.how, &args.delete)?)?;
     let mut client = connect(&places[0].peer, &args.peer)?;
     let view = View::new(&args.how)?;
     if !view.bar.is_hidden() {
-        let mut total = 0;
-        for (at, _) in &from {
-            if let Answer::Usage(sum) = client.request(Request::Usage(at.clone()))? {
-                total += sum.bytes;
-            }
-        }
-        view.total.store(total, Ordering::Relaxed);
+        view.total.store(fetching.bytes(&mut client)?, Ordering::Relaxed);
     }
     view.bar.set_message(client.path().unwrap_or_default());
-    let exclude = exclude(&args.how)?;
-    let (how, delete, large) = (&args.how, deletion(&args.delete, &exclude), large());
-    let place = move || {
-        let place = sink::Place::new(Arc::new(RealFs), root.clone(), RelPath::default(), state.clone(), large);
-        place.with(how.dry_run, how.no_fsync, delete.clone())
-    };
-    client::sweep(&place(), &|line| eprintln!("lspan: {line}"));
-    view.drive(move |view| client.get(from.clone(), how.xattrs, exclude.clone(), place(), view))
+    fetching.sweep(&|line| eprintln!("lspan: {line}"));
+    view.drive(|view| fetching.run(&mut client, view))
 }

@@ -11,9 +11,10 @@ use linkspan_files::name::{Name, RelPath, escape};
 use linkspan_files::trash::began;
 use linkspan_files::wire::Entry;
 use linkspan_files::{Error, Side};
+use linkspan_user::place::Place;
 use serde_json::json;
 
-use super::{Place, connect, counted, name_json, usage};
+use super::{connect, counted, name_json, usage};
 use crate::cli::files::{PeerArgs, Trash};
 use crate::exit::{Exit, Failure};
 use crate::out::Out;

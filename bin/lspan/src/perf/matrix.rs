@@ -11,11 +11,11 @@ use linkspan_perf::record::HostInfo;
 use serde_json::json;
 
 use super::once::{self, Once};
-use super::sink::host;
 use crate::cli::MatrixArgs;
 use crate::exit::{Exit, Failure};
 use crate::out::{Out, Progress};
 use crate::signals;
+use linkspan_user::suite::host;
 
 /// Schema of `--json`: `docs/schema/matrix-1.json`.
 const SCHEMA: &str = "linkspan.matrix/1";

@@ -2,20 +2,17 @@
 
 use std::time::Duration;
 
-use linkspan_perf::{Direction, Spec, Stop, Test, WaitMode};
+use linkspan_perf::{Direction, Spec, Stop, WaitMode};
+use linkspan_user::suite::{self, STREAMS, Suite};
 
-use crate::cli::{BulkArgs, DirectionArg, JitterArgs, LoadArgs, Measure, MultiArgs, Perf, WaitArg};
+use crate::cli::{BulkArgs, DirectionArg, JitterArgs, LoadArgs, Measure, MultiArgs, PathArg, Perf, WaitArg};
 use crate::exit::{Exit, Failure};
 
 /// What a command asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) measure: Measure,
-    pub(crate) specs: Vec<Spec>,
-    /// Connections at once, of `multi`.
-    pub(crate) streams: Option<u32>,
-    /// Handshakes only.
-    pub(crate) connect: bool,
+    pub(crate) suite: Suite,
 }
 
 impl Job {
@@ -32,30 +29,34 @@ impl Job {
             Perf::Lat(measure.clone()),
             Perf::Jitter(JitterArgs { measure, interval: every }),
             Perf::Load(LoadArgs { bulk: bulk.clone(), load_size: 1 << 20 }),
-            Perf::Multi(MultiArgs { bulk, streams: 4 }),
+            Perf::Multi(MultiArgs { bulk, streams: STREAMS }),
         ];
         tests.into_iter().map(Job::new).collect()
     }
 
+    /// These measurements, without a command line.
+    pub(crate) fn of(path: PathArg, specs: Vec<Spec>) -> Job {
+        Job { measure: super::quiet(path), suite: Suite { specs, streams: None, connect: false, timeout: None } }
+    }
+
     pub(crate) fn new(perf: Perf) -> Result<Job, Failure> {
-        const SECOND: Duration = Duration::from_secs(1);
         let (mut streams, mut connect) = (None, false);
         let (measure, specs) = match perf {
             Perf::Bw(args) => {
-                let specs = specs(&args.measure, Test::Bw, &[8, 4 << 10, 64 << 10, 1 << 20, 16 << 20], SECOND);
+                let specs = specs(&args.measure, "bw");
                 (args.measure.clone(), with_direction(specs, &args))
             }
             Perf::Lat(measure) => {
-                let specs = specs(&measure, Test::Lat, &[8, 1 << 10, 16 << 10, 64 << 10, 1 << 20], SECOND);
+                let specs = specs(&measure, "lat");
                 (measure, specs)
             }
             Perf::Jitter(args) => {
-                let mut specs = specs(&args.measure, Test::Jitter, &[64], 3 * SECOND);
+                let mut specs = specs(&args.measure, "jitter");
                 specs.iter_mut().for_each(|spec| spec.interval = args.interval);
                 (args.measure, specs)
             }
             Perf::Load(args) => {
-                let mut specs = with_direction(specs(&args.bulk.measure, Test::Load, &[64], SECOND), &args.bulk);
+                let mut specs = with_direction(specs(&args.bulk.measure, "load"), &args.bulk);
                 for spec in &mut specs {
                     spec.load_size = args.load_size;
                     spec.load_window = args.bulk.measure.window.unwrap_or(8);
@@ -64,7 +65,7 @@ impl Job {
             }
             Perf::Multi(args) => {
                 streams = Some(args.streams);
-                let specs = specs(&args.bulk.measure, Test::Bw, &[1 << 20], SECOND);
+                let specs = specs(&args.bulk.measure, "multi");
                 (args.bulk.measure.clone(), with_direction(specs, &args.bulk))
             }
             Perf::Connect(measure) => {
@@ -75,7 +76,7 @@ impl Job {
                         "--size has no meaning for `perf connect`: it moves no data; leave it out",
                     ));
                 }
-                let specs = specs(&measure, Test::Lat, &[8], SECOND);
+                let specs = specs(&measure, "connect");
                 (measure, specs)
             }
             Perf::Serve(_) | Perf::Write(_) | Perf::Read(_) | Perf::All(_) | Perf::Compare(_) | Perf::Matrix(_) => {
@@ -87,34 +88,25 @@ impl Job {
         {
             return Err(Failure::new(Exit::Usage, "--baseline goes with `perf bw` and `perf lat`; leave it out here"));
         }
-        Ok(Job { measure, specs, streams, connect })
+        let timeout = measure.timeout;
+        Ok(Job { measure, suite: Suite { specs, streams, connect, timeout } })
     }
 
     /// Name of the test, as the command line has it.
     pub(crate) fn name(&self) -> &'static str {
-        match (self.streams, self.connect) {
+        match (self.suite.streams, self.suite.connect) {
             (Some(_), _) => "multi",
             (None, true) => "connect",
-            (None, false) => self.specs.first().map_or("", |spec| spec.test.name()),
+            (None, false) => self.suite.specs.first().map_or("", |spec| spec.test.name()),
         }
-    }
-
-    /// Longest time that one measurement may take.
-    pub(crate) fn timeout(&self, spec: &Spec) -> Duration {
-        self.measure.timeout.unwrap_or_else(|| {
-            let timed = match spec.stop {
-                Stop::After(time) => time,
-                Stop::Messages(_) => Duration::ZERO,
-            };
-            Duration::from_secs(60) + timed.saturating_mul(4)
-        })
     }
 }
 
-fn specs(measure: &Measure, test: Test, usual: &[u64], time: Duration) -> Vec<Spec> {
+fn specs(measure: &Measure, test: &str) -> Vec<Spec> {
+    let Some((kind, usual, time)) = suite::usual(test) else { return Vec::new() };
     let sizes = measure.size.as_ref().map_or(usual, |sizes| &sizes.0);
     let one = |&size: &u64| {
-        let mut spec = Spec::new(test, size);
+        let mut spec = Spec::new(kind, size);
         spec.wait = match measure.wait {
             WaitArg::Spin => WaitMode::Spin,
             WaitArg::Adaptive => WaitMode::Adaptive,

@@ -1,12 +1,11 @@
 //! Where rows go: text, JSON, a page.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use linkspan_perf::format::{Printer, Style, histogram, page};
-use linkspan_perf::record::{Event, HostInfo, Record, Row, SCHEMA, STREAM_SCHEMA};
-use linkspan_topology::{Host, Roots};
+use linkspan_perf::record::{Event, Record, Row, SCHEMA, STREAM_SCHEMA};
+use linkspan_user::suite::{environment, host};
 
 use crate::cli::{Format, Measure};
 use crate::exit::{Exit, Failure};
@@ -145,25 +144,4 @@ impl<'a> Sink<'a> {
         }
         Ok(exit)
     }
-}
-
-/// This host for records.
-pub(crate) fn host() -> HostInfo {
-    let host = Host::read(&Roots::default());
-    HostInfo {
-        name: host.name,
-        kernel: host.kernel,
-        arch: host.arch.into(),
-        cpu_model: host.cpu_model,
-        cpus: host.cpus,
-        memory_bytes: host.memory_bytes,
-    }
-}
-
-/// Names that may matter. The key's file is named there, the key never is.
-fn environment() -> BTreeMap<String, String> {
-    std::env::vars_os()
-        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
-        .filter(|(name, _)| name.starts_with("LINKSPAN_") || name.starts_with("NCCL_"))
-        .collect()
 }

@@ -12,7 +12,7 @@ use linkspan_perf::Interrupt;
 use linkspan_perf::link::{Connector, Link, LinkDesc, LinkError, Memory, Ticket};
 
 /// A channel, and where messages are.
-pub(crate) struct FabricLink {
+pub struct FabricLink {
     channel: Channel,
     memory: MemoryName,
     /// Its rails as it came up, for messages: one that is lost has none.
@@ -33,7 +33,7 @@ impl Memory for OnDevice {
 
 impl FabricLink {
     /// Messages in memory of this GPU, or on the host.
-    pub(crate) fn new(mut channel: Channel, gpu: Option<&Arc<dyn Gpu>>) -> Result<FabricLink, GpuError> {
+    pub fn new(mut channel: Channel, gpu: Option<&Arc<dyn Gpu>>) -> Result<FabricLink, GpuError> {
         let memory = match gpu {
             Some(gpu) => {
                 channel.attach(gpu)?;
@@ -141,16 +141,19 @@ fn ends(path: &str) -> (Option<IpAddr>, Option<IpAddr>) {
 }
 
 /// Connects through a fabric to one listener.
-pub(crate) struct FabricConnector {
-    pub(crate) fabric: Fabric,
-    pub(crate) device: usize,
-    pub(crate) handle: [u8; HANDLE_LEN],
+pub struct FabricConnector {
+    /// Of this side.
+    pub fabric: Fabric,
+    /// Its device.
+    pub device: usize,
+    /// That of the listener.
+    pub handle: [u8; HANDLE_LEN],
     /// Where messages are on this side; `None`: on the host.
-    pub(crate) gpu: Option<Arc<dyn Gpu>>,
+    pub gpu: Option<Arc<dyn Gpu>>,
     /// Whom the handle is from, for messages.
-    pub(crate) peer: String,
+    pub peer: String,
     /// Ends the attempt.
-    pub(crate) interrupt: Interrupt,
+    pub interrupt: Interrupt,
 }
 
 impl Connector for FabricConnector {

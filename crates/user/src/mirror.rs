@@ -1,0 +1,377 @@
+//! A directory kept like another one, at a peer or from one: a run that compares and transfers, and runs as something changes.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use linkspan_files::client::{self, Client, Watcher};
+use linkspan_files::engine::{Event, Happened};
+use linkspan_files::fs::{Fs, Links, RealFs};
+use linkspan_files::mirror::inotify::Tree;
+use linkspan_files::mirror::watch::{Due, SCAN, Watch};
+use linkspan_files::mirror::{Changes, together};
+use linkspan_files::name::RelPath;
+use linkspan_files::source::{Load, Start};
+use linkspan_files::wire::{Delete, FaultKind};
+use linkspan_files::{Error as FilesError, Outcome, Rules, Side, sink};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::Error;
+use crate::place::Place;
+use crate::transfer::{How, large};
+
+/// Both ends of a mirror, one of them at a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The directory of this host.
+    pub own: PathBuf,
+    /// That of the peer.
+    pub peer: Place,
+    /// The peer has the source.
+    pub from_peer: bool,
+}
+
+impl Ends {
+    /// Source and destination as they are written.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub fn parse(source: &str, destination: &str) -> Result<Ends, Error> {
+        let is_peer = |text: &str| text.contains(':') && !text.starts_with("file://") && !Path::new(text).is_dir();
+        let (own, peer, from_peer) = match (is_peer(source), is_peer(destination)) {
+            (true, false) => (destination, Place::whole(source)?, true),
+            (false, true) => (source, Place::whole(destination)?, false),
+            (false, false) => {
+                return Err(Error::Usage("neither SRC nor DST is PEER:SHARE/PATH; inside one host use rsync".into()));
+            }
+            (true, true) => {
+                return Err(Error::Usage(
+                    "SRC or DST has to be of this host; run it on the host of one of them".into(),
+                ));
+            }
+        };
+        Ok(Ends { own: own.into(), peer, from_peer })
+    }
+}
+
+/// Who runs a mirror, and is told of it.
+pub trait Face {
+    /// What it fails with.
+    type Failure: From<Error>;
+
+    /// Carries a transfer out, again after a lost connection; whether all of it has arrived.
+    ///
+    /// # Errors
+    /// The transfer's.
+    fn carry(
+        &mut self,
+        once: &mut dyn FnMut(&mut dyn Watcher) -> Result<Outcome, FilesError>,
+    ) -> Result<bool, Self::Failure>;
+    /// A file has another name now, so that it need not be transferred.
+    fn renamed(&mut self, old: &RelPath, new: &RelPath);
+    /// Something is worth a line.
+    fn say(&mut self, line: &str);
+    /// Whether this many may be deleted all the same.
+    fn ask(&mut self, what: &str) -> bool;
+    /// Whether it is to end.
+    fn stopped(&self) -> bool;
+    /// Whether all is to be compared now; asked after each wait.
+    fn wanted(&mut self) -> bool {
+        false
+    }
+    /// A run has begun or ended, and whether all is the same now.
+    fn resting(&mut self, same: bool);
+    /// A run failed; the pause until the next one, or that there is none.
+    ///
+    /// # Errors
+    /// The failure, where it ends the mirror.
+    fn failed(&mut self, failure: Self::Failure, pause: &mut dyn FnMut() -> Duration) -> Result<(), Self::Failure>;
+}
+
+/// A mirror.
+pub struct Mirror<F> {
+    core: Core,
+    /// Who runs it.
+    pub face: F,
+}
+
+struct Core {
+    client: Client,
+    peer: Place,
+    own: Arc<OwnedFd>,
+    from_peer: bool,
+    state: Option<Arc<OwnedFd>>,
+    how: How,
+    rules: Arc<Rules>,
+    large: u64,
+}
+
+/// What a dry run finds.
+struct Plan<'a> {
+    changes: Changes,
+    any: bool,
+    stopped: &'a dyn Fn() -> bool,
+}
+
+impl Watcher for Plan<'_> {
+    fn event(&mut self, event: Event) {
+        match event.what {
+            Happened::Would(size, mtime) => {
+                self.changes.new_file(event.path, size, mtime);
+                self.any = true;
+            }
+            Happened::Extra(extra) => {
+                self.changes.extra(event.path, &extra);
+                self.any = true;
+            }
+            // What failed is told by the transfer.
+            Happened::Made(_) | Happened::Failed(_) => self.any = true,
+            Happened::Same | Happened::Done(..) | Happened::LeftOut(_) | Happened::Again => {}
+        }
+    }
+
+    fn tick(&mut self, _: u64, _: u64) -> bool {
+        !(self.stopped)()
+    }
+}
+
+impl Core {
+    fn sides(&mut self) -> (Side<'_>, Arc<OwnedFd>) {
+        (Side::There(&mut self.client, self.peer.at()), self.own.clone())
+    }
+
+    /// Stops where a mark is missing or another one: a disk may not be mounted.
+    fn marks(&mut self, init: bool) -> Result<(), Error> {
+        let (from_peer, dry_run) = (self.from_peer, self.how.dry_run);
+        let (mut there, own) = self.sides();
+        let mut here = Side::Here(own);
+        let absent = |result: Result<String, FilesError>| match result {
+            // A directory that is to be made has no mark.
+            Err(FilesError::Refused(fault)) if fault.kind == FaultKind::NotFound => Ok(String::new()),
+            other => other,
+        };
+        let (theirs, ours) = (absent(there.mark(None))?, absent(here.mark(None))?);
+        let (src, dst) = if from_peer { (theirs, ours) } else { (ours, theirs) };
+        let mut eight = [0; 16];
+        getrandom::fill(&mut eight)
+            .map_err(|error| Error::system("random numbers", std::io::Error::other(error.to_string())))?;
+        let fresh = linkspan_files::hash::hex(&eight);
+        let (mark, new_src, new_dst) = together(&src, &dst, init, &fresh)?;
+        let (src, dst) = if from_peer { (&mut there, &mut here) } else { (&mut here, &mut there) };
+        for (side, new) in [(src, new_src), (dst, new_dst)] {
+            if new && !dry_run {
+                side.mark(Some(mark.clone()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A file that has only another name at the source gets it at the destination. What does not work is transferred.
+    fn rename(&mut self, old: &RelPath, new: &RelPath) -> bool {
+        let from_peer = self.from_peer;
+        let (mut there, own) = self.sides();
+        let mut here = Side::Here(own);
+        let (src, dst) = if from_peer { (&mut there, &mut here) } else { (&mut here, &mut there) };
+        match (src.hash(new), dst.hash(old)) {
+            (Ok(one), Ok(other)) if one == other => dst.rename(old, new).is_ok(),
+            _ => false,
+        }
+    }
+
+    fn delete(&self, most: Option<u64>) -> Delete {
+        Delete { most, keep: self.how.exclude.clone() }
+    }
+
+    fn place(&self, dry_run: bool, most: Option<u64>) -> sink::Place<RealFs> {
+        let place =
+            sink::Place::new(Arc::new(RealFs), self.own.clone(), RelPath::default(), self.state.clone(), self.large);
+        place.with(dry_run, self.how.no_fsync, Some(self.delete(most)))
+    }
+
+    fn transfer(
+        &mut self,
+        due: &Due,
+        dry_run: bool,
+        most: Option<u64>,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Outcome, FilesError> {
+        let xattrs = self.how.xattrs;
+        if self.from_peer {
+            let from = vec![(self.peer.at(), RelPath::default())];
+            let place = self.place(dry_run, most);
+            return self.client.get(from, xattrs, self.how.exclude.clone(), place, watcher);
+        }
+        let load = Load { xattrs, dry_run, delete: true, ..Load::new(Arc::new(RealFs), self.large) };
+        let load = Load { rules: self.rules.clone(), ..load };
+        let delete = Some(self.delete(most));
+        self.client.send(load, self.starts(due), &self.peer.at(), self.how.no_fsync, delete, watcher)
+    }
+
+    fn starts(&self, due: &Due) -> Vec<Start<RealFs>> {
+        match due {
+            Due::All => vec![Start { dir: self.own.clone(), name: None, path: RelPath::default(), shallow: false }],
+            Due::Some(dirs) => {
+                // One that has gone: the directory that it was in is compared as well.
+                let open = |path: &RelPath| RealFs.open_dir(&self.own, path, Links::Refuse).ok().map(Arc::new);
+                let start = |(path, deep): &(RelPath, bool)| {
+                    Some(Start { dir: open(path)?, name: None, path: path.clone(), shallow: !deep })
+                };
+                dirs.iter().filter_map(start).collect()
+            }
+        }
+    }
+}
+
+impl<F: Face> Mirror<F> {
+    /// Opens both ends. `state`: the directory of journals. `init`: the first run of two that have no mark of a mirror yet.
+    ///
+    /// # Errors
+    /// [`Error::System`], [`Error::Files`]; [`Error::Unmarked`]: a mark is missing, or another one.
+    pub fn open(
+        ends: &Ends,
+        client: Client,
+        state: Option<OwnedFd>,
+        how: How,
+        init: bool,
+        face: F,
+    ) -> Result<Mirror<F>, Error> {
+        let failed = |error| Error::system(ends.own.display().to_string(), error);
+        if ends.from_peer && init && !ends.own.is_dir() {
+            std::fs::create_dir(&ends.own).map_err(failed)?;
+        }
+        let (own, rules) = (Arc::new(RealFs::root(&ends.own).map_err(failed)?), how.rules()?);
+        let (peer, from_peer, state) = (ends.peer.clone(), ends.from_peer, state.map(Arc::new));
+        let mut core = Core { client, peer, own, from_peer, state, how, rules, large: large() };
+        core.marks(init)?;
+        Ok(Mirror { core, face })
+    }
+
+    /// Compares all and transfers what differs; whether all of it has arrived.
+    ///
+    /// # Errors
+    /// The transfer's, or that more would be deleted than may be.
+    pub fn once(&mut self) -> Result<bool, F::Failure> {
+        self.round(&Due::All, true)
+    }
+
+    /// Compares, asks if need be, renames, and transfers. `alone`: somebody waits for this one.
+    fn round(&mut self, due: &Due, alone: bool) -> Result<bool, F::Failure> {
+        let Mirror { core, face } = self;
+        let most = core.how.max_delete;
+        if core.how.dry_run {
+            return face.carry(&mut |watcher| core.transfer(due, true, most, watcher));
+        }
+        let stopped = || face.stopped();
+        let mut plan = Plan { changes: Changes::default(), any: false, stopped: &stopped };
+        let found = core.transfer(due, true, most, &mut plan).map_err(Error::from)?;
+        let Plan { changes, any, .. } = plan;
+        let mut most = most;
+        if let Some(fault) = found.failed {
+            if fault.kind != FaultKind::Limit || !(alone && face.ask(&fault.text)) {
+                return Err(Error::Files(FilesError::Refused(fault)).into());
+            }
+            most = Some(found.extra.0);
+        }
+        if !any && !alone {
+            return Ok(true);
+        }
+        for (old, new) in changes.pairs() {
+            if core.rename(&old, &new) {
+                face.renamed(&old, &new);
+            }
+        }
+        if core.from_peer {
+            let told = std::cell::RefCell::new(&mut *face);
+            client::sweep(&core.place(false, most), &|line| told.borrow_mut().say(line));
+        }
+        face.carry(&mut |watcher| core.transfer(due, false, most, watcher))
+    }
+
+    /// Mirrors what changes, until it is to end. `wake` can be read when that is to be looked at, or [`Face::wanted`].
+    ///
+    /// # Errors
+    /// That of a run which [`Face::failed`] does not take for a passing one.
+    pub fn watch(&mut self, wake: BorrowedFd<'_>) -> Result<(), F::Failure> {
+        let (mut watch, began) = (Watch::new(), Instant::now());
+        let mut tree = None;
+        if self.core.from_peer {
+            watch.limit();
+            self.face.say(&format!("what changes at a peer is not told: all is compared every {} s", SCAN.as_secs()));
+        } else {
+            match Tree::new(self.core.own.clone(), self.core.rules.clone()) {
+                Ok(new) => tree = Some(new),
+                Err(error) => {
+                    watch.limit();
+                    let text = "nothing can be watched (fs.inotify.max_user_instances)";
+                    self.face.say(&format!("{text}: {error}; all is compared every {} s", SCAN.as_secs()));
+                }
+            }
+        }
+        let mut told = false;
+        while !self.face.stopped() {
+            if let Some(tree) = &mut tree {
+                listen(tree, &mut watch, began, &mut self.face);
+            }
+            if self.face.wanted() {
+                watch.hear(linkspan_files::mirror::watch::Heard::Overflow, began.elapsed());
+            }
+            if let Some(due) = watch.due(began.elapsed()) {
+                // Only what is marked: a disk may have gone meanwhile.
+                let done = self.core.marks(false).map_err(Into::into).and_then(|()| self.round(&due, false));
+                match done {
+                    Ok(true) => {
+                        watch.succeeded();
+                        self.face.resting(true);
+                    }
+                    Ok(false) => {
+                        watch.failed(began.elapsed());
+                        self.face.resting(false);
+                    }
+                    Err(failure) => self.face.failed(failure, &mut || watch.failed(began.elapsed()))?,
+                }
+                if !told {
+                    let dirs = tree.as_ref().map_or(0, Tree::count);
+                    let noun = if dirs == 1 { "directory" } else { "directories" };
+                    self.face.say(&format!("watching {dirs} {noun}"));
+                    told = true;
+                }
+                continue;
+            }
+            let mut fds = vec![PollFd::from_borrowed_fd(wake, PollFlags::IN)];
+            fds.extend(tree.as_ref().map(|tree| PollFd::from_borrowed_fd(tree.as_fd(), PollFlags::IN)));
+            let rest = watch.rest(began.elapsed()).map(|rest| rest + Duration::from_millis(1));
+            let rest = rest.and_then(|rest| Timespec::try_from(rest).ok());
+            // A signal, or a time that has passed: the loop looks again.
+            let _ = poll(&mut fds, rest.as_ref());
+        }
+        Ok(())
+    }
+}
+
+/// Sets the watches that are missing, and takes what was told.
+fn listen<F: Face>(tree: &mut Tree, watch: &mut Watch, began: Instant, face: &mut F) {
+    let mut limited = |watch: &mut Watch, error: std::io::Error| {
+        if !watch.is_limited() {
+            let hint = "raise fs.inotify.max_user_watches";
+            let every = SCAN.as_secs();
+            face.say(&format!("not all directories can be watched: {error} ({hint}); all is compared every {every} s"));
+        }
+        watch.limit();
+    };
+    loop {
+        while let Some(dir) = watch.unwatched() {
+            if let Err(error) = tree.add(&dir) {
+                limited(watch, error);
+            }
+        }
+        let mut heard = Vec::new();
+        if let Err(error) = tree.hear(|one| heard.push(one)) {
+            return limited(watch, error);
+        }
+        if heard.is_empty() {
+            return;
+        }
+        heard.into_iter().for_each(|one| watch.hear(one, began.elapsed()));
+    }
+}
