@@ -2965,7 +2965,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__perf__subcmd__matrix)
-            opts="-d -h --rsh --lspan --port --open --duration --json --report --help"
+            opts="-d -h --rsh --lspan --port --open --dir --timeout --duration --json --report --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2980,6 +2980,14 @@ _lspan() {
                     return 0
                     ;;
                 --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -84,7 +84,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_su
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "multi" -d 'Several streams at once'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "all" -d 'The five tests above, one after another'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "compare" -d 'Every way that there is to a peer, one after another, in one table'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "matrix" -d 'Bandwidth of each pair of several hosts, in one table; outliers are named'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "matrix" -d 'Bandwidth of each pair of several hosts or ranks, in one table; outliers are named'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "connect" -d 'Connections only: set up and closed one after another'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "write" -d 'One-sided writes into the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "read" -d 'One-sided reads from the peer\'s memory, as the table of google-benchmark'
@@ -301,6 +301,8 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from matrix" -l rsh -d 'What starts a command on a host, in place of ssh' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from matrix" -l lspan -d 'lspan on the hosts' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from matrix" -l port -d 'TCP port of the servers' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from matrix" -l dir -d 'Folder that all ranks see, where they find each other [default: the working directory]' -r -F
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from matrix" -l timeout -d 'How long rank 0 waits for the others to come, and for a measurement beyond its length' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from matrix" -s d -l duration -d 'Length of each measurement' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from matrix" -l report -d 'Write a page with a heat map, everything in one file' -r -F
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from matrix" -l open -d 'Have the servers let every host in that reaches them, for as long as they run; else paired peers and holders of the cluster key'
@@ -371,7 +373,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "multi" -d 'Several streams at once'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "all" -d 'The five tests above, one after another'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "compare" -d 'Every way that there is to a peer, one after another, in one table'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "matrix" -d 'Bandwidth of each pair of several hosts, in one table; outliers are named'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "matrix" -d 'Bandwidth of each pair of several hosts or ranks, in one table; outliers are named'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "connect" -d 'Connections only: set up and closed one after another'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "write" -d 'One-sided writes into the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "read" -d 'One-sided reads from the peer\'s memory, as the table of google-benchmark'
@@ -590,7 +592,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "multi" -d 'Several streams at once'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "all" -d 'The five tests above, one after another'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "compare" -d 'Every way that there is to a peer, one after another, in one table'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "matrix" -d 'Bandwidth of each pair of several hosts, in one table; outliers are named'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "matrix" -d 'Bandwidth of each pair of several hosts or ranks, in one table; outliers are named'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "connect" -d 'Connections only: set up and closed one after another'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "write" -d 'One-sided writes into the peer\'s memory, as the table of google-benchmark'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "read" -d 'One-sided reads from the peer\'s memory, as the table of google-benchmark'

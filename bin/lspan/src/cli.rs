@@ -464,10 +464,11 @@ pub(crate) enum Perf {
     All(Measure),
     /// Every way that there is to a peer, one after another, in one table
     Compare(CompareArgs),
-    /// Bandwidth of each pair of several hosts, in one table; outliers are named
+    /// Bandwidth of each pair of several hosts or ranks, in one table; outliers are named
     #[command(
-        after_long_help = "Starts `lspan perf serve` on each host in turn, and `lspan perf bw` on the others, by ssh. Within an allocation of Slurm: \
-                           --rsh 'srun --overlap -N1 -n1 -w'. Exit code 3 where a pair is below 0.7 of the median."
+        after_long_help = "With HOSTs it starts `lspan perf serve` on each in turn, and `lspan perf bw` on the others, by ssh. Without any it is started on \
+                           each host by mpirun, srun or torchrun: the ranks find each other in the folder --dir, let nobody else in (a key of the job \
+                           lies there), and rank 0 prints. Exit code 3 where a pair is below 0.7 of the median, 4 where ranks do not come."
     )]
     Matrix(MatrixArgs),
     /// Connections only: set up and closed one after another
@@ -532,21 +533,28 @@ pub(crate) struct CompareArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct MatrixArgs {
-    /// Hosts as ssh takes them, with =ADDRESS where the others reach one by another address
-    #[arg(value_name = "HOST", num_args = 2.., required = true)]
+    /// Hosts as ssh takes them, with =ADDRESS where the others reach one by another address; without any the ranks of the launcher that
+    /// started this, mpirun, srun or torchrun
+    #[arg(value_name = "HOST", num_args = 2..)]
     pub(crate) hosts: Vec<String>,
     /// What starts a command on a host, in place of ssh
-    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "hosts")]
     pub(crate) rsh: String,
     /// lspan on the hosts
-    #[arg(long, value_name = "PROGRAM", default_value = "lspan")]
+    #[arg(long, value_name = "PROGRAM", default_value = "lspan", requires = "hosts")]
     pub(crate) lspan: String,
     /// TCP port of the servers
-    #[arg(long, value_name = "N", default_value_t = linkspan_service::rendezvous::PERF.port)]
+    #[arg(long, value_name = "N", default_value_t = linkspan_service::rendezvous::PERF.port, requires = "hosts")]
     pub(crate) port: u16,
     /// Have the servers let every host in that reaches them, for as long as they run; else paired peers and holders of the cluster key
-    #[arg(long)]
+    #[arg(long, requires = "hosts")]
     pub(crate) open: bool,
+    /// Folder that all ranks see, where they find each other [default: the working directory]
+    #[arg(long, value_name = "DIR", conflicts_with = "hosts")]
+    pub(crate) dir: Option<PathBuf>,
+    /// How long rank 0 waits for the others to come, and for a measurement beyond its length
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s", conflicts_with = "hosts")]
+    pub(crate) timeout: Duration,
     /// Length of each measurement
     #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "1s")]
     pub(crate) duration: Duration,

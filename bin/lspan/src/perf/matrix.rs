@@ -1,10 +1,11 @@
-//! `lspan perf matrix`: each pair of several hosts, reached by ssh or what replaces it.
+//! `lspan perf matrix`: each pair of several hosts, reached by ssh or what replaces it, or of the ranks that a launcher has started.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::channel;
-use std::thread;
-use std::time::{Duration, Instant};
+mod folder;
+mod launcher;
+mod ranks;
+mod server;
+
+use std::process::Command;
 
 use linkspan_perf::format::{Heat, heat_page, table};
 use linkspan_perf::record::HostInfo;
@@ -16,18 +17,13 @@ use crate::exit::{Exit, Failure};
 use crate::out::{Out, Progress};
 use crate::signals;
 use linkspan_user::suite::host;
+use server::Server;
 
 /// Schema of `--json`: `docs/schema/matrix-1.json`.
 const SCHEMA: &str = "linkspan.matrix/1";
 
 /// Most hosts: 992 pairs at a second each are a quarter of an hour.
 const HOSTS: usize = 32;
-
-/// How long a server on another host may take to start.
-const START: Duration = Duration::from_secs(20);
-
-/// How long it may take to end.
-const FAREWELL: Duration = Duration::from_secs(5);
 
 /// A pair below this part of the median of all is an outlier. A table of twenty equal pairs varies by some percent.
 const OUTLIER: f64 = 0.7;
@@ -61,7 +57,31 @@ struct Cell {
     result: Result<Once, String>,
 }
 
+/// What was measured.
+struct Matrix {
+    names: Vec<String>,
+    cells: Vec<Cell>,
+    /// What is to be said beside the figures.
+    notes: Vec<String>,
+    interrupted: bool,
+}
+
 pub(crate) fn run(args: &MatrixArgs) -> Result<Exit, Failure> {
+    if !args.hosts.is_empty() {
+        return tell(args, &over_hosts(args)?);
+    }
+    let Some(job) = launcher::launched(&|name| std::env::var(name).ok())? else {
+        let why = "no host is named, and no launcher has started this: name hosts, which are reached by ssh, or type `mpirun ... lspan perf matrix` \
+                   (srun, torchrun)";
+        return Err(Failure::new(Exit::Usage, why));
+    };
+    match ranks::run(args, &job)? {
+        Some(matrix) => tell(args, &matrix),
+        None => Ok(Exit::Ok),
+    }
+}
+
+fn over_hosts(args: &MatrixArgs) -> Result<Matrix, Failure> {
     let places: Vec<Place> = args.hosts.iter().map(|text| place(text)).collect::<Result<_, _>>()?;
     if !(2..=HOSTS).contains(&places.len()) {
         return Err(Failure::new(Exit::Usage, format!("{} hosts; a matrix has 2 to {HOSTS}", places.len())));
@@ -70,7 +90,7 @@ pub(crate) fn run(args: &MatrixArgs) -> Result<Exit, Failure> {
     let mut progress = Progress::new();
     let mut cells = Vec::new();
     for to in 0..places.len() {
-        let server = Server::start(args, &places[to]);
+        let server = serve(args, &places[to]);
         for from in (0..places.len()).filter(|from| *from != to) {
             if interrupt.raised() {
                 break;
@@ -84,19 +104,27 @@ pub(crate) fn run(args: &MatrixArgs) -> Result<Exit, Failure> {
         }
     }
     progress.clear();
-    let outliers = outliers(&cells);
+    let names = places.into_iter().map(|place| place.name).collect();
+    Ok(Matrix { names, cells, notes: Vec::new(), interrupted: interrupt.raised() })
+}
+
+/// Prints it, and says how it went.
+fn tell(args: &MatrixArgs, matrix: &Matrix) -> Result<Exit, Failure> {
+    let Matrix { names, cells, notes, interrupted } = matrix;
+    let outliers = outliers(cells);
+    notes.iter().for_each(|note| eprintln!("lspan: {note}"));
     let mut out = Out::default();
     if args.json {
-        out.json(&document(&places, &cells, &outliers), true)?;
+        out.json(&document(names, cells, &outliers), true)?;
     } else {
-        out.text(&text(&places, &cells, &outliers))?;
+        out.text(&text(names, cells, &outliers))?;
     }
     if let Some(file) = &args.report {
-        let page = report(&places, &cells, &outliers, &host());
+        let page = report(names, cells, &outliers, &host());
         std::fs::write(file, page).map_err(|error| Failure::system(&format!("--report {}", file.display()), &error))?;
     }
     let failed = cells.iter().any(|cell| cell.result.is_err());
-    Ok(match (interrupt.raised(), failed, outliers.is_empty()) {
+    Ok(match (interrupted, failed, outliers.is_empty()) {
         (true, ..) => Exit::Interrupted,
         (_, true, _) => Exit::Failed,
         (_, _, false) => Exit::Degraded,
@@ -112,59 +140,14 @@ fn there(args: &MatrixArgs, place: &Place, words: &[&str]) -> Command {
     command
 }
 
-/// `lspan perf serve` on another host; ended when this is dropped.
-struct Server(Child);
-
-impl Server {
-    fn start(args: &MatrixArgs, place: &Place) -> Result<Server, String> {
-        let port = args.port.to_string();
-        let mut words = vec!["perf", "serve", "--follow", "--port", &port];
-        if args.open {
-            words.push("--open");
-        }
-        let mut child = there(args, place, &words)
-            // The end of it ends ssh, and with it the server.
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("{}: {error}", args.rsh))?;
-        let (to, from) = channel();
-        if let Some(said) = child.stderr.take() {
-            let read = move || {
-                let mut last = String::new();
-                // What it says later is read and dropped, so that it never waits for us.
-                for line in BufReader::new(said).lines().map_while(Result::ok) {
-                    let ready = line.starts_with("lspan: waiting on ");
-                    last = line;
-                    if ready {
-                        let _ = to.send(Ok(()));
-                    }
-                }
-                let _ = to.send(Err(if last.is_empty() { "it ended without a word".to_owned() } else { last }));
-            };
-            let _ = thread::Builder::new().name("server".into()).spawn(read);
-        }
-        let server = Server(child);
-        match from.recv_timeout(START) {
-            Ok(Ok(())) => Ok(server),
-            Ok(Err(why)) => Err(why),
-            Err(_) => Err(format!("it did not start within {} s", START.as_secs())),
-        }
+/// `lspan perf serve` on another host.
+fn serve(args: &MatrixArgs, place: &Place) -> Result<Server, String> {
+    let port = args.port.to_string();
+    let mut words = vec!["perf", "serve", "--follow", "--port", &port];
+    if args.open {
+        words.push("--open");
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // The server follows its standard input. Whatever stands between may not.
-        drop(self.0.stdin.take());
-        let until = Instant::now() + FAREWELL;
-        while Instant::now() < until && self.0.try_wait().is_ok_and(|status| status.is_none()) {
-            thread::sleep(Duration::from_millis(10));
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    Server::start(there(args, place, &words)).map(|(server, _)| server)
 }
 
 fn measure(args: &MatrixArgs, from: &Place, to: &Place) -> Result<Once, String> {
@@ -189,13 +172,11 @@ fn cell(cells: &[Cell], from: usize, to: usize) -> Option<&Cell> {
     cells.iter().find(|cell| (cell.from, cell.to) == (from, to))
 }
 
-fn text(places: &[Place], cells: &[Cell], outliers: &[(usize, usize)]) -> String {
-    let mut rows = vec![
-        std::iter::once("Gb/s from \\ to".to_owned()).chain(places.iter().map(|p| p.name.clone())).collect::<Vec<_>>(),
-    ];
-    for (from, place) in places.iter().enumerate() {
-        let mut row = vec![place.name.clone()];
-        row.extend((0..places.len()).map(|to| match cell(cells, from, to).map(|cell| &cell.result) {
+fn text(names: &[String], cells: &[Cell], outliers: &[(usize, usize)]) -> String {
+    let mut rows = vec![std::iter::once("Gb/s from \\ to".to_owned()).chain(names.iter().cloned()).collect::<Vec<_>>()];
+    for (from, name) in names.iter().enumerate() {
+        let mut row = vec![name.clone()];
+        row.extend((0..names.len()).map(|to| match cell(cells, from, to).map(|cell| &cell.result) {
             Some(Ok(once)) if outliers.contains(&(from, to)) => format!("{:.2} !", once.gbit_s),
             Some(Ok(once)) => format!("{:.2}", once.gbit_s),
             Some(Err(_)) => "failed".into(),
@@ -205,7 +186,7 @@ fn text(places: &[Place], cells: &[Cell], outliers: &[(usize, usize)]) -> String
     }
     let mut text = table(&rows);
     for cell in cells {
-        let pair = format!("{} to {}", places[cell.from].name, places[cell.to].name);
+        let pair = format!("{} to {}", names[cell.from], names[cell.to]);
         match &cell.result {
             Ok(once) => {
                 if outliers.contains(&(cell.from, cell.to)) {
@@ -222,23 +203,22 @@ fn text(places: &[Place], cells: &[Cell], outliers: &[(usize, usize)]) -> String
     text
 }
 
-fn document(places: &[Place], cells: &[Cell], outliers: &[(usize, usize)]) -> serde_json::Value {
+fn document(names: &[String], cells: &[Cell], outliers: &[(usize, usize)]) -> serde_json::Value {
     let pairs: Vec<_> = cells
         .iter()
         .map(|cell| {
             let ok = cell.result.as_ref().ok();
             json!({
-                "from": places[cell.from].name, "to": places[cell.to].name, "bw_gbit_s": ok.map(|once| once.gbit_s),
+                "from": names[cell.from], "to": names[cell.to], "bw_gbit_s": ok.map(|once| once.gbit_s),
                 "path": ok.map(|once| &once.path), "downgrades": ok.map(|once| once.downgrades.clone()).unwrap_or_default(),
                 "outlier": outliers.contains(&(cell.from, cell.to)), "error": cell.result.as_ref().err(),
             })
         })
         .collect();
-    json!({ "schema": SCHEMA, "hosts": places.iter().map(|place| &place.name).collect::<Vec<_>>(), "pairs": pairs })
+    json!({ "schema": SCHEMA, "hosts": names, "pairs": pairs })
 }
 
-fn report(places: &[Place], cells: &[Cell], outliers: &[(usize, usize)], host: &HostInfo) -> String {
-    let names: Vec<String> = places.iter().map(|place| place.name.clone()).collect();
+fn report(names: &[String], cells: &[Cell], outliers: &[(usize, usize)], host: &HostInfo) -> String {
     let heat: Vec<Heat> = cells
         .iter()
         .map(|cell| Heat {
@@ -255,9 +235,9 @@ fn report(places: &[Place], cells: &[Cell], outliers: &[(usize, usize)], host: &
     heat_page(
         "Gb/s from each host (row) to each other (column)",
         &host.name,
-        &names,
+        names,
         &heat,
-        &text(places, cells, outliers),
+        &text(names, cells, outliers),
     )
 }
 

@@ -4,6 +4,7 @@
 use std::io::Read;
 use std::process::{Command, Stdio};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::exit::Exit;
@@ -12,7 +13,7 @@ use crate::exit::Exit;
 const OUTPUT_MAX: u64 = 4 << 20;
 
 /// What a measurement found.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Once {
     /// Payload, Gb/s.
     pub(crate) gbit_s: f64,

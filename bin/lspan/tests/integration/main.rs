@@ -9,6 +9,7 @@ mod events;
 mod files;
 mod job;
 mod keys;
+mod matrix;
 mod measure;
 mod memory;
 mod plugin;
