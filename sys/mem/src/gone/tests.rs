@@ -1,8 +1,15 @@
 use super::*;
 use crate::Pages;
 
+/// The list is the process's: one test at a time tells and reads.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn pages_tell_that_they_go_before_their_addresses_are_free() {
+    let _alone = alone();
     let mut seen = 0;
     // Allocated, mapped, and mapped for huge pages.
     for len in [1, 1 << 20, 5 << 20] {
@@ -20,6 +27,7 @@ fn pages_tell_that_they_go_before_their_addresses_are_free() {
 
 #[test]
 fn a_reader_that_is_far_behind_is_told_that_all_may_be_gone_and_then_what_goes() {
+    let _alone = alone();
     let mut seen = 0;
     (0..=KEPT as u64).for_each(|at| tell((at, at + 1)));
     let mut told = Vec::new();
@@ -33,6 +41,7 @@ fn a_reader_that_is_far_behind_is_told_that_all_may_be_gone_and_then_what_goes()
 
 #[test]
 fn the_number_is_odd_while_somebody_hears_and_another_one_afterwards() {
+    let _alone = alone();
     let before = settled();
     let mut ranges = [(1, 2)].into_iter();
     hear(|| {
