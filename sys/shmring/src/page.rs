@@ -146,12 +146,24 @@ fn look(path: &Path) -> io::Result<File> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use std::process::{Child, Command};
+    use std::sync::Mutex;
     use std::sync::atomic::Ordering::Relaxed;
+
+    /// A child shares the locks of the files that were open when it was forked, for as long as it lives.
+    pub(crate) static NO_FORK: Mutex<()> = Mutex::new(());
+
+    /// Starts a program, so that it never shares them.
+    pub(crate) fn spawn(command: &mut Command) -> Child {
+        let _alone = NO_FORK.lock();
+        command.spawn().unwrap()
+    }
 
     #[test]
     fn a_reader_sees_what_is_written_and_whether_the_writer_lives() {
+        let _alone = NO_FORK.lock();
         let path = std::env::temp_dir().join(format!("linkspan-page-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let page = Page::create(&path, 100).unwrap();

@@ -87,7 +87,7 @@ fn guard_left_closed() -> u64 {
 fn a_wrong_nonce_and_an_ended_process_are_refused() {
     let guard = AccessGuard::new([1, 2]).unwrap();
     assert!(Remote::new(me(), guard.address()).probe([1, 3]).is_err());
-    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let mut child = crate::page::tests::spawn(&mut std::process::Command::new("true"));
     child.wait().unwrap();
     let gone = Remote::new(child.id() as i32, guard.address()).probe([1, 2]).unwrap_err();
     assert_eq!(gone.raw_os_error(), Some(libc::ESRCH));

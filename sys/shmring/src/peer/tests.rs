@@ -2,6 +2,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{ended, of_pid, of_socket};
+use crate::page::tests::spawn;
 
 fn until(what: &str, mut check: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
@@ -13,7 +14,7 @@ fn until(what: &str, mut check: impl FnMut() -> bool) {
 
 #[test]
 fn a_pidfd_tells_the_end() {
-    let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+    let mut child = spawn(Command::new("sleep").arg("60").stdin(Stdio::null()));
     let fd = of_pid(child.id() as i32).unwrap();
     assert!(!ended(&fd));
     child.kill().unwrap();

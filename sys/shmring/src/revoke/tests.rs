@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::system::{Peer, Thread};
 use super::{AccessGuard, Proof, provable, revoke};
+use crate::page::tests::{NO_FORK, spawn};
 use crate::peer::{ended, of_pid, this_thread};
 
 fn until(what: &str, mut check: impl FnMut() -> bool) {
@@ -28,7 +29,7 @@ fn until(what: &str, mut check: impl FnMut() -> bool) {
 
 #[test]
 fn a_stopped_a_sleeping_and_a_missing_thread_are_at_their_border() {
-    let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+    let mut child = spawn(Command::new("sleep").arg("60").stdin(Stdio::null()));
     let pid = child.id() as i32;
     let thread = Thread::new(pid, pid as u64);
     provable(pid).unwrap();
@@ -134,6 +135,7 @@ impl Held {
         let (out, said) = rustix::pipe::pipe().unwrap();
         let (come, go) = rustix::pipe::pipe().unwrap();
         let (me, to) = (std::process::id() as i32, place.slice().as_ptr() as u64);
+        let alone = NO_FORK.lock();
         // SAFETY: the child makes system calls only.
         let pid = unsafe {
             match libc::fork() {
@@ -141,6 +143,7 @@ impl Held {
                 pid => pid,
             }
         };
+        drop(alone);
         drop((said, come));
         let mut said = File::from(out);
         let number = answer(&mut said);
