@@ -228,7 +228,7 @@ fn without_tests(all: Vec<Token>) -> (Vec<Token>, Vec<String>) {
 /// Words that begin an item.
 const ITEMS: [&str; 10] = ["const", "enum", "fn", "impl", "mod", "static", "struct", "trait", "type", "use"];
 
-/// Whether `#[cfg(test)]` or `#[cfg(all(test, ...))]` begins here.
+/// Whether `#[cfg(test)]`, `#[cfg(all(test, ...))]` or `#[cfg(any(test, feature = "fixture"))]` begins here.
 fn is_cfg_test(code: &[Token]) -> bool {
     let want = |words: &[&str]| {
         words.iter().zip(code).all(|(want, token)| match &token.kind {
@@ -240,6 +240,7 @@ fn is_cfg_test(code: &[Token]) -> bool {
     };
     want(&["#", "[", "cfg", "(", "test", ")", "]"])
         || want(&["#", "[", "cfg", "(", "all", "(", "test"])
+        || want(&["#", "[", "cfg", "(", "any", "(", "test", ",", "feature", "=", "fixture", ")"])
         || TEST_FEATURES.iter().any(|name| want(&["#", "[", "cfg", "(", "feature", "=", name, ")", "]"]))
 }
 

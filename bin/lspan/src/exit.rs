@@ -2,7 +2,7 @@
 
 use std::io;
 
-use linkspan_fabric::{Error, chain};
+use linkspan_fabric::{Error, MeshError, chain};
 use linkspan_perf::{LinkError, PerfError};
 
 /// How the program ends.
@@ -83,8 +83,7 @@ impl From<Error> for Failure {
             Error::Param(_)
             | Error::Filter(_)
             | Error::Psk { .. }
-            | Error::MeshFile { .. }
-            | Error::MeshRead { .. } => Exit::Usage,
+            | Error::Mesh(MeshError::File { .. } | MeshError::Read { .. }) => Exit::Usage,
             Error::PskRead { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => Exit::Permission,
             Error::PskRead { .. } => Exit::Usage,
             Error::NoInterface { .. } | Error::NoDevice { .. } | Error::Unreachable { .. } | Error::Forced { .. } => {

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::mesh::{EdgeSpeed, ForeignHost};
 use linkspan_fabric::{Config, Fabric, Log};
+use linkspan_fabric::{EdgeSpeed, ForeignHost};
 use linkspan_topology::mesh::{Finding, Graph, MeshRoute, Target, findings, nccl_settings};
 
 use crate::cli::MeshArgs;

@@ -17,6 +17,7 @@ use linkspan_net::WaitSet;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::head::EAGER_MAX;
 use linkspan_proto::login::PublicKey;
+use linkspan_setup::stats::Counter;
 use linkspan_stream::{Ended, Keepalive};
 use linkspan_transport::{
     Access, Buf, Cancel, Conn, Down, Error as ConnError, MemSlice, Poll, RemoteSlice, Ticket, WaitFd,
@@ -27,7 +28,6 @@ use crate::memory::{ConnMemory, Registered};
 use crate::meter::Meter;
 use crate::missing::MissingRails;
 use crate::reconnect::Reconnector;
-use crate::stats::Counter;
 use crate::{Fabric, chain};
 
 pub use alive::{PeerLiveness, PeerState};

@@ -365,7 +365,7 @@ fn stats_dir(set: Option<String>, get: &dyn Fn(&str) -> Option<String>) -> Optio
     match set.as_deref() {
         Some("off") => None,
         Some(dir) => Some(PathBuf::from(dir)),
-        None if crate::stats::shared(STATS_SHARED.as_ref()) => Some(PathBuf::from(STATS_SHARED)),
+        None if linkspan_setup::stats::shared(STATS_SHARED.as_ref()) => Some(PathBuf::from(STATS_SHARED)),
         None => match get("XDG_RUNTIME_DIR").filter(|d| d.starts_with('/')) {
             Some(dir) => Some(PathBuf::from(dir).join("linkspan")),
             None if uid == 0 => Some(PathBuf::from("/run/linkspan")),

@@ -1,9 +1,10 @@
 //! Interfaces that cannot carry anything yet: down, or without a cable, and nothing else excludes them.
 
+use linkspan_setup::interfaces::family;
 use linkspan_topology::{Interface, Reason, Verdict, judge};
 
 use crate::Config;
-use crate::device::{Device, DeviceInterface, family, port};
+use crate::device::{Device, DeviceInterface, port};
 
 /// Ports that belong to `device` as soon as their link is up. None for devices of chosen members: those were chosen
 /// without them.

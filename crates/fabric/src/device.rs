@@ -2,13 +2,11 @@
 //! together.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use linkspan_proto::handle::host_hash;
-use linkspan_topology::{
-    AddrEntry, Host, IfAddr, IfFilter, Interface, Kind, Reason, Roots, Verdict, default_routes, interfaces, judge,
-};
+use linkspan_setup::interfaces::{address, family, look};
+use linkspan_topology::{Host, IfAddr, Interface, Kind, Roots, Verdict};
 
 use crate::{Config, Error};
 
@@ -52,64 +50,7 @@ pub struct Device {
 /// # Errors
 /// [`Error::Interfaces`]: `getifaddrs(3)` failed.
 pub fn survey(config: &Config) -> Result<Vec<(Interface, Verdict)>, Error> {
-    look(config.interfaces.as_ref(), config.meshes())
-}
-
-/// The same with a filter. In a mesh no cable is too slow, for it may be the only one to that neighbour, and the interface
-/// with the default route is left out. Relays lead over addresses that are more than link-local.
-pub(crate) fn look(filter: Option<&IfFilter>, mesh: bool) -> Result<Vec<(Interface, Verdict)>, Error> {
-    let entries: Vec<AddrEntry> = linkspan_net::interfaces()
-        .map_err(Error::Interfaces)?
-        .into_iter()
-        .map(|i| AddrEntry {
-            scope: match i.addr {
-                IpAddr::V6(v6) if v6.is_unicast_link_local() => i.index,
-                _ => 0,
-            },
-            name: i.name,
-            ip: i.addr,
-            prefix: i.prefix,
-        })
-        .collect();
-    let list = interfaces(&Roots::default(), &entries);
-    let everywhere = default_routes(&Roots::default());
-    let mut verdicts = judge(&list, filter, if mesh { &[] } else { &everywhere });
-    if mesh {
-        for (interface, verdict) in list.iter().zip(&mut verdicts) {
-            let asked = filter.is_some_and(|f| f.asks_for(&interface.name));
-            let default = everywhere.contains(&interface.name) && !asked;
-            match verdict {
-                Verdict::Usable if interface.is_bare_cable() && !asked => {
-                    *verdict = Verdict::LeftOut(Reason::LinkLocalOnly);
-                }
-                Verdict::Usable if default => *verdict = Verdict::LeftOut(Reason::Management),
-                Verdict::LeftOut(Reason::Slow { .. }) if !default => *verdict = Verdict::Usable,
-                _ => {}
-            }
-        }
-    }
-    Ok(list.into_iter().zip(verdicts).collect())
-}
-
-/// The address by which an interface is used: global before link-local, IPv4 before IPv6 (of link-local ones IPv6, which the
-/// kernel gives to every interface and keeps apart by scope), unless NCCL_SOCKET_FAMILY asks for one family.
-fn address(interface: &Interface, family: Option<&str>) -> Option<IfAddr> {
-    let fits = |a: &&IfAddr| match family {
-        Some("AF_INET") => a.ip.is_ipv4(),
-        Some("AF_INET6") => a.ip.is_ipv6(),
-        _ => true,
-    };
-    interface
-        .addrs
-        .iter()
-        .filter(fits)
-        .min_by_key(|a| (a.is_link_local(), a.ip.is_ipv6() != a.is_link_local()))
-        .copied()
-}
-
-/// The address family that NCCL_SOCKET_FAMILY asks for.
-pub(crate) fn family() -> Option<String> {
-    std::env::var("NCCL_SOCKET_FAMILY").ok()
+    look(config.interfaces.as_ref(), config.meshes()).map_err(Error::Interfaces)
 }
 
 /// An interface as part of a device; `None` without an address of the family.

@@ -14,10 +14,11 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use linkspan_devmem::{DevmemRail, RailConfig, Socket};
+use linkspan_setup::secured::Secured;
 use linkspan_stream::Stream;
 use linkspan_transport::{BoxRail, MemSlice, Refusal, Registrar, Registration};
 
-use crate::secured::{Secured, StreamRail};
+use crate::stream_rail::StreamRail;
 use crate::{Config, Error, Fabric, GpuWish};
 use cards::KernelPorts;
 
@@ -114,7 +115,7 @@ pub(crate) fn rail(fabric: &Fabric, control: Secured, data: Secured, why: &str, 
     let config = fabric.config();
     let peer = control.stream.peer_addr();
     let below = linkspan_tcp::RailConfig { reason: why.to_owned(), speed, ..Default::default() };
-    let StreamRail::Plain(control) = control.into_rail(below, config.encrypts())? else {
+    let StreamRail::Plain(control) = StreamRail::new(control, below, config.encrypts())? else {
         return Err(Error::Clear { peer });
     };
     let rail = RailConfig {

@@ -114,27 +114,9 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
-    /// The mesh's own sockets or thread.
-    #[error("LS1403 the mesh cannot be joined")]
-    Mesh(#[source] std::io::Error),
-    /// The declared mesh cannot be read.
-    #[error("LS1404 LINKSPAN_MESH_FILE={path} cannot be read")]
-    MeshRead {
-        /// The file.
-        path: String,
-        /// The OS error.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The declared mesh cannot be understood.
-    #[error("LS1405 LINKSPAN_MESH_FILE={path} is not usable")]
-    MeshFile {
-        /// The file.
-        path: String,
-        /// Why.
-        #[source]
-        source: linkspan_topology::mesh::BadFile,
-    },
+    /// The mesh cannot be joined.
+    #[error(transparent)]
+    Mesh(#[from] linkspan_mesh::Error),
     /// The peer closed its streams while the connection was being made.
     #[error("LS0512 the peer at {peer} went away before the connection was up")]
     Vanished {

@@ -6,7 +6,6 @@
 #![deny(unsafe_code)]
 
 mod channel;
-mod clock;
 mod config;
 mod connect;
 mod deferred;
@@ -14,22 +13,17 @@ mod device;
 pub mod devmem;
 mod error;
 pub mod gpus;
-mod handshake;
 mod helpers;
 pub mod keys;
 mod listener;
 mod local;
-mod log;
-mod logins;
 mod memory;
-pub mod mesh;
 mod meter;
 mod missing;
 pub mod params;
 mod reconnect;
 mod route;
-mod secured;
-pub mod stats;
+mod stream_rail;
 mod zerocopy;
 
 pub use channel::{Channel, PeerLiveness, PeerState, SwapError, wait_any};
@@ -40,30 +34,35 @@ pub use error::Error;
 pub use helpers::Wish as HelperWish;
 pub use linkspan_gpu::offload::{HANDLE_LEN as OFFLOAD_HANDLE, Queue as OffloadQueue, SLOTS as OFFLOAD_SLOTS};
 pub use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuBuf, GpuError, GpuInfo, MemoryName, Pointer};
+pub use linkspan_mesh::{EdgeSpeed, Error as MeshError, ForeignHost, Prober};
 pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
+pub use linkspan_setup::log::{Level, Log};
+pub use linkspan_setup::stats;
 pub use linkspan_transport::{
     Access, Buf, Cancel, DirectBy, Error as ChannelError, HostBuf, MAX_GROUP, MAX_WAITING, MemSlice, MemoryDomain,
     OpError, Poll, Provider, RailInfo, RemoteSlice, Ticket, WaitFd, chain,
 };
 pub use listener::Listener;
-pub use log::{Level, Log};
 pub use memory::{ConnMemory, Registered};
 pub use zerocopy::ZeroCopy;
 
 use std::any::Any;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
 use config::OWN;
 use helpers::Helpers;
 use linkspan_gpu::{StageMemory, StagedRail};
+use linkspan_mesh::Mesh;
 use linkspan_proto::handle::host_hash;
+use linkspan_setup::log::counting;
+use linkspan_setup::secured::Secured;
 use linkspan_stream::Options;
 use linkspan_tcp::RailConfig;
 use linkspan_transport::{BoxRail, Rail};
-use mesh::{Mesh, Prober, Setup};
-use secured::{Secured, StreamRail};
 use stats::Stats;
+use stream_rail::StreamRail;
 
 use linkspan_proto::login::Guard;
 use linkspan_topology::mesh::Graph;
@@ -178,7 +177,7 @@ impl Fabric {
             log.info(&why);
             Stats::default()
         }));
-        let log = log.counting(stats.clone());
+        let log = counting(log, stats.clone());
         if let Some(what) = last_resort(&survey) {
             log.warn(&format!("downgrade: {what}"));
         }
@@ -348,8 +347,7 @@ impl Fabric {
     /// two to come. `None`: the settings ask for no mesh.
     ///
     /// # Errors
-    /// [`Error::Mesh`]: a socket or the thread of the mesh cannot be made. [`Error::MeshRead`] and [`Error::MeshFile`]:
-    /// the file that declares the mesh cannot be used.
+    /// [`Error::Mesh`]: why this process cannot take part in it.
     pub fn mesh_graph(&self) -> Result<Option<Graph>, Error> {
         Ok(self.mesh()?.map(Mesh::graph))
     }
@@ -358,7 +356,7 @@ impl Fabric {
     ///
     /// # Errors
     /// As [`Fabric::mesh_graph`].
-    pub fn mesh_foreign(&self) -> Result<Vec<mesh::ForeignHost>, Error> {
+    pub fn mesh_foreign(&self) -> Result<Vec<ForeignHost>, Error> {
         Ok(self.mesh()?.map(Mesh::foreign).unwrap_or_default())
     }
 
@@ -390,7 +388,7 @@ impl Fabric {
         if let Some(mesh) = membership.mesh.get() {
             return Ok(Some(mesh));
         }
-        let mesh = Mesh::start(Setup {
+        let mesh = Mesh::start(linkspan_mesh::Config {
             id: self.host_hash(),
             psk: psk.clone(),
             port: config.mesh_port,
@@ -400,7 +398,7 @@ impl Fabric {
             stats: self.0.stats.clone(),
             options: self.tcp_options(),
             providers: self.providers().cloned().collect(),
-            config: config.clone(),
+            site: config.site((Ipv4Addr::UNSPECIFIED, 0).into()),
         })?;
         Ok(Some(membership.mesh.get_or_init(|| mesh)))
     }
@@ -488,7 +486,7 @@ impl Fabric {
         let relayed = relayed.map(|over| over + "; ").unwrap_or_default();
         let reason = format!("{relayed}on standby behind {}", self.title(behind));
         let config = RailConfig { reason, standby: true, ..RailConfig::default() };
-        Ok(stream.into_rail(config, self.config().encrypts())?.into_rail())
+        Ok(StreamRail::new(stream, config, self.config().encrypts())?.into_rail())
     }
 
     pub(crate) fn tcp_rail(&self, stream: Secured, why: &str, speed: Option<u64>) -> Result<BoxRail, Error> {
@@ -503,7 +501,7 @@ impl Fabric {
             zero_copy,
             ..RailConfig::default()
         };
-        Ok(match (stream.into_rail(config, self.config().encrypts())?, &self.0.helpers) {
+        Ok(match (StreamRail::new(stream, config, self.config().encrypts())?, &self.0.helpers) {
             (StreamRail::Plain(rail), Some(helpers)) => helpers.help(*rail, self.survey()),
             (rail, _) => rail.into_rail(),
         })

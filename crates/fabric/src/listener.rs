@@ -11,18 +11,20 @@ use linkspan_proto::login::{
     Guard, LOGIN_DEADLINE, Login, LoginTable, PublicKey, Secret, Seed, ServerParams, Session, Token, USED_BOUND,
 };
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
+use linkspan_setup::clock;
+use linkspan_setup::handshake::{Handshake, QPS_MAX};
+use linkspan_setup::log::warn_seldom;
+use linkspan_setup::logins::{LoginFailed, LoginRun, LoginStep, Slot, drop_unproven};
+use linkspan_setup::secured::Secured;
+use linkspan_setup::stats::Event;
 use linkspan_stream::{Listen, Options, Stream};
 use linkspan_transport::{BoxRail, Conn, Offer, Role, Site, WaitFd};
 
 use crate::channel::{Channel, Parts, ReconnectPolicy};
 use crate::device::DeviceInterface;
-use crate::handshake::{Handshake, QPS_MAX};
 use crate::local::{self, ShmOffer, ShmRail};
-use crate::logins::{LoginFailed, LoginRun, LoginStep, Slot, drop_unproven};
 use crate::reconnect::Recovered;
-use crate::secured::Secured;
-use crate::stats::Event;
-use crate::{Error, Fabric, chain, clock};
+use crate::{Error, Fabric, chain};
 
 /// Reconnected rails that their connections have not taken yet, over all peers of one listener.
 const MAX_WAITING: usize = 256;
@@ -73,7 +75,7 @@ impl Listener {
                 // The kernel may not be done with looking for a duplicate of it, or it went with its cable.
                 Err(why) if port.addr.is_link_local() => {
                     let line = format!("{} is left out by a listener: {}", port.name, chain(&why));
-                    fabric.log().warn_seldom(&port.name, &line);
+                    warn_seldom(fabric.log(), &port.name, &line);
                     refused = Some(why);
                     continue;
                 }
@@ -278,7 +280,7 @@ impl Acceptor {
                 let line = format!("refused a connection from {}: {}", pending.peer, why.text);
                 match why.refusal {
                     // A peer of ours that is configured otherwise.
-                    true => self.fabric.log().warn_seldom(&format!("login {}", pending.peer.ip()), &line),
+                    true => warn_seldom(self.fabric.log(), &format!("login {}", pending.peer.ip()), &line),
                     // An unauthenticated client is ignored, but the reason is logged.
                     false => self.fabric.log().info(&line),
                 }

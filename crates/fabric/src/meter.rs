@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use linkspan_setup::stats::{Counter, Slot, Stats, Tally};
 use linkspan_transport::{Buf, MemSlice, Ticket, Traffic};
-
-use crate::stats::{Counter, Slot, Stats, Tally};
 
 /// One operation in so many is timed; a look at the clock costs 24 ns.
 const TIMED: u32 = 64;

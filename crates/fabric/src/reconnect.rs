@@ -3,20 +3,21 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use linkspan_mesh::hops::{self, Hops, RelayMark};
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Login, PublicKey, Seed};
+use linkspan_setup::clock;
+use linkspan_setup::handshake::Handshake;
+use linkspan_setup::logins::{LoginRun, LoginStep};
+use linkspan_setup::secured::Secured;
+use linkspan_setup::stats::Event;
 use linkspan_stream::Stream;
 use linkspan_transport::{BoxRail, MAX_RAILS, Offer, Role, Site};
 
-use crate::handshake::Handshake;
 use crate::listener::FIRST_RETURN;
-use crate::logins::{LoginRun, LoginStep};
-use crate::mesh::hops::{self, Hops, RelayMark};
 use crate::route::{Path, PendingDial};
-use crate::secured::Secured;
-use crate::stats::Event;
-use crate::{Fabric, chain, clock};
+use crate::{Fabric, chain};
 
 /// Time between the first two tries; it doubles with each one that fails.
 const RECONNECT: Duration = Duration::from_secs(1);

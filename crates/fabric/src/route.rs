@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use linkspan_mesh::Approach;
+use linkspan_mesh::hops::{self, Hops, RelayMark};
 use linkspan_stream::{Dial, Options, Stream};
 use linkspan_topology::is_link_local;
 use linkspan_topology::mesh::{MeshLink, Route};
 use linkspan_transport::{Offer, Provider, Site, WaitFd};
 
-use crate::mesh::Approach;
-use crate::mesh::hops::{self, Hops, RelayMark};
 use crate::{Fabric, chain};
 
 /// A path to an address of the peer's listener.

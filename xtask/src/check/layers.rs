@@ -6,7 +6,7 @@ use crate::tree::Source;
 
 /// Layer of each crate by its folder, times ten; layer 4 has an order of its own inside. A crate may depend on those
 /// with a smaller number only. Tests (`[dev-dependencies]`) may look anywhere.
-const LAYERS: [(&str, u32); 28] = [
+const LAYERS: [(&str, u32); 30] = [
     ("crates/proto", 0),
     ("crates/transport", 10),
     ("crates/gpu", 15),
@@ -18,6 +18,8 @@ const LAYERS: [(&str, u32); 28] = [
     ("transports/all", 32),
     ("transports/", 30),
     ("crates/topology", 27),
+    ("crates/setup", 33),
+    ("crates/mesh", 35),
     ("crates/fabric", 42),
     ("crates/linkspan", 44),
     ("crates/doctor", 45),

@@ -16,7 +16,7 @@ fn krate(folder: &str, name: &str) -> Crate {
 fn lines_of_code_leave_out_blanks_comments_and_tests() {
     let text = "//! About.\n\nuse a::b; // why\n\n/// Doc.\n#[derive(Debug)]\nstruct A {\n    x: &'static str,\n}\n\
                 const T: &str = \"one\n\ntwo\";\n/* no\ncode */\n#[cfg(test)]\n#[allow(dead_code)]\nfn only_tests() {\n    f();\n}\n\
-                #[cfg(test)]\nmod tests;\n";
+                #[cfg(any(test, feature = \"fixture\"))]\nfn double() {\n}\n#[cfg(test)]\nmod tests;\n";
     let crates = [krate("crates/a", "a")];
     let tree = [
         source("crates/a/src/lib.rs", text),

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use linkspan_proto::handle::Addr;
+use linkspan_setup::stats::Counter;
 use linkspan_topology::mesh::{MeshRoute, ROUTES_MAX};
 use linkspan_transport::BoxRail;
 
@@ -11,7 +12,6 @@ use super::offload::device_queue;
 use super::{Channel, ReconnectPolicy, TICK};
 use crate::reconnect::{Dialled, Reconnector, Recovered, rail_id};
 use crate::route::Path;
-use crate::stats::Counter;
 use crate::{Fabric, chain};
 
 /// Time between two looks for a route around a path that does not carry.

@@ -1,6 +1,8 @@
 //! The plan sent, the answer awaited, and the connection made of what is up.
 
+use linkspan_mesh::hops;
 use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
+use linkspan_setup::secured::{MessageError, Secured};
 use linkspan_transport::{BoxRail, Conn, MAX_RAILS};
 
 use super::tries::{Try, TryState};
@@ -8,10 +10,8 @@ use super::{Connecting, KEEPALIVE};
 use crate::Error;
 use crate::channel::{Channel, Parts, ReconnectPolicy};
 use crate::listener::FIRST_RETURN;
-use crate::mesh::hops;
 use crate::reconnect::Reconnector;
 use crate::route::Path;
-use crate::secured::{MessageError, Secured};
 
 impl Connecting {
     /// Sends the plan, waits for the answer, makes the connection.

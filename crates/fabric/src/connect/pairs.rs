@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 
 use linkspan_proto::handle::{Addr, Handle};
+use linkspan_setup::interfaces::family;
 use linkspan_topology::{FAR_SLOWER, is_link_local};
 use linkspan_transport::MAX_RAILS;
 
 use crate::Fabric;
-use crate::device::{Device, DeviceInterface, family};
+use crate::device::{Device, DeviceInterface};
 use crate::listener::socket_addr;
 use crate::route::Path;
 

@@ -1,10 +1,10 @@
 //! What is proposed to the peer beside plain streams.
 
 use linkspan_proto::plan::{Carrier, Plan};
+use linkspan_setup::handshake::QPS_MAX;
 use linkspan_transport::MAX_RAILS;
 
 use super::{Connecting, KEEPALIVE, Try, TryState};
-use crate::handshake::QPS_MAX;
 
 impl Connecting {
     /// A plan of the pairs of streams that both sides take for device-memory TCP, if there are any.

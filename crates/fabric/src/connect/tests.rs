@@ -1,14 +1,14 @@
 //! Ways whose rails take long to come up, and cables that may lead to another host.
 
 use linkspan_proto::login::Token;
+use linkspan_setup::handshake::Handshake;
+use linkspan_setup::secured::Secured;
 use linkspan_stream::{Dial, Listen, Options, Stream};
 use linkspan_topology::IfAddr;
 use linkspan_topology::mesh::Route;
 
 use super::*;
 use crate::device::DeviceInterface;
-use crate::handshake::Handshake;
-use crate::secured::Secured;
 use crate::{Config, Log};
 
 const SOON: Duration = Duration::from_secs(30);

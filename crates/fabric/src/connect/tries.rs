@@ -1,16 +1,16 @@
 //! A pair of addresses being tried.
 
+use linkspan_mesh::hops::{self, RelayMark};
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::login::Session;
+use linkspan_setup::handshake::Handshake;
+use linkspan_setup::logins::LoginRun;
+use linkspan_setup::secured::Secured;
 use linkspan_stream::Stream;
 use linkspan_transport::{BoxRail, Offer};
 
 use super::KEEPALIVE;
-use crate::handshake::Handshake;
-use crate::logins::LoginRun;
-use crate::mesh::hops::{self, RelayMark};
 use crate::route::{Path, PendingDial};
-use crate::secured::Secured;
 
 /// One pair of addresses being tried.
 pub(crate) struct Try {

@@ -8,7 +8,7 @@ use super::{Config, DeviceHandle, NetAttr};
 pub type LogFn =
     unsafe extern "C" fn(level: c_int, flags: c_ulong, file: *const c_char, line: c_int, fmt: *const c_char, ...);
 /// NCCL's profiler callback (since v10); linkspan reports no events.
-pub type ProfilerFn = unsafe extern "C" fn(
+pub(crate) type ProfilerFn = unsafe extern "C" fn(
     event: *mut *mut c_void,
     kind: c_int,
     phandle: *mut c_void,
@@ -17,11 +17,11 @@ pub type ProfilerFn = unsafe extern "C" fn(
 ) -> c_int;
 
 /// init, v6 to v9.
-pub type InitV6 = unsafe extern "C" fn(log: Option<LogFn>) -> c_int;
+pub(crate) type InitV6 = unsafe extern "C" fn(log: Option<LogFn>) -> c_int;
 /// init, v10.
-pub type InitV10 = unsafe extern "C" fn(log: Option<LogFn>, profiler: Option<ProfilerFn>) -> c_int;
+pub(crate) type InitV10 = unsafe extern "C" fn(log: Option<LogFn>, profiler: Option<ProfilerFn>) -> c_int;
 /// init, since v11: once per communicator.
-pub type InitV11 = unsafe extern "C" fn(
+pub(crate) type InitV11 = unsafe extern "C" fn(
     ctx: *mut *mut c_void,
     comm_id: u64,
     config: *const Config,
@@ -29,25 +29,25 @@ pub type InitV11 = unsafe extern "C" fn(
     profiler: Option<ProfilerFn>,
 ) -> c_int;
 /// devices.
-pub type Devices = unsafe extern "C" fn(ndev: *mut c_int) -> c_int;
+pub(crate) type Devices = unsafe extern "C" fn(ndev: *mut c_int) -> c_int;
 /// getProperties.
-pub type GetProperties<T> = unsafe extern "C" fn(dev: c_int, props: *mut T) -> c_int;
+pub(crate) type GetProperties<T> = unsafe extern "C" fn(dev: c_int, props: *mut T) -> c_int;
 /// listen, v6 to v10.
-pub type ListenV6 = unsafe extern "C" fn(dev: c_int, handle: *mut c_void, comm: *mut *mut c_void) -> c_int;
+pub(crate) type ListenV6 = unsafe extern "C" fn(dev: c_int, handle: *mut c_void, comm: *mut *mut c_void) -> c_int;
 /// listen, since v11.
-pub type ListenV11 =
+pub(crate) type ListenV11 =
     unsafe extern "C" fn(ctx: *mut c_void, dev: c_int, handle: *mut c_void, comm: *mut *mut c_void) -> c_int;
 /// connect, v6.
-pub type ConnectV6 = unsafe extern "C" fn(dev: c_int, handle: *mut c_void, comm: *mut *mut c_void) -> c_int;
+pub(crate) type ConnectV6 = unsafe extern "C" fn(dev: c_int, handle: *mut c_void, comm: *mut *mut c_void) -> c_int;
 /// connect, v7 to v9.
-pub type ConnectV7 = unsafe extern "C" fn(
+pub(crate) type ConnectV7 = unsafe extern "C" fn(
     dev: c_int,
     handle: *mut c_void,
     comm: *mut *mut c_void,
     device: *mut *mut DeviceHandle,
 ) -> c_int;
 /// connect, v10.
-pub type ConnectV10 = unsafe extern "C" fn(
+pub(crate) type ConnectV10 = unsafe extern "C" fn(
     dev: c_int,
     config: *const Config,
     handle: *mut c_void,
@@ -55,7 +55,7 @@ pub type ConnectV10 = unsafe extern "C" fn(
     device: *mut *mut DeviceHandle,
 ) -> c_int;
 /// connect, since v11.
-pub type ConnectV11 = unsafe extern "C" fn(
+pub(crate) type ConnectV11 = unsafe extern "C" fn(
     ctx: *mut c_void,
     dev: c_int,
     handle: *mut c_void,
@@ -63,18 +63,18 @@ pub type ConnectV11 = unsafe extern "C" fn(
     device: *mut *mut DeviceHandle,
 ) -> c_int;
 /// accept, v6.
-pub type AcceptV6 = unsafe extern "C" fn(listen: *mut c_void, comm: *mut *mut c_void) -> c_int;
+pub(crate) type AcceptV6 = unsafe extern "C" fn(listen: *mut c_void, comm: *mut *mut c_void) -> c_int;
 /// accept, since v7.
-pub type AcceptV7 =
+pub(crate) type AcceptV7 =
     unsafe extern "C" fn(listen: *mut c_void, comm: *mut *mut c_void, device: *mut *mut DeviceHandle) -> c_int;
 /// regMr, v6 and v7.
-pub type RegMrV6 =
+pub(crate) type RegMrV6 =
     unsafe extern "C" fn(comm: *mut c_void, data: *mut c_void, size: c_int, kind: c_int, mr: *mut *mut c_void) -> c_int;
 /// regMr, since v8.
-pub type RegMrV8 =
+pub(crate) type RegMrV8 =
     unsafe extern "C" fn(comm: *mut c_void, data: *mut c_void, size: usize, kind: c_int, mr: *mut *mut c_void) -> c_int;
 /// regMrDmaBuf.
-pub type RegMrDmaBuf = unsafe extern "C" fn(
+pub(crate) type RegMrDmaBuf = unsafe extern "C" fn(
     comm: *mut c_void,
     data: *mut c_void,
     size: usize,
@@ -84,9 +84,9 @@ pub type RegMrDmaBuf = unsafe extern "C" fn(
     mr: *mut *mut c_void,
 ) -> c_int;
 /// deregMr.
-pub type DeregMr = unsafe extern "C" fn(comm: *mut c_void, mr: *mut c_void) -> c_int;
+pub(crate) type DeregMr = unsafe extern "C" fn(comm: *mut c_void, mr: *mut c_void) -> c_int;
 /// isend, v6 to v8.
-pub type IsendV6 = unsafe extern "C" fn(
+pub(crate) type IsendV6 = unsafe extern "C" fn(
     comm: *mut c_void,
     data: *mut c_void,
     size: c_int,
@@ -95,7 +95,7 @@ pub type IsendV6 = unsafe extern "C" fn(
     request: *mut *mut c_void,
 ) -> c_int;
 /// isend, v9.
-pub type IsendV9 = unsafe extern "C" fn(
+pub(crate) type IsendV9 = unsafe extern "C" fn(
     comm: *mut c_void,
     data: *mut c_void,
     size: usize,
@@ -104,7 +104,7 @@ pub type IsendV9 = unsafe extern "C" fn(
     request: *mut *mut c_void,
 ) -> c_int;
 /// isend, since v10.
-pub type IsendV10 = unsafe extern "C" fn(
+pub(crate) type IsendV10 = unsafe extern "C" fn(
     comm: *mut c_void,
     data: *mut c_void,
     size: usize,
@@ -114,7 +114,7 @@ pub type IsendV10 = unsafe extern "C" fn(
     request: *mut *mut c_void,
 ) -> c_int;
 /// irecv, v6 to v8.
-pub type IrecvV6 = unsafe extern "C" fn(
+pub(crate) type IrecvV6 = unsafe extern "C" fn(
     comm: *mut c_void,
     n: c_int,
     data: *mut *mut c_void,
@@ -124,7 +124,7 @@ pub type IrecvV6 = unsafe extern "C" fn(
     request: *mut *mut c_void,
 ) -> c_int;
 /// irecv, v9.
-pub type IrecvV9 = unsafe extern "C" fn(
+pub(crate) type IrecvV9 = unsafe extern "C" fn(
     comm: *mut c_void,
     n: c_int,
     data: *mut *mut c_void,
@@ -134,7 +134,7 @@ pub type IrecvV9 = unsafe extern "C" fn(
     request: *mut *mut c_void,
 ) -> c_int;
 /// irecv, since v10.
-pub type IrecvV10 = unsafe extern "C" fn(
+pub(crate) type IrecvV10 = unsafe extern "C" fn(
     comm: *mut c_void,
     n: c_int,
     data: *mut *mut c_void,
@@ -145,7 +145,7 @@ pub type IrecvV10 = unsafe extern "C" fn(
     request: *mut *mut c_void,
 ) -> c_int;
 /// iflush.
-pub type Iflush = unsafe extern "C" fn(
+pub(crate) type Iflush = unsafe extern "C" fn(
     comm: *mut c_void,
     n: c_int,
     data: *mut *mut c_void,
@@ -154,14 +154,15 @@ pub type Iflush = unsafe extern "C" fn(
     request: *mut *mut c_void,
 ) -> c_int;
 /// test.
-pub type Test = unsafe extern "C" fn(request: *mut c_void, done: *mut c_int, sizes: *mut c_int) -> c_int;
+pub(crate) type Test = unsafe extern "C" fn(request: *mut c_void, done: *mut c_int, sizes: *mut c_int) -> c_int;
 /// closeSend, closeRecv, closeListen; finalize since v11.
-pub type Close = unsafe extern "C" fn(object: *mut c_void) -> c_int;
+pub(crate) type Close = unsafe extern "C" fn(object: *mut c_void) -> c_int;
 /// getDeviceMr, since v7; only called on devices with offload.
-pub type GetDeviceMr = unsafe extern "C" fn(comm: *mut c_void, mr: *mut c_void, device_mr: *mut *mut c_void) -> c_int;
+pub(crate) type GetDeviceMr =
+    unsafe extern "C" fn(comm: *mut c_void, mr: *mut c_void, device_mr: *mut *mut c_void) -> c_int;
 /// irecvConsumed, since v7; called for every receive of a plugin that has it, once NCCL's kernel has read the buffer.
-pub type IrecvConsumed = unsafe extern "C" fn(comm: *mut c_void, n: c_int, request: *mut c_void) -> c_int;
+pub(crate) type IrecvConsumed = unsafe extern "C" fn(comm: *mut c_void, n: c_int, request: *mut c_void) -> c_int;
 /// makeVDevice, since v9.
-pub type MakeVDevice<T> = unsafe extern "C" fn(dev: *mut c_int, props: *mut T) -> c_int;
+pub(crate) type MakeVDevice<T> = unsafe extern "C" fn(dev: *mut c_int, props: *mut T) -> c_int;
 /// setNetAttr, since v11.
-pub type SetNetAttr = unsafe extern "C" fn(ctx: *mut c_void, attr: *const NetAttr) -> c_int;
+pub(crate) type SetNetAttr = unsafe extern "C" fn(ctx: *mut c_void, attr: *const NetAttr) -> c_int;

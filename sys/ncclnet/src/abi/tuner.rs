@@ -14,10 +14,10 @@ pub const PROTO_SIMPLE: usize = 2;
 pub const COST_IGNORE: c_float = -1.0;
 
 /// init, v3 and v4.
-pub type TunerInitV3 =
+pub(crate) type TunerInitV3 =
     unsafe extern "C" fn(ranks: usize, nodes: usize, log: Option<LogFn>, ctx: *mut *mut c_void) -> c_int;
 /// init, v5 and v6. `nvl` and `constants` are NCCL's, in and out; linkspan leaves them.
-pub type TunerInitV5 = unsafe extern "C" fn(
+pub(crate) type TunerInitV5 = unsafe extern "C" fn(
     ctx: *mut *mut c_void,
     comm_id: u64,
     ranks: usize,
@@ -27,7 +27,7 @@ pub type TunerInitV5 = unsafe extern "C" fn(
     constants: *mut c_void,
 ) -> c_int;
 /// getCollInfo, v3. `costs` is declared `float**` and is `float[algos][protos]` in one piece.
-pub type TunerCostV3 = unsafe extern "C" fn(
+pub(crate) type TunerCostV3 = unsafe extern "C" fn(
     ctx: *mut c_void,
     coll: c_int,
     bytes: usize,
@@ -38,7 +38,7 @@ pub type TunerCostV3 = unsafe extern "C" fn(
     channels: *mut c_int,
 ) -> c_int;
 /// getCollInfo, since v4.
-pub type TunerCostV4 = unsafe extern "C" fn(
+pub(crate) type TunerCostV4 = unsafe extern "C" fn(
     ctx: *mut c_void,
     coll: c_int,
     bytes: usize,
@@ -50,9 +50,9 @@ pub type TunerCostV4 = unsafe extern "C" fn(
     channels: *mut c_int,
 ) -> c_int;
 /// destroy (v3, v4), finalize (since v5).
-pub type TunerEnd = unsafe extern "C" fn(ctx: *mut c_void) -> c_int;
+pub(crate) type TunerEnd = unsafe extern "C" fn(ctx: *mut c_void) -> c_int;
 /// getChunkSize, since v6; may be null.
-pub type TunerChunk = unsafe extern "C" fn(
+pub(crate) type TunerChunk = unsafe extern "C" fn(
     ctx: *mut c_void,
     coll: c_int,
     bytes: usize,

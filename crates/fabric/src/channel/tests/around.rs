@@ -4,13 +4,13 @@
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 
+use linkspan_mesh::Mesh;
 use linkspan_proto::login::{Guard, Token};
 use linkspan_proto::mesh::{MeshPort, Node};
 use linkspan_topology::mesh::Route;
 use linkspan_transport::MAX_RAILS;
 
 use super::*;
-use crate::mesh::Mesh;
 use crate::reconnect::Dialled;
 use crate::route::Path;
 
@@ -40,7 +40,7 @@ fn meshed(strict: bool) -> (Fabric, Lines) {
     std::fs::remove_file(&key).unwrap();
     let Guard::Psk { psk, .. } = config.guard.clone() else { panic!("a key was given") };
     let fabric = Fabric::apart(config, log, true, Vec::new()).unwrap();
-    fabric.join(Mesh::deaf(1, psk));
+    fabric.join(Mesh::deaf(1, psk).unwrap());
     (fabric, lines)
 }
 

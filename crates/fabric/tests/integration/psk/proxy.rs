@@ -67,8 +67,10 @@ impl Proxy {
     }
 
     /// Whether `what` has been on the wire. It may not lie across two reads; the caller sends it often.
-    pub(crate) fn saw(&self, what: &[u8]) -> bool {
-        self.shared.lock().unwrap().seen.windows(what.len()).any(|w| w == what)
+    /// Whether `what` was among the first bytes that passed.
+    pub(crate) fn saw(&self, what: &[u8], first: usize) -> bool {
+        let seen = &self.shared.lock().unwrap().seen;
+        seen[..first.min(seen.len())].windows(what.len()).any(|w| w == what)
     }
 
     pub(crate) fn bytes(&self) -> usize {

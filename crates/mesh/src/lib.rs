@@ -5,18 +5,22 @@
 //! its own, on the relay, for as long as it lasts. Of several processes on a host the first one opens the mesh server; the others
 //! listen to the same beacons and open it when that one has gone.
 
+#![forbid(unsafe_code)]
+
 mod agent;
 mod approach;
 mod beacon;
 mod crossing;
-pub(crate) mod hops;
+mod error;
+pub mod hops;
 mod measure;
 mod ports;
 mod relay;
 mod server;
 mod work;
 
-pub(crate) use approach::Approach;
+pub use approach::Approach;
+pub use error::Error;
 pub use measure::{EdgeSpeed, Prober};
 
 use std::io::Write;
@@ -30,15 +34,15 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::login::Psk;
 use linkspan_proto::mesh::{Keys, Node};
+use linkspan_setup::clock;
+use linkspan_setup::log::Log;
+use linkspan_setup::stats::Stats;
 use linkspan_stream::Options;
 use linkspan_topology::IfFilter;
 use linkspan_topology::mesh::{Database, Graph, MeshRoute, Target};
-use linkspan_transport::Provider;
+use linkspan_transport::{Provider, Site};
 
 use work::Works;
-
-use crate::stats::Stats;
-use crate::{Config, Error, Log, clock};
 
 /// How long a process that ends goes on relaying for others that still move bytes.
 const LAST_RELAYS: Duration = Duration::from_secs(5);
@@ -50,24 +54,33 @@ const QUIET: Duration = Duration::from_millis(1300);
 /// How long a host with another key is remembered: some beats.
 const FOREIGN: Duration = Duration::from_secs(5);
 
-/// What a mesh is made of.
-pub(crate) struct Setup {
-    pub(crate) id: u64,
-    pub(crate) psk: Psk,
-    pub(crate) port: u16,
-    pub(crate) file: Option<PathBuf>,
-    pub(crate) filter: Option<IfFilter>,
-    pub(crate) log: Log,
-    pub(crate) stats: Arc<Stats>,
-    pub(crate) options: Options,
+/// What a process's part in the mesh is made of.
+pub struct Config {
+    /// Number of this host in the mesh and in its handles.
+    pub id: u64,
+    /// The cluster key.
+    pub psk: Psk,
+    /// Port of beacons (UDP) and of the mesh server (TCP).
+    pub port: u16,
+    /// File that declares the mesh; nothing is sent to find it then.
+    pub file: Option<PathBuf>,
+    /// Which interfaces belong to it.
+    pub filter: Option<IfFilter>,
+    /// Where it logs.
+    pub log: Log,
+    /// Where it counts what it relays.
+    pub stats: Arc<Stats>,
+    /// Of its TCP sockets.
+    pub options: Options,
     /// Whose rails may be joined here, best first.
-    pub(crate) providers: Vec<Arc<dyn Provider>>,
-    pub(crate) config: Config,
+    pub providers: Vec<Arc<dyn Provider>>,
+    /// Settings of those rails; the address is that of each stream.
+    pub site: Site<'static>,
 }
 
 /// What it takes to send requests to a relay.
 #[derive(Clone)]
-pub(crate) struct Means {
+pub struct Means {
     pub(crate) psk: Psk,
     pub(crate) keys: Keys,
     pub(crate) options: Options,
@@ -117,7 +130,7 @@ impl Shared {
     }
 
     /// Of a host that knows of no other.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fixture"))]
     fn alone(id: u64) -> Arc<Shared> {
         let node = Node {
             id,
@@ -148,9 +161,10 @@ impl Shared {
 }
 
 /// A process's part in the mesh.
-pub(crate) struct Mesh {
+pub struct Mesh {
     id: u64,
-    pub(crate) means: Means,
+    /// What it takes to send requests to a relay.
+    pub means: Means,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     wake: UnixStream,
@@ -165,19 +179,23 @@ impl std::fmt::Debug for Mesh {
 
 impl Mesh {
     /// Starts the thread.
-    pub(crate) fn start(setup: Setup) -> Result<Mesh, Error> {
-        let keys = Keys::new(&setup.psk);
-        let means = Means { psk: setup.psk.clone(), keys, options: setup.options.clone() };
-        let (wake, woken) = UnixStream::pair().map_err(Error::Mesh)?;
-        woken.set_nonblocking(true).map_err(Error::Mesh)?;
-        let id = setup.id;
-        let (agent, shared) = agent::Agent::new(setup, means.clone(), woken)?;
+    ///
+    /// # Errors
+    /// [`Error::Start`]: a socket or the thread cannot be made. [`Error::Read`] and [`Error::File`]: the file that declares the
+    /// mesh cannot be used.
+    pub fn start(config: Config) -> Result<Mesh, Error> {
+        let keys = Keys::new(&config.psk);
+        let means = Means { psk: config.psk.clone(), keys, options: config.options.clone() };
+        let (wake, woken) = UnixStream::pair().map_err(Error::Start)?;
+        woken.set_nonblocking(true).map_err(Error::Start)?;
+        let id = config.id;
+        let (agent, shared) = agent::Agent::new(config, means.clone(), woken)?;
         let thread = std::thread::Builder::new().name("linkspan mesh".into()).spawn(move || agent.run());
-        Ok(Mesh { id, means, shared, thread: Some(thread.map_err(Error::Mesh)?), wake, since: clock::now() })
+        Ok(Mesh { id, means, shared, thread: Some(thread.map_err(Error::Start)?), wake, since: clock::now() })
     }
 
     /// What is known of the mesh now.
-    pub(crate) fn graph(&self) -> Graph {
+    pub fn graph(&self) -> Graph {
         self.graph_at(clock::now())
     }
 
@@ -190,27 +208,27 @@ impl Mesh {
     }
 
     /// Hosts with another key whose beacons came lately.
-    pub(crate) fn foreign(&self) -> Vec<ForeignHost> {
+    pub fn foreign(&self) -> Vec<ForeignHost> {
         let now = clock::now();
         let known = self.shared.known();
         known.foreign.iter().filter(|host| now.saturating_sub(host.heard) < FOREIGN).cloned().collect()
     }
 
     /// Whether all neighbours have had the time to tell what they see, and nothing new has come since.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub fn is_settled(&self) -> bool {
         let known = self.shared.known();
         let since = self.since.max(known.database.last_news());
         known.declared.is_some() || clock::now().saturating_sub(since) >= QUIET
     }
 
     /// The way to a host whose listener has these addresses.
-    pub(crate) fn way(&self, id: u64, addrs: Vec<SocketAddr>, reroute: bool) -> MeshRoute {
+    pub fn way(&self, id: u64, addrs: Vec<SocketAddr>, reroute: bool) -> MeshRoute {
         self.way_in(&self.graph(), id, addrs, reroute)
     }
 
     /// A route over relays to such a host: one that is there, or else one that was there a moment ago. Where something `carries`
     /// and a cable of ours led there a moment ago too, all hosts are merely busy, and nothing is cut.
-    pub(crate) fn reroute(&self, id: u64, addrs: &[SocketAddr], carries: bool) -> MeshRoute {
+    pub fn reroute(&self, id: u64, addrs: &[SocketAddr], carries: bool) -> MeshRoute {
         self.reroute_at(clock::now(), id, addrs, carries)
     }
 
@@ -244,32 +262,33 @@ impl Mesh {
     }
 
     /// The host that tells of this address on one of its ports.
-    pub(crate) fn host_at(&self, ip: IpAddr) -> Option<u64> {
+    pub fn host_at(&self, ip: IpAddr) -> Option<u64> {
         let known = self.shared.known();
         let has = |node: &&Node| node.ports.iter().any(|port| port.addr.is_some_and(|addr| addr.0 == ip));
         known.database.others(clock::now()).find(has).map(|node| node.id)
     }
 
     /// Whether beacons of this host have come lately, over any cable. A declared mesh receives none.
-    pub(crate) fn hears(&self, host: u64) -> bool {
+    pub fn hears(&self, host: u64) -> bool {
         self.shared.known().database.others(clock::now()).any(|node| node.id == host)
     }
 
-    pub(crate) fn id(&self) -> u64 {
+    /// The number of this host.
+    pub fn id(&self) -> u64 {
         self.id
     }
 
     /// One without a thread, which receives what a test gives it.
-    #[cfg(test)]
-    pub(crate) fn deaf(id: u64, psk: Psk) -> Mesh {
+    #[cfg(any(test, feature = "fixture"))]
+    pub fn deaf(id: u64, psk: Psk) -> std::io::Result<Mesh> {
         let means = Means { keys: Keys::new(&psk), psk, options: Options::default() };
-        let (wake, _) = UnixStream::pair().unwrap();
-        Mesh { id, means, shared: Shared::alone(id), thread: None, wake, since: clock::now() }
+        let (wake, _) = UnixStream::pair()?;
+        Ok(Mesh { id, means, shared: Shared::alone(id), thread: None, wake, since: clock::now() })
     }
 
     /// Gives it a beacon of a node, sent by `sender`.
-    #[cfg(test)]
-    pub(crate) fn hear(&self, sender: u64, tick: u64, node: Node) {
+    #[cfg(any(test, feature = "fixture"))]
+    pub fn hear(&self, sender: u64, tick: u64, node: Node) {
         let beacon = linkspan_proto::mesh::Beacon { sender, port: 0, epoch: 1, tick, node };
         self.shared.known().database.take(self.id, 0, beacon, clock::now());
     }

@@ -20,7 +20,7 @@ const LATE: Duration = Duration::from_secs(10);
 
 /// A triangle of which node 1 receives nothing after the first moment; with `cable` it has a port that leads to node 2.
 fn silent(cable: bool) -> Mesh {
-    let mesh = Mesh::deaf(1, Psk::new([7; 32]));
+    let mesh = Mesh::deaf(1, Psk::new([7; 32])).unwrap();
     let mut known = mesh.shared.known();
     let ports = [("cab0", "10.0.0.1"), ("cab1", "10.0.1.1")];
     known.own.ports = node(1, &ports[..if cable { 2 } else { 1 }], &[]).ports;

@@ -107,7 +107,8 @@ pub struct Prober<'a> {
 }
 
 impl<'a> Prober<'a> {
-    pub(crate) fn new(mesh: &'a Mesh) -> Prober<'a> {
+    /// Of this part in the mesh.
+    pub fn new(mesh: &'a Mesh) -> Prober<'a> {
         Prober { mesh }
     }
 

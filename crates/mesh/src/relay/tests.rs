@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use linkspan_setup::handshake::{Handshake, HandshakeOutcome};
+use linkspan_setup::stats;
 use linkspan_stream::{Dial, Listen, Options};
 use linkspan_transport::{Buf, Conn, Offer, Provider, Relayer, Role, Site, StaticBuf};
 use linkspan_verbs::{Domain, Pairs, Rdma};
@@ -12,11 +14,8 @@ use linkspan_verbs_sys::soft::{Engine, SoftConfig, SoftNet, SoftNic};
 use linkspan_verbs_sys::{Access, AnyNic, Mr, Nic, SendOp, SendWr};
 
 use super::*;
-use crate::Config;
-use crate::handshake::{Handshake, HandshakeOutcome};
-use crate::mesh::Shared;
-use crate::mesh::work::Work;
-use crate::stats;
+use crate::Shared;
+use crate::work::Work;
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -49,8 +48,6 @@ struct RelayedPair {
 
 fn way(name: &str, relays: u8) -> RelayedPair {
     let dir = std::env::temp_dir().join(format!("linkspan-relay-{name}-{}", std::process::id()));
-    let env = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_IB_TIMEOUT", "8")];
-    let config = Config::read(&|name| env.iter().find(|p| p.0 == name).map(|p| p.1.to_owned())).unwrap();
     let lo = linkspan_net::interface_of(Ipv4Addr::LOCALHOST.into(), 0).unwrap().unwrap().index;
     let net = SoftNet::new(1);
     let mut nics = Vec::new();
@@ -58,10 +55,11 @@ fn way(name: &str, relays: u8) -> RelayedPair {
         let nic = net.nic(SoftConfig::roce(&format!("soft{hop}{end}"), Ipv4Addr::new(10, 0, hop, end), lo));
         nics.push(nic.clone());
         let mut rdma = Rdma::given(vec![AnyNic::Soft(nic)]);
-        rdma.configure(&|name| config.settings.get(name).cloned(), false).unwrap();
+        rdma.configure(&|name| (name == "LINKSPAN_IB_TIMEOUT").then(|| "8".to_owned()), false).unwrap();
         rdma
     };
-    let site = Site { relayed: Some("a test"), ..config.site("127.0.0.1:1".parse().unwrap()) };
+    let local = "127.0.0.1:1".parse().unwrap();
+    let site = Site { local, plug: None, relayed: Some("a test"), forced: false, class: 0, limit: SOON };
     let first = port(0, 1).pairs(&site).unwrap();
     let stats = Arc::new(Stats::new(Some(&dir), "").unwrap());
     let (shared, mut threads) = (Shared::alone(1), Vec::new());

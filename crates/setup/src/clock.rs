@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 static START: OnceLock<Instant> = OnceLock::new();
 
-pub(crate) fn now() -> Duration {
+/// The time since the first call of this process.
+pub fn now() -> Duration {
     START.get_or_init(Instant::now).elapsed()
 }

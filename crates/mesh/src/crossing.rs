@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
+use linkspan_setup::handshake::{Handshake, HandshakeOutcome};
+use linkspan_setup::secured::{MessageError, Secured};
 use linkspan_transport::{BoxRail, Offer, Provider, Relay, Role};
 
 use super::hops::RelayMark;
-use crate::handshake::{Handshake, HandshakeOutcome};
-use crate::secured::{MessageError, Secured};
 
 /// What a relay needs to take a stream over to RDMA.
 pub(super) struct Over {

@@ -139,7 +139,7 @@ fn pages_of_a_run_stay_until_its_folder_goes() {
 fn every_downgrade_that_is_logged_is_counted() {
     let dir = scratch("counted");
     let stats = std::sync::Arc::new(Stats::new(Some(&dir), "").unwrap());
-    let log = crate::Log::off().counting(stats.clone());
+    let log = crate::log::counting(crate::log::Log::off(), stats.clone());
     log.warn("downgrade: TCP in place of RDMA");
     log.warn("rail lost: eth0");
     log.info("downgrade: no warning");

@@ -9,15 +9,15 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use linkspan_net::WaitSet;
+use linkspan_setup::log::Log;
+use linkspan_setup::secured::Secured;
+use linkspan_setup::stats::{Counter, Slot, Stats, Tally};
 use linkspan_stream::Stream;
-use linkspan_transport::{Poll, Relay};
+use linkspan_transport::{Poll, Relay, chain};
 
 use super::crossing::{Crossing, Over};
 use super::hops::RelayMark;
 use super::work::WorkSlot;
-use crate::secured::Secured;
-use crate::stats::{Counter, Slot, Stats, Tally};
-use crate::{Log, chain};
 
 /// Bytes held each way.
 pub(super) const BUFFER: usize = 256 << 10;

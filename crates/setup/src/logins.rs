@@ -29,24 +29,24 @@ const MOST: u64 = 1024;
 const UNPROVEN: Duration = Duration::from_secs(1);
 
 /// The right to keep one half-open stream. Given back when it is dropped.
-pub(crate) struct Slot {
+pub struct Slot {
     since: Instant,
     _share: Share,
 }
 
 impl Slot {
     /// One, unless all are taken.
-    pub(crate) fn take() -> Option<Slot> {
+    pub fn take() -> Option<Slot> {
         HALF_OPEN.take(1).map(|share| Slot { since: Instant::now(), _share: share })
     }
 
     /// Whether none is left. What waits in the kernel's queues stays there then.
-    pub(crate) fn all_taken() -> bool {
+    pub fn all_taken() -> bool {
         HALF_OPEN.left() == 0
     }
 
     /// Counts the time that a peer without a word spent in the kernel's queue.
-    pub(crate) fn count_silence(&mut self, run: &LoginRun) {
+    pub fn count_silence(&mut self, run: &LoginRun) {
         if run.login.standing() == Standing::Silent {
             let quiet = run.stream.tcp_info().map_or(Duration::ZERO, |info| info.quiet);
             self.since = self.since.checked_sub(quiet).unwrap_or(self.since);
@@ -55,14 +55,16 @@ impl Slot {
 }
 
 /// A stream whose login is under way.
-pub(crate) struct LoginRun {
-    pub(crate) stream: Stream,
-    pub(crate) login: Login,
+pub struct LoginRun {
+    /// The stream.
+    pub stream: Stream,
+    /// The state of its login.
+    pub login: Login,
 }
 
 /// Ends logins of peers that have had their time, for others to have their slots: those that have said nothing, or where
 /// there is none, those whose hello may be another's that was overheard. Never one that is young, nor one that is proven.
-pub(crate) fn drop_unproven<T>(pending: &mut Vec<T>, stats: &Stats, of: impl Fn(&T) -> (&LoginRun, &Slot)) {
+pub fn drop_unproven<T>(pending: &mut Vec<T>, stats: &Stats, of: impl Fn(&T) -> (&LoginRun, &Slot)) {
     for standing in [Standing::Silent, Standing::Hello] {
         let before = pending.len();
         pending.retain(|p| {
@@ -81,16 +83,18 @@ pub(crate) fn drop_unproven<T>(pending: &mut Vec<T>, stats: &Stats, of: impl Fn(
 
 /// Why it did not get through.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LoginFailed {
+pub enum LoginFailed {
+    /// The two do not agree, or one has not proven itself.
     #[error(transparent)]
     Login(#[from] LoginError),
+    /// The stream failed.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
 impl LoginFailed {
     /// How it is counted.
-    pub(crate) fn event(&self, run: &LoginRun) -> Event {
+    pub fn event(&self, run: &LoginRun) -> Event {
         use LoginError as E;
         let LoginFailed::Login(error) = self else { return run.unproven() };
         match error {
@@ -105,7 +109,7 @@ impl LoginFailed {
     }
 
     /// The answer of a peer, or to one, that another try would end with too.
-    pub(crate) fn refusal(&self) -> Option<&LoginError> {
+    pub fn refusal(&self) -> Option<&LoginError> {
         match self {
             LoginFailed::Login(error) if error.is_refusal() => Some(error),
             _ => None,
@@ -113,16 +117,19 @@ impl LoginFailed {
     }
 }
 
-pub(crate) enum LoginStep {
+/// How far a login has come.
+pub enum LoginStep {
+    /// It waits for the peer.
     Pending,
     /// The server side is asked for its capabilities.
     Asked,
+    /// It is over.
     Done(Box<Session>),
 }
 
 impl LoginRun {
     /// How it is counted where it ends at this point.
-    pub(crate) fn unproven(&self) -> Event {
+    pub fn unproven(&self) -> Event {
         match self.login.standing() {
             Standing::Silent => Event::StrangersSilent,
             Standing::Hello => Event::LoginsUnproven,
@@ -132,7 +139,7 @@ impl LoginRun {
 
     /// Moves bytes both ways as far as they go. The deadline counts only where nothing has arrived: what is read late because
     /// we were not called need not have come late.
-    pub(crate) fn poll(&mut self) -> Result<LoginStep, LoginFailed> {
+    pub fn poll(&mut self) -> Result<LoginStep, LoginFailed> {
         loop {
             while !self.login.output().is_empty() {
                 match self.stream.try_write(self.login.output())? {

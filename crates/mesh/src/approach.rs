@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use linkspan_proto::login::{ClientParams, Guard, Login, Seed};
 use linkspan_proto::mesh::{LISTEN_ID, MeshReply, Request};
+use linkspan_setup::clock;
+use linkspan_setup::logins::{LoginRun, LoginStep};
 use linkspan_stream::{Dial, Options, Stream};
-use linkspan_transport::WaitFd;
+use linkspan_transport::{WaitFd, chain};
 
 use super::Means;
-use crate::logins::{LoginRun, LoginStep};
-use crate::{chain, clock};
 
 /// A stream on its way. Poll-driven.
-pub(crate) struct Approach {
+pub struct Approach {
     means: Means,
     request: Option<Request>,
     first: SocketAddr,
@@ -28,7 +28,7 @@ enum State {
 
 impl Approach {
     /// Begins to reach the last of `hops` through the mesh servers before it, out of `interface` (with its address) and no other.
-    pub(crate) fn start(
+    pub fn start(
         means: &Means,
         interface: &str,
         from: IpAddr,
@@ -41,7 +41,7 @@ impl Approach {
     }
 
     /// Dials the mesh server `first` and asks it for something; without a request the stream is all that is wanted.
-    pub(crate) fn ask(
+    pub fn ask(
         means: &Means,
         interface: &str,
         from: IpAddr,
@@ -56,7 +56,7 @@ impl Approach {
     }
 
     /// Asks the mesh server at the other end of a stream that is up already.
-    pub(crate) fn over(means: &Means, stream: Stream, request: Request) -> Result<Approach, String> {
+    pub fn over(means: &Means, stream: Stream, request: Request) -> Result<Approach, String> {
         let first = stream.peer_addr();
         let state = login(means, stream, &request)?;
         Ok(Approach { means: means.clone(), request: Some(request), first, state })
@@ -66,7 +66,7 @@ impl Approach {
     ///
     /// # Errors
     /// Which host refused what, or did not answer, as text for the log. It must not be polled again then.
-    pub(crate) fn poll(&mut self) -> Result<Option<(Stream, String)>, String> {
+    pub fn poll(&mut self) -> Result<Option<(Stream, String)>, String> {
         loop {
             match std::mem::replace(&mut self.state, State::Over) {
                 State::Dial(mut dial) => match dial.poll() {
@@ -99,7 +99,8 @@ impl Approach {
         }
     }
 
-    pub(crate) fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
+    /// Adds what to sleep on.
+    pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
         match &self.state {
             State::Dial(dial) => fds.extend(dial.wait_fd().map(|(fd, _)| fd)),
             State::Login(run) => fds.push(run.stream.wait_fd(!run.login.output().is_empty())),

@@ -125,18 +125,20 @@ counters! {
 
 /// What a connection has counted since it last told the page.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub struct Tally {
     counts: [u64; Counter::ALL.len()],
     latency: [u32; BUCKETS],
 }
 
 impl Tally {
     #[inline]
-    pub(crate) fn add(&mut self, counter: Counter, n: u64) {
+    /// Adds to a counter.
+    pub fn add(&mut self, counter: Counter, n: u64) {
         self.counts[counter as usize] = self.counts[counter as usize].wrapping_add(n);
     }
 
-    pub(crate) fn took(&mut self, time: Duration) {
+    /// Adds an operation to the latency buckets.
+    pub fn took(&mut self, time: Duration) {
         let bucket = (64 - (time.as_micros() as u64).leading_zeros() as usize).min(BUCKETS - 1);
         self.latency[bucket] += 1;
     }
@@ -144,15 +146,15 @@ impl Tally {
 
 /// The page of this process; a process without one counts into nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Stats(Option<(Page, PathBuf, Mutex<()>)>);
+pub struct Stats(Option<(Page, PathBuf, Mutex<()>)>);
 
 /// A record's slot.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slot(usize);
+pub struct Slot(usize);
 
 impl Stats {
     /// Makes the page, in the user's part of a shared folder. An unusable directory is told and costs the statistics alone.
-    pub(crate) fn new(dir: Option<&Path>, job: &str) -> Result<Stats, String> {
+    pub fn new(dir: Option<&Path>, job: &str) -> Result<Stats, String> {
         let Some(dir) = dir else { return Ok(Stats(None)) };
         let told = |e: std::io::Error| format!("no statistics: {} cannot be used: {e}", dir.display());
         let dir = own(dir).map_err(told)?;
@@ -186,7 +188,7 @@ impl Stats {
 
     /// The record of a device, a transport and a peer (empty: one without a name), made if need be. `None`: no page, or all
     /// records are taken.
-    pub(crate) fn slot(&self, device: &str, transport: &str, peer: &str) -> Option<Slot> {
+    pub fn slot(&self, device: &str, transport: &str, peer: &str) -> Option<Slot> {
         let (page, _, lock) = self.0.as_ref()?;
         let _one = lock.lock().unwrap_or_else(|e| e.into_inner());
         let (device, transport) = (pack::<NAME>(device), pack::<1>(transport)[0]);
@@ -217,7 +219,7 @@ impl Stats {
     }
 
     /// Adds a tally to a record and empties it.
-    pub(crate) fn report(&self, slot: Slot, tally: &mut Tally) {
+    pub fn report(&self, slot: Slot, tally: &mut Tally) {
         let Some((page, ..)) = &self.0 else { return };
         for (n, count) in tally.counts.iter().enumerate().filter(|(_, c)| **c != 0) {
             page.word(slot.0 + COUNTERS + n).fetch_add(*count, Relaxed);
@@ -229,14 +231,14 @@ impl Stats {
     }
 
     /// Counts an event.
-    pub(crate) fn count(&self, event: Event) {
+    pub fn count(&self, event: Event) {
         if let Some((page, ..)) = &self.0 {
             page.word(EVENTS + event as usize).fetch_add(1, Relaxed);
         }
     }
 
     /// Counts a path that is slower than the machine could give.
-    pub(crate) fn downgraded(&self) {
+    pub fn downgraded(&self) {
         if let Some((page, ..)) = &self.0 {
             page.word(DOWNGRADES).fetch_add(1, Relaxed);
         }

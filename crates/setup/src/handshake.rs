@@ -9,7 +9,7 @@ use linkspan_transport::{BoxRail, Offer, Role, Setup};
 use crate::secured::{MessageError, Secured};
 
 /// Bytes of a message of the handshake.
-pub(crate) const MESSAGE_LEN: usize = 128;
+pub const MESSAGE_LEN: usize = 128;
 
 /// ... before its content.
 const FRONT: usize = 8;
@@ -18,7 +18,7 @@ const FRONT: usize = 8;
 const CONTENT: usize = MESSAGE_LEN - FRONT;
 
 /// Most queue pairs of one stream: a connection has eight rails, and one may be kept on standby.
-pub(crate) const QPS_MAX: usize = 7;
+pub const QPS_MAX: usize = 7;
 
 const BYTES: u8 = 1;
 const REFUSED: u8 = 2;
@@ -28,10 +28,10 @@ const UP: u8 = 3;
 const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// Makes the sides of `n` rails, or says why there are none.
-pub(crate) type Make<'a> = dyn Fn(usize) -> Result<Vec<Box<dyn Setup>>, String> + 'a;
+pub type Make<'a> = dyn Fn(usize) -> Result<Vec<Box<dyn Setup>>, String> + 'a;
 
 /// A handshake under way.
-pub(crate) struct Handshake {
+pub struct Handshake {
     setups: Vec<Box<dyn Setup>>,
     /// Why there are none, not said yet.
     refusal: Option<String>,
@@ -50,27 +50,27 @@ pub(crate) struct Handshake {
 }
 
 /// How a handshake ended.
-pub(crate) type HandshakeOutcome = Result<Vec<BoxRail>, String>;
+pub type HandshakeOutcome = Result<Vec<BoxRail>, String>;
 
 impl Handshake {
     /// The side that connected, with what it has: as many rails as it wants.
-    pub(crate) fn begin(offer: &dyn Offer) -> Handshake {
+    pub fn begin(offer: &dyn Offer) -> Handshake {
         let made = offer.make(offer.wanted().clamp(1, QPS_MAX), Role::Caller);
         made.map_or_else(Handshake::decline, Handshake::call)
     }
 
     /// The same, with the rails it wants.
-    pub(crate) fn call(setups: Vec<Box<dyn Setup>>) -> Handshake {
+    pub fn call(setups: Vec<Box<dyn Setup>>) -> Handshake {
         Handshake { count: setups.len(), setups, ..Handshake::answer() }
     }
 
     /// The side that connected and has none after all.
-    pub(crate) fn decline(why: String) -> Handshake {
+    pub fn decline(why: String) -> Handshake {
         Handshake { refusal: Some(why), ..Handshake::answer() }
     }
 
     /// The side that was connected to.
-    pub(crate) fn answer() -> Handshake {
+    pub fn answer() -> Handshake {
         Handshake {
             setups: Vec::new(),
             refusal: None,
@@ -86,7 +86,7 @@ impl Handshake {
     }
 
     /// Why there are fewer rails than there could be, once it is over; empty where the user need not be told.
-    pub(crate) fn missing(&mut self) -> Vec<String> {
+    pub fn missing(&mut self) -> Vec<String> {
         std::mem::take(&mut self.missing)
     }
 
@@ -120,11 +120,7 @@ impl Handshake {
     ///
     /// # Errors
     /// [`MessageError`]: the stream ended, or it carries something else than these messages.
-    pub(crate) fn poll(
-        &mut self,
-        stream: &mut Secured,
-        make: &Make<'_>,
-    ) -> Result<Option<HandshakeOutcome>, MessageError> {
+    pub fn poll(&mut self, stream: &mut Secured, make: &Make<'_>) -> Result<Option<HandshakeOutcome>, MessageError> {
         if let Some(why) = self.refusal.take() {
             self.end(stream, Err(why))?;
         }
@@ -185,7 +181,7 @@ impl Handshake {
             BYTES if self.ours.as_ref().is_some_and(Result::is_err) => {}
             BYTES => {
                 let setup =
-                    self.setups.get_mut(which).ok_or(MessageError::Handshake("a queue pair that does not exist"))?;
+                    self.setups.get_mut(which).ok_or(MessageError::Handshake("a message for a rail that does not exist"))?;
                 match setup.input(content) {
                     Ok(n) if n == content.len() => {}
                     Ok(_) => self.end(stream, Err("the peer sent more than a handshake".into()))?,

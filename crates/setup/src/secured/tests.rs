@@ -89,16 +89,3 @@ fn changed_and_misfitting_records_are_refused() {
     let error = until(|| b.read::<32>(&mut Vec::new()).err());
     assert!(error.to_string().starts_with("LS0251"), "{error}");
 }
-
-#[test]
-fn who_demands_encryption_never_gets_a_rail_in_clear() {
-    let (a, b) = pair(false);
-    let error = a.into_rail(RailConfig::default(), true).map(drop).unwrap_err();
-    assert!(error.to_string().starts_with("LS0513") && error.to_string().contains("127.0.0.1"), "{error}");
-    assert!(matches!(b.into_rail(RailConfig::default(), false).unwrap(), StreamRail::Plain(_)));
-    let (a, b) = pair(true);
-    for (end, encrypt) in [(a, true), (b, false)] {
-        let rail = end.into_rail(RailConfig::default(), encrypt).unwrap();
-        assert!(matches!(rail, StreamRail::Sealed(_)) && rail.into_rail().info().reason.contains("encrypted"));
-    }
-}

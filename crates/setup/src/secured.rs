@@ -5,39 +5,47 @@ use std::io;
 
 use linkspan_proto::login::{Opener, RECORD_HEAD, RECORD_TAG, RecordError, Sealer};
 use linkspan_stream::{Keepalive, Stream};
-use linkspan_tcp::{RailConfig, SealedRail, TcpRail};
-use linkspan_transport::BoxRail;
-
-use crate::Error;
 
 /// A stream behind its login.
-pub(crate) struct Secured {
-    pub(crate) stream: Stream,
+pub struct Secured {
+    /// The stream.
+    pub stream: Stream,
     ciphers: Option<(Sealer, Opener)>,
 }
 
 /// Why a message could not be read or written.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum MessageError {
+pub enum MessageError {
+    /// The stream failed, or ended.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// A record that the peer has not sealed, or that somebody has changed.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// A record of another length than the message.
     #[error("an encrypted record of {got} bytes in place of a message of {want}")]
-    Len { got: usize, want: usize },
-    #[error("the peer set up RDMA with {0}")]
+    Len {
+        /// Bytes of its text.
+        got: usize,
+        /// Bytes of the message that was due.
+        want: usize,
+    },
+    /// The peer broke the rules of the handshake; how.
+    #[error("the peer sent {0} in the handshake of a rail")]
     Handshake(&'static str),
-    #[error("the peer fell silent while RDMA was set up")]
+    /// The peer said nothing for too long.
+    #[error("the peer fell silent in the handshake of a rail")]
     Silent,
 }
 
 impl Secured {
-    pub(crate) fn new(stream: Stream, ciphers: Option<(Sealer, Opener)>) -> Secured {
+    /// Of a stream that has logged in, with the ciphers of its login where it is encrypted.
+    pub fn new(stream: Stream, ciphers: Option<(Sealer, Opener)>) -> Secured {
         Secured { stream, ciphers }
     }
 
     /// The bytes that carry `text`: itself, or a record. To be sent once, whole, and in the order of the calls.
-    pub(crate) fn pack(&mut self, text: &[u8]) -> Result<Vec<u8>, MessageError> {
+    pub fn pack(&mut self, text: &[u8]) -> Result<Vec<u8>, MessageError> {
         let mut bytes = text.to_vec();
         if let Some((sealer, _)) = &mut self.ciphers {
             let (head, tag) = sealer.seal(&mut bytes)?;
@@ -49,7 +57,7 @@ impl Secured {
 
     /// Reads a message of exactly `N` bytes and nothing behind it; `inbox` keeps what came so far, and is empty at
     /// first. `None` while bytes are missing.
-    pub(crate) fn read<const N: usize>(&mut self, inbox: &mut Vec<u8>) -> Result<Option<[u8; N]>, MessageError> {
+    pub fn read<const N: usize>(&mut self, inbox: &mut Vec<u8>) -> Result<Option<[u8; N]>, MessageError> {
         let around = if self.ciphers.is_some() { RECORD_HEAD + RECORD_TAG } else { 0 };
         while inbox.len() < N + around {
             let (had, mut part) = (inbox.len(), [0; 256]);
@@ -80,39 +88,14 @@ impl Secured {
         Ok(Some(text))
     }
 
-    /// Makes it a rail. With `encrypt` nothing but an encrypted one.
-    pub(crate) fn into_rail(self, config: RailConfig, encrypt: bool) -> Result<StreamRail, Error> {
-        match self.ciphers {
-            Some(ciphers) => Ok(StreamRail::Sealed(Box::new(SealedRail::new(self.stream, config, ciphers)))),
-            None if encrypt => Err(Error::Clear { peer: self.stream.peer_addr() }),
-            None => {
-                let peer = self.stream.peer_addr();
-                let made = TcpRail::new(self.stream, config, &[]).map_err(|_| Error::Vanished { peer })?;
-                Ok(StreamRail::Plain(Box::new(made)))
-            }
-        }
+    /// The stream, and the ciphers where its bytes are sealed from here on.
+    pub fn into_parts(self) -> (Stream, Option<(Sealer, Opener)>) {
+        (self.stream, self.ciphers)
     }
 
     /// Makes it a keepalive connection, which carries nothing and so needs no cipher.
-    pub(crate) fn into_keepalive(self) -> Keepalive {
+    pub fn into_keepalive(self) -> Keepalive {
         Keepalive::new(self.stream)
-    }
-}
-
-/// A rail over one stream.
-pub(crate) enum StreamRail {
-    /// In clear.
-    Plain(Box<TcpRail>),
-    /// Encrypted.
-    Sealed(Box<SealedRail>),
-}
-
-impl StreamRail {
-    pub(crate) fn into_rail(self) -> BoxRail {
-        match self {
-            StreamRail::Plain(rail) => rail,
-            StreamRail::Sealed(rail) => rail,
-        }
     }
 }
 

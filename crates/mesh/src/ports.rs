@@ -1,9 +1,8 @@
 //! The ports of this host that cables to neighbours can be plugged into.
 
 use linkspan_proto::mesh::{MeshPort, PORTS_MAX};
+use linkspan_setup::interfaces;
 use linkspan_topology::{IfAddr, IfFilter, Interface, Kind, Machine, Reason, Roots, Verdict};
-
-use crate::device;
 
 /// A port, with what it takes to use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +21,12 @@ pub(super) fn rdma() -> Vec<(String, bool)> {
 
 /// The ports, by name; none where the system does not list them.
 pub(super) fn cabled(filter: Option<&IfFilter>, rdma: &[(String, bool)]) -> Vec<Cabled> {
-    let Ok(survey) = device::look(filter, true) else { return Vec::new() };
+    let Ok(survey) = interfaces::look(filter, true) else { return Vec::new() };
     let mut used: Vec<(&Interface, Option<IfAddr>)> = survey
         .iter()
         .filter_map(|(interface, verdict)| match verdict {
             _ if interface.kind == Kind::Loopback => None,
-            Verdict::Usable => Some((interface, device::port(interface, device::family().as_deref()).map(|p| p.addr))),
+            Verdict::Usable => Some((interface, interfaces::address(interface, interfaces::family().as_deref()))),
             // Nothing can be sent there yet, but beacons can be received and sent.
             Verdict::LeftOut(Reason::NoAddress | Reason::LinkLocalOnly) => {
                 let real = matches!(interface.kind, Kind::Physical | Kind::Thunderbolt);

@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use linkspan_proto::login::{Guard, Login, LoginTable, Seed, ServerParams};
 use linkspan_proto::mesh::{LISTEN_ID, MeshReply, Request};
+use linkspan_setup::clock;
+use linkspan_setup::log::warn_seldom;
+use linkspan_setup::logins::{LoginRun, LoginStep, Slot, drop_unproven};
 use linkspan_stream::{Listen, Stream};
 use linkspan_topology::mesh::same_subnet;
-use linkspan_transport::{Site, WaitFd};
+use linkspan_transport::{Site, WaitFd, chain};
 
 use super::agent::Agent;
 use super::crossing::Over;
 use super::hops::{self, Hops, RelayMark};
 use super::work::{Work, WorkSlot};
 use super::{Approach, Means, measure, relay};
-use crate::logins::{LoginRun, LoginStep, Slot, drop_unproven};
-use crate::{chain, clock};
 
 /// How long connecting to the next hop may take: less than the login of the client.
 const LEAD_ON: Duration = Duration::from_secs(4);
@@ -71,7 +72,7 @@ impl MeshServer {
         let mut empty = 0;
         while empty < listens.len() {
             let slot = Slot::take().or_else(|| {
-                drop_unproven(&mut self.pending_logins, &agent.setup.stats, |p| (&p.run, &p.slot));
+                drop_unproven(&mut self.pending_logins, &agent.config.stats, |p| (&p.run, &p.slot));
                 Slot::take()
             });
             let Some(slot) = slot else { return };
@@ -84,7 +85,7 @@ impl MeshServer {
                 }
                 Ok(None) => empty += 1,
                 Err(error) => {
-                    agent.setup.log.warn_seldom("mesh accept", &format!("mesh: {}", chain(&error)));
+                    warn_seldom(&agent.config.log, "mesh accept", &format!("mesh: {}", chain(&error)));
                     return;
                 }
             }
@@ -111,7 +112,7 @@ impl MeshServer {
                 Ok(true) => self.pending_logins.swap_remove(n).end(agent),
                 Err(why) => {
                     let pending = self.pending_logins.swap_remove(n);
-                    agent.setup.log.info(&format!("mesh: the login of {} failed: {why}", pending.peer));
+                    agent.config.log.info(&format!("mesh: the login of {} failed: {why}", pending.peer));
                 }
             }
         }
@@ -123,7 +124,7 @@ impl PendingLogin {
     fn poll(&mut self, agent: &Agent) -> Result<bool, String> {
         loop {
             let step = self.run.poll().map_err(|error| {
-                agent.setup.stats.count(error.event(&self.run));
+                agent.config.stats.count(error.event(&self.run));
                 chain(&error)
             });
             match step? {
@@ -132,7 +133,7 @@ impl PendingLogin {
                 LoginStep::Asked => {
                     let Some(answer) = self.work(agent) else { return Ok(false) };
                     if let MeshReply::No(why) = &answer {
-                        agent.setup.log.info(&format!("mesh: refused {}: {why}", self.peer));
+                        agent.config.log.info(&format!("mesh: refused {}: {why}", self.peer));
                         self.state = State::Answered;
                     }
                     self.run.login.answer(&answer.encode()).map_err(|e| chain(&e))?;
@@ -218,7 +219,7 @@ impl PendingLogin {
         let stream = self.run.stream;
         let begun = match self.state {
             State::Joined(on, relay_slot, over) => {
-                let (stats, log) = (agent.setup.stats.clone(), agent.setup.log.clone());
+                let (stats, log) = (agent.config.stats.clone(), agent.config.log.clone());
                 log.info(&format!("mesh: relaying for {} to {}", self.peer, on.peer_addr()));
                 thread("linkspan relay").spawn(move || {
                     linkspan_net::block_signals();
@@ -234,7 +235,7 @@ impl PendingLogin {
         };
         match begun {
             Ok(thread) => agent.shared.keep(thread),
-            Err(error) => agent.setup.log.warn(&format!("mesh: the relay thread cannot be started: {error}")),
+            Err(error) => agent.config.log.warn(&format!("mesh: the relay thread cannot be started: {error}")),
         }
     }
 }
@@ -247,9 +248,9 @@ fn thread(name: &str) -> std::thread::Builder {
 
 /// What it takes to relay by RDMA between two streams, `beyond` being what the next mesh server says, or why that cannot be.
 fn over(agent: &Agent, streams: [&Stream; 2], beyond: Option<Hops>) -> Result<Over, String> {
-    let provider = agent.setup.providers.iter().find(|provider| provider.relayer().is_some());
+    let provider = agent.config.providers.iter().find(|provider| provider.relayer().is_some());
     let candidate = |stream: &Stream| {
-        let site = Site { relayed: Some("this host relays"), ..agent.setup.config.site(stream.local_addr()) };
+        let site = Site { local: stream.local_addr(), relayed: Some("this host relays"), ..agent.config.site };
         let relayer = provider.and_then(|provider| provider.relayer()).ok_or_else(String::new);
         relayer.and_then(|relayer| relayer.hop(&site)).map_err(|why| match why.as_str() {
             "" => format!("{} has no RDMA device to use on {}", agent.name(), stream.interface()),
@@ -274,7 +275,7 @@ fn out(agent: &Agent, path: &[SocketAddr]) -> Result<(String, IpAddr), String> {
     let host = |text: String| format!("{text} (says {})", agent.shared.known().own.name);
     let ours = |ip: IpAddr| agent.ports.iter().any(|c| c.port.addr.is_some_and(|a| a.0 == ip));
     // An address may be there again on a far cable, but not as a mesh server, nor next.
-    let again = |(n, hop): &(usize, &SocketAddr)| ours(hop.ip()) && (*n == 0 || hop.port() == agent.setup.port);
+    let again = |(n, hop): &(usize, &SocketAddr)| ours(hop.ip()) && (*n == 0 || hop.port() == agent.config.port);
     if let Some((_, again)) = path.iter().enumerate().find(again) {
         return Err(host(format!("LS1407 the route leads back to {}: it runs in a loop", again.ip())));
     }

@@ -10,17 +10,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linkspan_net::WaitSet;
 use linkspan_proto::mesh::{BEACON_MAX, Beacon, Node};
+use linkspan_setup::clock;
+use linkspan_setup::log::warn_seldom;
+use linkspan_setup::logins::Slot;
 use linkspan_stream::{Listen, Options};
 use linkspan_topology::mesh::parse;
 use linkspan_topology::{Host, Roots};
-use linkspan_transport::WaitFd;
+use linkspan_transport::{WaitFd, chain};
 
 use super::beacon::BeaconSocket;
 use super::ports::{self, Cabled};
 use super::server::MeshServer;
-use super::{ForeignHost, Means, Setup, Shared};
-use crate::logins::Slot;
-use crate::{Error, clock};
+use super::{Config, Error, ForeignHost, Means, Shared};
 
 /// Time between two rounds of beacons.
 const BEAT: Duration = Duration::from_secs(1);
@@ -35,7 +36,7 @@ const BUSY: Duration = Duration::from_millis(20);
 const BURST: usize = 64;
 
 pub(super) struct Agent {
-    pub(super) setup: Setup,
+    pub(super) config: Config,
     pub(super) means: Means,
     pub(super) shared: Arc<Shared>,
     pub(super) ports: Vec<Cabled>,
@@ -55,21 +56,21 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    pub(super) fn new(setup: Setup, means: Means, woken: UnixStream) -> Result<(Agent, Arc<Shared>), Error> {
+    pub(super) fn new(config: Config, means: Means, woken: UnixStream) -> Result<(Agent, Arc<Shared>), Error> {
         let rdma = ports::rdma();
-        let list = ports::cabled(setup.filter.as_ref(), &rdma);
+        let list = ports::cabled(config.filter.as_ref(), &rdma);
         let name = Host::read(&Roots::default()).name;
-        let declared = match &setup.file {
+        let declared = match &config.file {
             None => None,
             Some(path) => {
                 let shown = path.display().to_string();
-                let read = |source| Error::MeshRead { path: shown.clone(), source };
+                let read = |source| Error::Read { path: shown.clone(), source };
                 let text = std::fs::read_to_string(path).map_err(read)?;
                 let ours: Vec<IpAddr> = list.iter().filter_map(|c| Some(c.port.addr?.0)).collect();
-                let graph = parse(&text, setup.port, setup.id, &ours);
-                let mut graph = graph.map_err(|source| Error::MeshFile { path: shown.clone(), source })?;
+                let graph = parse(&text, config.port, config.id, &ours);
+                let mut graph = graph.map_err(|source| Error::File { path: shown.clone(), source })?;
                 // The file knows addresses; what they are called here is known here.
-                if let Some(own) = graph.find(setup.id) {
+                if let Some(own) = graph.find(config.id) {
                     for port in &mut graph.nodes[own].ports {
                         if let Some(here) = list.iter().find(|c| c.port.addr == port.addr) {
                             *port = here.port.clone();
@@ -81,18 +82,18 @@ impl Agent {
         };
         let mute = declared.is_some();
         let own = Node {
-            id: setup.id,
+            id: config.id,
             epoch: 0,
             seq: 0,
             name: name.clone(),
             relays: false,
-            server_port: setup.port,
+            server_port: config.port,
             ports: list.iter().map(|c| c.port.clone()).collect(),
             heard: Vec::new(),
         };
         let shared = Shared::new(own, declared);
         let mut agent = Agent {
-            setup,
+            config,
             means,
             shared: shared.clone(),
             ports: Vec::new(),
@@ -122,7 +123,7 @@ impl Agent {
             self.hear(now);
             if now.saturating_sub(self.looked) >= LOOK {
                 self.looked = now;
-                let list = ports::cabled(self.setup.filter.as_ref(), &self.rdma);
+                let list = ports::cabled(self.config.filter.as_ref(), &self.rdma);
                 if list != self.ports {
                     self.replug(list);
                     self.beat(now);
@@ -161,7 +162,7 @@ impl Agent {
         let was = std::mem::replace(&mut self.ports, list);
         self.listens.clear();
         if moved {
-            let server_port = self.setup.port;
+            let server_port = self.config.port;
             self.sockets = self.ports.iter().map(|c| BeaconSocket::open(&c.port.name, c.index, server_port)).collect();
             self.epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
             let same = |a: &Cabled, b: &Cabled| (&a.port.name, a.index) == (&b.port.name, b.index);
@@ -183,18 +184,18 @@ impl Agent {
         for cabled in &self.ports {
             let Some(addr) = cabled.addr else { continue };
             let options = Options { device: Some(cabled.port.name.clone()), ..self.means.options.clone() };
-            match Listen::bind(SocketAddr::new(addr.ip, self.setup.port), &options) {
+            match Listen::bind(SocketAddr::new(addr.ip, self.config.port), &options) {
                 Ok(listen) => self.listens.push(listen),
                 Err(linkspan_stream::Error::Bind { source, .. }) if source.kind() == std::io::ErrorKind::AddrInUse => {
                     self.listens.clear();
                     break;
                 }
-                Err(error) => self.setup.log.info(&format!("mesh: {}", crate::chain(&error))),
+                Err(error) => self.config.log.info(&format!("mesh: {}", chain(&error))),
             }
         }
         if !self.listens.is_empty() {
             let seen: Vec<String> = self.listens.iter().map(|l| l.local_addr().to_string()).collect();
-            self.setup.log.info(&format!("mesh: this process looks for neighbours on {}", seen.join(", ")));
+            self.config.log.info(&format!("mesh: this process looks for neighbours on {}", seen.join(", ")));
         }
         self.publish_own();
     }
@@ -210,12 +211,12 @@ impl Agent {
 
     fn publish_own(&self) {
         let own = Node {
-            id: self.setup.id,
+            id: self.config.id,
             epoch: self.epoch,
             seq: self.seq,
             name: self.name.clone(),
             relays: self.owns(),
-            server_port: self.setup.port,
+            server_port: self.config.port,
             ports: self.ports.iter().map(|c| c.port.clone()).collect(),
             heard: Vec::new(),
         };
@@ -240,7 +241,7 @@ impl Agent {
         for (port, socket) in self.sockets.iter().enumerate() {
             for node in &nodes {
                 self.tick += 1;
-                let (sender, epoch, tick) = (self.setup.id, self.epoch, self.tick);
+                let (sender, epoch, tick) = (self.config.id, self.epoch, self.tick);
                 let beacon = Beacon { sender, port: port as u8, epoch, tick, node: node.clone() };
                 socket.say(&beacon.encode(&self.means.keys));
             }
@@ -255,7 +256,7 @@ impl Agent {
                 match Beacon::decode(bytes, &self.means.keys) {
                     _ if self.mute => {}
                     Ok(beacon) => {
-                        self.shared.known().database.take(self.setup.id, port as u8, beacon, now);
+                        self.shared.known().database.take(self.config.id, port as u8, beacon, now);
                     }
                     // Datagrams without our key are believed nothing, but the user may want to know of them.
                     Err(_) => {
@@ -265,7 +266,7 @@ impl Agent {
                             "mesh: LS1426 a host at {from} on {interface} has another cluster key and is left out; put the same \
                              key into LINKSPAN_PSK_FILE on every host"
                         );
-                        self.setup.log.warn_seldom(&format!("mesh {interface}"), &line);
+                        warn_seldom(&self.config.log, &format!("mesh {interface}"), &line);
                         let mut known = self.shared.known();
                         known.foreign.retain(|other| other.interface != interface);
                         known.foreign.push(ForeignHost { interface, from, name, heard: now });

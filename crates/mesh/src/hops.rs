@@ -11,7 +11,7 @@ use linkspan_proto::login::LoginError;
 
 /// Hops at which a message is passed on inside the network cards, if all of them can.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Hops {
+pub enum Hops {
     /// All hops from the mesh server on have RDMA devices on both ends, as far as mesh servers know; the last host says so itself.
     Rdma(RelayMark),
     /// One has not, or may not; why.
@@ -20,20 +20,21 @@ pub(crate) enum Hops {
 
 /// What is sent where the route is to change to RDMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RelayMark(pub(crate) [u8; RelayMark::LEN]);
+pub struct RelayMark(pub [u8; RelayMark::LEN]);
 
 impl RelayMark {
-    pub(crate) const LEN: usize = 16;
+    /// Its bytes.
+    pub const LEN: usize = 16;
 
     /// Bytes that are not sent by chance.
-    pub(crate) fn random() -> Result<RelayMark, LoginError> {
+    pub fn random() -> Result<RelayMark, LoginError> {
         let mut bytes = [0; RelayMark::LEN];
         getrandom::fill(&mut bytes).map_err(|_| LoginError::Random)?;
         Ok(RelayMark(bytes))
     }
 
     /// Where it is in bytes that pass: `Ok` where it begins, `Err` how many of the bytes may pass because it is not in them.
-    pub(crate) fn find(&self, bytes: &[u8]) -> Result<usize, usize> {
+    pub fn find(&self, bytes: &[u8]) -> Result<usize, usize> {
         if let Some(at) = bytes.windows(RelayMark::LEN).position(|w| w == self.0) {
             return Ok(at);
         }
@@ -48,7 +49,7 @@ const TCP: &str = "tcp ";
 
 impl Hops {
     /// As a mesh server's answer has it.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         match self {
             Hops::Rdma(mark) => {
                 let digits: Vec<String> = mark.0.iter().map(|b| format!("{b:02x}")).collect();
@@ -59,7 +60,7 @@ impl Hops {
     }
 
     /// Out of a mesh server's answer; one that says nothing of it knows TCP only.
-    pub(crate) fn parse(text: &str) -> Hops {
+    pub fn parse(text: &str) -> Hops {
         let mark = |digits: &str| {
             let mut bytes = [0; RelayMark::LEN];
             if digits.len() != 2 * RelayMark::LEN || !digits.is_ascii() {
@@ -78,13 +79,13 @@ impl Hops {
 }
 
 /// What is said where a stream goes before its mark has left.
-pub(crate) const BROKE: &str = "the route broke before it changed to RDMA";
+pub const BROKE: &str = "the route broke before it changed to RDMA";
 
 /// Why nothing is known of the hops behind a mesh server.
-pub(crate) const EARLIER: &str = "a relay of an earlier version is on the route";
+pub const EARLIER: &str = "a relay of an earlier version is on the route";
 
 /// Why the host at the end of a route takes part in no RDMA.
-pub(crate) fn refusal(answer: &Greeting, to: SocketAddr) -> String {
+pub fn refusal(answer: &Greeting, to: SocketAddr) -> String {
     match answer.why_not.as_str() {
         "" => format!(
             "the peer offers none at {}: its LINKSPAN_PATH leaves RDMA out, or it is of an earlier version",
@@ -95,7 +96,7 @@ pub(crate) fn refusal(answer: &Greeting, to: SocketAddr) -> String {
 }
 
 /// The hops of a route over these hosts, as paths name them: `2 hops: rdma via spark-b, rdma`.
-pub(crate) fn shown(kind: &str, over: &[String]) -> String {
+pub fn shown(kind: &str, over: &[String]) -> String {
     let via: Vec<String> = over.iter().map(|host| format!("{kind} via {host}, ")).collect();
     format!("{} hops: {}{kind}", over.len() + 1, via.concat())
 }

@@ -17,7 +17,7 @@ pub enum Level {
 }
 
 /// How a line about a downgrade begins.
-pub(crate) const DOWNGRADE: &str = "downgrade: ";
+const DOWNGRADE: &str = "downgrade: ";
 
 type Sink = dyn Fn(Level, &str) + Send + Sync;
 
@@ -65,32 +65,10 @@ impl Log {
         })
     }
 
-    /// This log, which counts each downgrade into the page.
-    pub(crate) fn counting(self, stats: Arc<Stats>) -> Log {
-        Log::to(move |level, line| {
-            if level == Level::Warn && line.starts_with(DOWNGRADE) {
-                stats.downgraded();
-            }
-            match level {
-                Level::Warn => self.warn(line),
-                Level::Info => self.info(line),
-            }
-        })
-    }
-
     /// One line of level [`Level::Warn`].
     pub fn warn(&self, line: &str) {
         if let Some(lines) = &self.0 {
             (lines.sink)(Level::Warn, line);
-        }
-    }
-
-    /// The same, unless there was one about this matter less than a minute ago.
-    pub(crate) fn warn_seldom(&self, matter: &str, line: &str) {
-        let Some(lines) = &self.0 else { return };
-        let admitted = lines.seldom.lock().unwrap_or_else(PoisonError::into_inner).admit(matter, Instant::now());
-        if admitted.is_some() {
-            self.warn(line);
         }
     }
 
@@ -99,5 +77,27 @@ impl Log {
         if let Some(lines) = &self.0 {
             (lines.sink)(Level::Info, line);
         }
+    }
+}
+
+/// A log that passes all on to this one, and counts each downgrade into the page.
+pub fn counting(log: Log, stats: Arc<Stats>) -> Log {
+    Log::to(move |level, line| {
+        if level == Level::Warn && line.starts_with(DOWNGRADE) {
+            stats.downgraded();
+        }
+        match level {
+            Level::Warn => log.warn(line),
+            Level::Info => log.info(line),
+        }
+    })
+}
+
+/// One line of level [`Level::Warn`], unless there was one about this matter less than a minute ago.
+pub fn warn_seldom(log: &Log, matter: &str, line: &str) {
+    let Some(lines) = &log.0 else { return };
+    let admitted = lines.seldom.lock().unwrap_or_else(PoisonError::into_inner).admit(matter, Instant::now());
+    if admitted.is_some() {
+        log.warn(line);
     }
 }
