@@ -180,8 +180,7 @@ impl Handshake {
         match message[0] {
             BYTES if self.ours.as_ref().is_some_and(Result::is_err) => {}
             BYTES => {
-                let setup =
-                    self.setups.get_mut(which).ok_or(MessageError::Handshake("a message for a rail that does not exist"))?;
+                let setup = self.setups.get_mut(which).ok_or(MessageError::Handshake("a message for no rail"))?;
                 match setup.input(content) {
                     Ok(n) if n == content.len() => {}
                     Ok(_) => self.end(stream, Err("the peer sent more than a handshake".into()))?,

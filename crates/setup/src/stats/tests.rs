@@ -4,6 +4,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use super::reading::pages;
 use super::*;
 
+/// A child shares the locks of the files that were open when it was forked, until it runs its program: tests that start one and tests
+/// that ask for a free lock take turns.
+static TURNS: Mutex<()> = Mutex::new(());
+
 fn scratch(name: &str) -> PathBuf {
     let dir = std::env::temp_dir().join(format!("linkspan-stats-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
@@ -12,6 +16,7 @@ fn scratch(name: &str) -> PathBuf {
 
 #[test]
 fn what_is_told_is_read() {
+    let _turn = TURNS.lock();
     let dir = scratch("told");
     let stats = Stats::new(Some(&dir), "").unwrap();
     let slot = stats.slot("eth0+eth1", "tcp", "").unwrap();
@@ -36,6 +41,7 @@ fn what_is_told_is_read() {
 
 #[test]
 fn foreign_and_damaged_files_are_passed_over() {
+    let _turn = TURNS.lock();
     let dir = scratch("foreign");
     let stats = Stats::new(Some(&dir), "").unwrap();
     stats.slot("eth0", "tcp", "").unwrap();
@@ -58,6 +64,7 @@ fn foreign_and_damaged_files_are_passed_over() {
 
 #[test]
 fn a_directory_that_others_can_write_to_is_refused() {
+    let _turn = TURNS.lock();
     use std::os::unix::fs::PermissionsExt;
     let dir = scratch("open");
     std::fs::create_dir(&dir).unwrap();
@@ -68,6 +75,7 @@ fn a_directory_that_others_can_write_to_is_refused() {
 
 #[test]
 fn the_table_of_records_is_bounded() {
+    let _turn = TURNS.lock();
     let dir = scratch("bound");
     let stats = Stats::new(Some(&dir), "").unwrap();
     for n in 0..RECORDS {
@@ -80,6 +88,7 @@ fn the_table_of_records_is_bounded() {
 
 #[test]
 fn named_peers_have_records_of_their_own_up_to_a_bound() {
+    let _turn = TURNS.lock();
     let dir = scratch("named");
     let stats = Stats::new(Some(&dir), "").unwrap();
     let mut tally = Tally::default();
@@ -103,6 +112,7 @@ fn named_peers_have_records_of_their_own_up_to_a_bound() {
 
 #[test]
 fn pages_of_a_run_stay_until_its_folder_goes() {
+    let _turn = TURNS.lock();
     let dir = scratch("run");
     let folder = RunFolder::make(&dir).unwrap();
     let stats = Stats::new(Some(folder.path()), "").unwrap();
@@ -137,6 +147,7 @@ fn pages_of_a_run_stay_until_its_folder_goes() {
 
 #[test]
 fn every_downgrade_that_is_logged_is_counted() {
+    let _turn = TURNS.lock();
     let dir = scratch("counted");
     let stats = std::sync::Arc::new(Stats::new(Some(&dir), "").unwrap());
     let log = crate::log::counting(crate::log::Log::off(), stats.clone());
@@ -177,6 +188,7 @@ const PLAY: &str = "LINKSPAN_TEST_PAGE_IN";
 /// The other process of the tests below: makes a page, sends 7 bytes, says so, and ends with its input.
 #[test]
 fn a_process_with_a_page() {
+    let _turn = TURNS.lock();
     let Some(dir) = std::env::var_os(PLAY) else { return };
     let stats = Stats::new(Some(Path::new(&dir)), "42").unwrap();
     let mut tally = Tally::default();
@@ -205,6 +217,7 @@ fn other_process(through: &[&str], dir: &Path) -> Option<Child> {
 
 #[test]
 fn a_process_of_another_pid_namespace_is_seen_and_not_swept() {
+    let _turn = TURNS.lock();
     let dir = scratch("pidns");
     // In a namespace of its own each has the same number; here that is another process.
     let unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
@@ -247,6 +260,7 @@ fn a_process_of_another_pid_namespace_is_seen_and_not_swept() {
 
 #[test]
 fn pages_of_another_user_in_a_shared_folder_are_read() {
+    let _turn = TURNS.lock();
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skip: only root can start a process of another user");
     }
@@ -280,6 +294,7 @@ fn pages_of_another_user_in_a_shared_folder_are_read() {
 
 #[test]
 fn text_of_another_user_has_no_control_characters() {
+    let _turn = TURNS.lock();
     let dir = scratch("control");
     let stats = Stats::new(Some(&dir), "\x1b]0;job\x07").unwrap();
     stats.slot("eth\x1b[2J\n", "tcp", "").unwrap();
