@@ -227,7 +227,11 @@ impl Suite<'_> {
         }
         let mut limited = Command::new("timeout");
         limited.arg("150").arg(&program).env("LD_LIBRARY_PATH", lib);
-        run::must(&mut limited).map_err(|why| format!("{} ({kind}, {compiler} {standard}): {why}", test.name))?;
+        run::must(&mut limited).map_err(|why| {
+            // As Rust's tests say it, for who looks for that.
+            println!("test capi::{}::{kind} ... FAILED", test.name);
+            format!("{} ({kind}, {compiler} {standard}): {why}", test.name)
+        })?;
         println!("capi {} ({kind}, {compiler} {standard}): ok", test.name);
         Ok(())
     }
