@@ -101,11 +101,16 @@ impl Op {
                 }
             }
         };
-        let found = py.detach(|| under.look(waker));
-        let Some(found) = found else {
-            *self.lock() = Stage::Under(under);
-            return false;
-        };
+        // Put back before this thread waits for Python's lock: one that holds it and wants to take the operation would find it looked at
+        // for ever, where another asks time and again.
+        let looked = py.detach(|| match under.look(waker) {
+            Some(found) => Some((found, under)),
+            None => {
+                *self.lock() = Stage::Under(under);
+                None
+            }
+        });
+        let Some((found, under)) = looked else { return false };
         let report = match (found, &under) {
             (Found::Report(report), Under::Op(_, gives)) => given(py, report, *gives),
             (Found::Report(report), Under::Accept(_)) => given(py, report, Gives::Nothing),
