@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use linkspan_fabric::{Config, Fabric, GpuWish, Log, Provider};
 
 use crate::engine::{Engine, Serve};
-use crate::{Error, Listener, Transport};
+use crate::{Endpoint, Error, Listener, Transport};
 
 /// One way by which bytes may travel, and whether this machine and these settings have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,6 +154,22 @@ impl Context {
     /// a descriptor.
     pub fn listen_on(&self, device: usize) -> Result<Listener, Error> {
         Listener::on(self, device)
+    }
+
+    /// An endpoint on the first device: any number of peers by their names. `name` is its own.
+    ///
+    /// # Errors
+    /// [`Error::PeerName`]: the name cannot be one. Those of [`Context::listen`].
+    pub fn endpoint(&self, name: &str) -> Result<Endpoint, Error> {
+        Endpoint::on(self, 0, name)
+    }
+
+    /// An endpoint on device number `device`.
+    ///
+    /// # Errors
+    /// As [`Context::endpoint`] and [`Context::listen_on`].
+    pub fn endpoint_on(&self, device: usize, name: &str) -> Result<Endpoint, Error> {
+        Endpoint::on(self, device, name)
     }
 
     pub(crate) fn fabric(&self) -> &Fabric {
