@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod arguments;
+mod endpoint;
 mod error;
 mod lend;
 mod listener;
@@ -23,6 +24,8 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _linkspan(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<notifier::Notifier>()?;
+    module.add_class::<endpoint::Endpoint>()?;
+    module.add_class::<endpoint::Event>()?;
     module.add_class::<listener::Listener>()?;
     module.add_class::<memory::View>()?;
     module.add_class::<memory::Memory>()?;
