@@ -10,6 +10,7 @@ mod endpoint;
 mod error;
 mod lend;
 mod listener;
+mod log;
 mod memory;
 mod notifier;
 mod op;
@@ -38,5 +39,7 @@ fn _linkspan(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<remote::Url>()?;
     module.add_class::<transport::Transport>()?;
     module.add_function(wrap_pyfunction!(process::forked, module)?)?;
+    module.add_function(wrap_pyfunction!(log::log_open, module)?)?;
+    module.add_function(wrap_pyfunction!(log::log_lines, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -20,7 +20,10 @@ RUST = Path(__file__).parents[3] / "target" / "debug" / "examples" / "blocking_b
 @pytest.mark.parametrize("name", [name for name in linkspan.__all__ if name != "__version__"])
 def test_everything_public_has_a_docstring(name: str) -> None:
     thing = getattr(linkspan, name)
-    assert inspect.isclass(thing) and inspect.getdoc(thing)
+    assert inspect.getdoc(thing)
+    if inspect.isfunction(thing):
+        return
+    assert inspect.isclass(thing)
     for member, value in vars(thing).items():
         if not member.startswith("_") and (callable(value) or inspect.isdatadescriptor(value)):
             assert inspect.getdoc(value), f"{name}.{member}"

@@ -51,7 +51,7 @@ mod url;
 pub use context::{Context, Support};
 pub use endpoint::{Endpoint, Event};
 pub use error::Error;
-pub use linkspan_fabric::{Access, Config, ForeignStream, Gpu, GpuError, Log, MemSlice, OpError, PathChoice};
+pub use linkspan_fabric::{Access, Config, ForeignStream, Gpu, GpuError, Level, Log, MemSlice, OpError, PathChoice};
 pub use listener::Listener;
 pub use memory::{Memory, MemoryKind, MutableView, View};
 pub use op::Op;

@@ -65,6 +65,7 @@ from ._linkspan import (
     __version__,
     forked,
 )
+from ._log import log_to_logging
 
 _os.register_at_fork(after_in_child=forked)
 
@@ -110,4 +111,5 @@ __all__ = [
     "View",
     "WrongPeer",
     "__version__",
+    "log_to_logging",
 ]
