@@ -71,11 +71,13 @@ class Lane:
 
 
 def rust(program: str, count: int) -> dict[str, float]:
-    """A round of both paths from Rust."""
+    """A round of both paths from Rust: there too one side writes, and the other one waits."""
     output = subprocess.run(
         [program, "--rounds", "1", "--count", str(count)], check=True, capture_output=True, text=True, timeout=LIMIT
     ).stdout
-    found = dict(re.findall(r"^(\w+): median ([\d.]+) us", output, re.MULTILINE))
+    found = dict(re.findall(r"^(\w+): alone median ([\d.]+) us", output, re.MULTILINE))
+    if missing := [path for path in PATHS if path not in found]:
+        raise SystemExit(f"{program} says nothing of {', '.join(missing)}:\n{output}")
     return {path: float(found[path]) for path in PATHS}
 
 

@@ -6,9 +6,11 @@
 #![deny(unsafe_code)]
 
 mod arguments;
+mod endpoint;
 mod error;
 mod lend;
 mod listener;
+mod log;
 mod memory;
 mod notifier;
 mod op;
@@ -23,6 +25,8 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _linkspan(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<notifier::Notifier>()?;
+    module.add_class::<endpoint::Endpoint>()?;
+    module.add_class::<endpoint::Event>()?;
     module.add_class::<listener::Listener>()?;
     module.add_class::<memory::View>()?;
     module.add_class::<memory::Memory>()?;
@@ -35,5 +39,7 @@ fn _linkspan(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<remote::Url>()?;
     module.add_class::<transport::Transport>()?;
     module.add_function(wrap_pyfunction!(process::forked, module)?)?;
+    module.add_function(wrap_pyfunction!(log::log_open, module)?)?;
+    module.add_function(wrap_pyfunction!(log::log_lines, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -9,13 +9,14 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::{PyTraverseError, PyVisit};
 
+use crate::endpoint::{Event, next_event, peer_of};
 use crate::error::{BindingError, from_linkspan, raise};
 use crate::notifier::Notifier;
 use crate::process;
 use crate::transport::Transport;
 
 /// How long a thread waits for a peer between two looks at signals.
-const SLICE: Duration = Duration::from_millis(100);
+pub(crate) const SLICE: Duration = Duration::from_millis(100);
 
 /// What an operation's report means.
 #[derive(Clone, Copy)]
@@ -30,6 +31,10 @@ pub(crate) enum Gives {
 pub(crate) enum Under {
     Op(linkspan::Op<'static>, Gives),
     Accept(Arc<linkspan::Listener>),
+    /// An endpoint's connecting to a peer, by its name.
+    Dial(linkspan::Op<'static>, Arc<linkspan::Endpoint>, String),
+    /// The next event of an endpoint.
+    Event(Arc<linkspan::Endpoint>),
 }
 
 enum Stage {
@@ -101,14 +106,21 @@ impl Op {
                 }
             }
         };
-        let found = py.detach(|| under.look(waker));
-        let Some(found) = found else {
-            *self.lock() = Stage::Under(under);
-            return false;
-        };
+        // Put back before this thread waits for Python's lock: one that holds it and wants to take the operation would find it looked at
+        // for ever, where another asks time and again.
+        let looked = py.detach(|| match under.look(waker) {
+            Some(found) => Some((found, under)),
+            None => {
+                *self.lock() = Stage::Under(under);
+                None
+            }
+        });
+        let Some((found, under)) = looked else { return false };
         let report = match (found, &under) {
             (Found::Report(report), Under::Op(_, gives)) => given(py, report, *gives),
-            (Found::Report(report), Under::Accept(_)) => given(py, report, Gives::Nothing),
+            (Found::Report(Ok(_)), Under::Dial(_, endpoint, peer)) => dialled(py, endpoint, peer),
+            (Found::Report(report), _) => given(py, report, Gives::Nothing),
+            (Found::Event(event), _) => Event::python(py, event),
             (Found::Peer(transport), _) => Transport::python(py, transport),
         };
         self.finish(py, report);
@@ -137,21 +149,31 @@ impl Op {
 enum Found {
     Report(Result<u64, linkspan::Error>),
     Peer(linkspan::Transport),
+    Event(linkspan::Event),
 }
 
 impl Under {
     fn look(&mut self, waker: Option<&Waker>) -> Option<Found> {
         match (self, waker.map(Context::from_waker)) {
-            (Under::Op(op, _), Some(mut cx)) => match Pin::new(op).poll(&mut cx) {
+            (Under::Op(op, _) | Under::Dial(op, ..), Some(mut cx)) => match Pin::new(op).poll(&mut cx) {
                 Poll::Ready(report) => Some(Found::Report(report)),
                 Poll::Pending => None,
             },
-            (Under::Op(op, _), None) => op.test().map(Found::Report),
+            (Under::Op(op, _) | Under::Dial(op, ..), None) => op.test().map(Found::Report),
             (Under::Accept(listener), Some(mut cx)) => match pin!(listener.accept()).poll(&mut cx) {
                 Poll::Ready(transport) => Some(Found::Peer(transport)),
                 Poll::Pending => None,
             },
             (Under::Accept(listener), None) => listener.try_accept().map(Found::Peer),
+            (Under::Event(endpoint), Some(mut cx)) => match pin!(endpoint.next_event()).poll(&mut cx) {
+                Poll::Ready(Ok(event)) => Some(Found::Event(event)),
+                Poll::Ready(Err(error)) => Some(Found::Report(Err(error))),
+                Poll::Pending => None,
+            },
+            (Under::Event(endpoint), None) => match endpoint.try_event() {
+                Ok(event) => event.map(Found::Event),
+                Err(error) => Some(Found::Report(Err(error))),
+            },
         }
     }
 }
@@ -162,6 +184,12 @@ fn given(py: Python<'_>, report: Result<u64, linkspan::Error>, gives: Gives) -> 
         (Ok(_), Gives::Nothing) => Ok(py.None()),
         (Err(error), _) => Err(from_linkspan(py, &error)),
     }
+}
+
+/// The transport of a peer that was connected to.
+fn dialled(py: Python<'_>, endpoint: &Arc<linkspan::Endpoint>, peer: &str) -> PyResult<Py<PyAny>> {
+    let transport = endpoint.peer(peer).map_err(|e| from_linkspan(py, &e))?;
+    peer_of(py, endpoint, peer, transport)
 }
 
 /// Waits for a peer, looking after signals meanwhile.
@@ -189,7 +217,7 @@ impl Op {
     ///     Aborted: It was cancelled.
     ///     RuntimeError: Another thread waits for it.
     ///     Forked: In a child of fork(2).
-    fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+    pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         if let Some(result) = self.result_of(py) {
             return result;
         }
@@ -208,6 +236,17 @@ impl Op {
                 given(py, report, gives)
             }
             Under::Accept(listener) => accept(py, &listener, None),
+            Under::Dial(op, endpoint, peer) => {
+                // What is asked meanwhile whether a signal came.
+                if let Ok(transport) = endpoint.peer(&peer) {
+                    transport.stop_waiting_when(process::stop_waiting);
+                }
+                match py.detach(|| op.wait()) {
+                    Ok(_) => dialled(py, &endpoint, &peer),
+                    Err(error) => Err(from_linkspan(py, &error)),
+                }
+            }
+            Under::Event(endpoint) => next_event(py, &endpoint, None).and_then(|event| Event::python(py, event)),
         };
         self.finish(py, result);
         self.result_of(py).unwrap_or_else(|| Err(Op::cancelled(py)))

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::arguments::{begun, blocking, gpu_of, limit, notification, pairs, seconds, stats_by_name, url_of, writable};
+use crate::endpoint::Of;
 use crate::error::BindingError;
 use crate::memory::{mutable_of, view_of};
 use crate::op::{Gives, Op};
@@ -17,7 +18,7 @@ use crate::process;
 use crate::remote::{Exposed, RemoteBuffer, Support, Url, access_of};
 
 /// How long `connect` and `unexpose` take at most when nothing else is said, in seconds.
-const PATIENCE: f64 = 10.0;
+pub(crate) const PATIENCE: f64 = 10.0;
 
 type Wrapped = Arc<linkspan::Transport>;
 
@@ -34,12 +35,22 @@ type Wrapped = Arc<linkspan::Transport>;
 ///     Error: A setting (`LINKSPAN_*`) has a value that cannot be.
 ///     Forked: In a child of fork(2).
 #[pyclass(frozen, module = "linkspan", weakref)]
-pub(crate) struct Transport(Mutex<Option<Wrapped>>);
+pub(crate) struct Transport {
+    inner: Mutex<Option<Wrapped>>,
+    /// The endpoint that it belongs to.
+    of: Option<Of>,
+}
 
 impl Transport {
     fn wrap(transport: linkspan::Transport) -> Transport {
         transport.stop_waiting_when(process::stop_waiting);
-        Transport(Mutex::new(Some(Arc::new(transport))))
+        Transport { inner: Mutex::new(Some(Arc::new(transport))), of: None }
+    }
+
+    /// That of an endpoint's peer: the endpoint has it too.
+    pub(crate) fn of_endpoint(py: Python<'_>, transport: Wrapped, of: Of) -> PyResult<Py<PyAny>> {
+        transport.stop_waiting_when(process::stop_waiting);
+        Ok(Py::new(py, Transport { inner: Mutex::new(Some(transport)), of: Some(of) })?.into_any())
     }
 
     pub(crate) fn python(py: Python<'_>, transport: linkspan::Transport) -> PyResult<Py<PyAny>> {
@@ -49,7 +60,7 @@ impl Transport {
     #[inline]
     fn inner(&self) -> Result<Wrapped, BindingError> {
         process::ours()?;
-        let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let inner = self.inner.lock().unwrap_or_else(|e| e.into_inner()).clone();
         inner.ok_or(BindingError::Closed("transport"))
     }
 }
@@ -720,19 +731,17 @@ impl Transport {
     ///     Forked: In a child of fork(2).
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         process::ours()?;
-        let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).take();
+        let inner = self.inner.lock().unwrap_or_else(|e| e.into_inner()).take();
         py.detach(|| {
+            if let (Some(transport), Some(of)) = (&inner, &self.of) {
+                return of.remove(transport);
+            }
             let mut left = inner;
-            while let Some(transport) = left {
-                match Arc::try_unwrap(transport) {
-                    Ok(transport) => return drop(transport),
-                    Err(used) => {
-                        // Another thread is in a call: it ends now.
-                        used.abort();
-                        left = Some(used);
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
-                }
+            while let Some(Err(used)) = left.take().map(Arc::try_unwrap) {
+                // Another thread is in a call: it ends now.
+                used.abort();
+                left = Some(used);
+                std::thread::sleep(Duration::from_millis(1));
             }
         });
         Ok(())
@@ -766,7 +775,7 @@ impl Transport {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let inner = self.inner.lock().unwrap_or_else(|e| e.into_inner()).clone();
         let state = match inner {
             _ if process::is_forked() => "of the parent process".to_owned(),
             None => "closed".to_owned(),
@@ -778,7 +787,7 @@ impl Transport {
 
 impl Drop for Transport {
     fn drop(&mut self) {
-        let inner = self.0.get_mut().unwrap_or_else(|e| e.into_inner()).take();
+        let inner = self.inner.get_mut().unwrap_or_else(|e| e.into_inner()).take();
         if process::is_forked() {
             // A close message would be sent on the parent's sockets.
             std::mem::forget(inner);

@@ -34,7 +34,7 @@ def test_the_programs_of_the_page_meet() -> None:
 PROGRAMS = re.findall(r"<!-- runs -->\n```python\n(.*?)```", README.read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=["asyncio", "page lists"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=["asyncio", "many peers", "page lists"])
 def test_the_programs_of_the_readme_run(program: str) -> None:
     if "numpy" in program:
         pytest.importorskip("numpy")

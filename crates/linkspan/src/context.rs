@@ -1,11 +1,11 @@
 //! A process's view of its machine, and the engine thread of its transports.
 
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
-use linkspan_fabric::{Config, Fabric, GpuWish, Log, Provider};
+use linkspan_fabric::{Config, Fabric, GpuWish, Level, Log, Provider};
 
 use crate::engine::{Engine, Serve};
-use crate::{Error, Listener, Transport};
+use crate::{Endpoint, Error, Listener, Transport};
 
 /// One way by which bytes may travel, and whether this machine and these settings have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,9 @@ impl std::fmt::Debug for Context {
 static SHARED: OnceLock<Mutex<Weak<Inner>>> = OnceLock::new();
 static SHARED_FOR_GPUS: OnceLock<Mutex<Weak<Inner>>> = OnceLock::new();
 
+/// Where lines of the shared contexts go in place of standard error.
+static SHARED_LOG: RwLock<Option<Log>> = RwLock::new(None);
+
 impl Context {
     /// The context that is shared by the whole process, with the settings of the environment (`LINKSPAN_*`).
     ///
@@ -72,12 +75,28 @@ impl Context {
         Context::kept(&SHARED_FOR_GPUS, config)
     }
 
+    /// Where lines of both shared contexts go from now on, those that are there included: all levels to `log`, or, with `None`, to standard
+    /// error at the level of `LINKSPAN_LOG`. It is called on whichever thread has something to say, the engine thread included, and
+    /// must not wait for a call of this library.
+    pub fn log_shared_to(log: Option<Log>) {
+        *SHARED_LOG.write().unwrap_or_else(PoisonError::into_inner) = log;
+    }
+
     fn kept(place: &OnceLock<Mutex<Weak<Inner>>>, config: Config) -> Result<Context, Error> {
         let mut shared = place.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner());
         if let Some(inner) = shared.upgrade() {
             return Ok(Context(inner));
         }
-        let context = Context::new(config, Log::stderr())?;
+        let stderr = Log::stderr();
+        let log = Log::to(move |level, line| {
+            let elsewhere = SHARED_LOG.read().unwrap_or_else(PoisonError::into_inner).clone();
+            let log = elsewhere.as_ref().unwrap_or(&stderr);
+            match level {
+                Level::Warn => log.warn(line),
+                Level::Info => log.info(line),
+            }
+        });
+        let context = Context::new(config, log)?;
         *shared = Arc::downgrade(&context.0);
         Ok(context)
     }
@@ -154,6 +173,22 @@ impl Context {
     /// a descriptor.
     pub fn listen_on(&self, device: usize) -> Result<Listener, Error> {
         Listener::on(self, device)
+    }
+
+    /// An endpoint on the first device: any number of peers by their names. `name` is its own.
+    ///
+    /// # Errors
+    /// [`Error::PeerName`]: the name cannot be one. Those of [`Context::listen`].
+    pub fn endpoint(&self, name: &str) -> Result<Endpoint, Error> {
+        Endpoint::on(self, 0, name)
+    }
+
+    /// An endpoint on device number `device`.
+    ///
+    /// # Errors
+    /// As [`Context::endpoint`] and [`Context::listen_on`].
+    pub fn endpoint_on(&self, device: usize, name: &str) -> Result<Endpoint, Error> {
+        Endpoint::on(self, device, name)
     }
 
     pub(crate) fn fabric(&self) -> &Fabric {

@@ -176,6 +176,42 @@ pub enum Error {
         /// Pages named at the peer.
         there: usize,
     },
+    /// An endpoint has no peer of this name.
+    #[error(
+        "LS1133 endpoint {endpoint:?} has no peer {peer:?} (it has {connected}): it has not connected, or its end was reported"
+    )]
+    UnknownPeer {
+        /// The endpoint.
+        endpoint: Arc<str>,
+        /// The name that was asked for.
+        peer: String,
+        /// Those that it has, the first of them.
+        connected: String,
+    },
+    /// A name that no endpoint and no peer can have.
+    #[error("LS1134 {name:?} cannot be the name of a peer: {why}")]
+    PeerName {
+        /// The name.
+        name: String,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// A name twice.
+    #[error(
+        "LS1135 endpoint {endpoint:?} has a peer {peer:?} already, by another URL: remove it, or give each endpoint a name of its own"
+    )]
+    PeerNameTaken {
+        /// The endpoint.
+        endpoint: Arc<str>,
+        /// The name.
+        peer: String,
+    },
+    /// Too many peers.
+    #[error("LS1136 endpoint {0:?} has {1} peers already: remove some, or take the events of those that were lost")]
+    TooManyPeers(Arc<str>, usize),
+    /// The endpoint was closed.
+    #[error("LS1137 endpoint {0:?} is closed: make another one")]
+    EndpointClosed(Arc<str>),
     /// A tag that is kept for the transport itself.
     #[error("LS1118 tag {0:#x} is kept for the transport itself: use a smaller one")]
     Tag(u32),

@@ -4,7 +4,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of a [`Hello`].
-pub const HELLO_LEN: usize = 336;
+pub const HELLO_LEN: usize = 408;
 
 /// Earlier paths a hello tells of: those that may have ended half made since both sides last agreed, and some more.
 pub const PAST: usize = 4;
@@ -13,7 +13,10 @@ pub const PAST: usize = 4;
 pub(crate) const HELLO_TAG: u32 = u32::MAX;
 
 const MAGIC: [u8; 4] = *b"LSHI";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+
+/// Longest name of an endpoint, in bytes: what a host's name has on Linux (HOST_NAME_MAX).
+pub const NAME_LEN: usize = 64;
 
 /// Of the last 512 notifications of a path those of refused writes: of number `n` bit `n % 64` of word `n / 64 % 8`.
 pub(crate) type Refused = [u64; 8];
@@ -21,6 +24,56 @@ pub(crate) type Refused = [u64; 8];
 /// Whether notification `n` was of a refused write.
 pub(crate) fn is_refused(refused: &Refused, n: u64) -> bool {
     refused[(n / 64 % 8) as usize] >> (n % 64) & 1 == 1
+}
+
+/// Name of an endpoint: 1 to 64 visible characters of ASCII. The empty one is no name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct EndpointName([u8; NAME_LEN]);
+
+impl Default for EndpointName {
+    fn default() -> EndpointName {
+        EndpointName([0; NAME_LEN])
+    }
+}
+
+impl EndpointName {
+    /// The name, where it can be one.
+    pub fn new(text: &str) -> Option<EndpointName> {
+        let mut name = [0; NAME_LEN];
+        name.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        (!text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic())).then_some(EndpointName(name))
+    }
+
+    fn of_wire(bytes: [u8; NAME_LEN]) -> Option<EndpointName> {
+        let len = bytes.iter().position(|&b| b == 0).unwrap_or(NAME_LEN);
+        let (text, rest) = bytes.split_at(len);
+        let fits = text.iter().all(u8::is_ascii_graphic) && rest.iter().all(|&b| b == 0);
+        fits.then_some(EndpointName(bytes))
+    }
+
+    /// Its text; empty for no name.
+    pub fn as_str(&self) -> &str {
+        let len = self.0.iter().position(|&b| b == 0).unwrap_or(NAME_LEN);
+        std::str::from_utf8(&self.0[..len]).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for EndpointName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
+/// Why an endpoint does not take a peer, as it says in its hello; the peer may try again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Refusal {
+    /// It takes it.
+    #[default]
+    None,
+    /// Another process that is connected has the peer's name.
+    Name,
+    /// It has as many peers as it can.
+    Full,
 }
 
 /// A hello, decoded.
@@ -35,6 +88,12 @@ pub struct Hello {
     /// Numbers of the last paths the speaker was on, newest first, 0 for none, each with the notifications that had come to
     /// it there, and which of the last 512 were of writes that it refused: of number `n` bit `n % 64` of word `n / 64 % 8`.
     pub past: [(u32, u64, Refused); PAST],
+    /// The sender is not taken.
+    pub refusal: Refusal,
+    /// Number of the endpoint that the sending transport belongs to; 0 without one.
+    pub endpoint: u64,
+    /// Name of that endpoint; none without one.
+    pub name: EndpointName,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -42,7 +101,8 @@ pub struct Hello {
 struct Wire {
     magic: [u8; 4],
     version: u8,
-    reserved: [u8; 3],
+    refusal: u8,
+    reserved: [u8; 2],
     from: U64,
     to: U64,
     epoch: U32,
@@ -50,6 +110,8 @@ struct Wire {
     past: [U32; PAST],
     seen: [U64; PAST],
     refused: [[U64; 8]; PAST],
+    endpoint: U64,
+    name: [u8; NAME_LEN],
 }
 
 const _: () = assert!(size_of::<Wire>() == HELLO_LEN);
@@ -60,7 +122,8 @@ impl Hello {
         let wire = Wire {
             magic: MAGIC,
             version: VERSION,
-            reserved: [0; 3],
+            refusal: self.refusal as u8,
+            reserved: [0; 2],
             from: U64::new(self.from),
             to: U64::new(self.to),
             epoch: U32::new(self.epoch),
@@ -68,6 +131,8 @@ impl Hello {
             past: self.past.map(|p| U32::new(p.0)),
             seen: self.past.map(|p| U64::new(p.1)),
             refused: self.past.map(|p| p.2.map(U64::new)),
+            endpoint: U64::new(self.endpoint),
+            name: self.name.0,
         };
         zerocopy::transmute!(wire)
     }
@@ -95,11 +160,24 @@ impl Hello {
         if wire.from.get() == 0 {
             return Err("its hello does not say who it is");
         }
+        let refusal = match wire.refusal {
+            0 => Refusal::None,
+            1 => Refusal::Name,
+            2 => Refusal::Full,
+            _ => return Err("its hello refuses for a reason that this version does not know"),
+        };
+        let name = EndpointName::of_wire(wire.name).ok_or("the name in its hello is none that can be")?;
+        if (wire.endpoint.get() == 0) != name.as_str().is_empty() {
+            return Err("its hello has an endpoint without a name, or a name without an endpoint");
+        }
         Ok(Hello {
             from: wire.from.get(),
             to: wire.to.get(),
             epoch: wire.epoch.get(),
             past: std::array::from_fn(|n| (wire.past[n].get(), wire.seen[n].get(), wire.refused[n].map(U64::get))),
+            refusal,
+            endpoint: wire.endpoint.get(),
+            name,
         })
     }
 }

@@ -31,6 +31,7 @@
 
 mod acceptor;
 mod context;
+mod endpoint;
 mod engine;
 mod error;
 pub mod hello;
@@ -48,8 +49,9 @@ mod transport;
 mod url;
 
 pub use context::{Context, Support};
+pub use endpoint::{Endpoint, Event};
 pub use error::Error;
-pub use linkspan_fabric::{Access, Config, ForeignStream, Gpu, GpuError, Log, MemSlice, OpError, PathChoice};
+pub use linkspan_fabric::{Access, Config, ForeignStream, Gpu, GpuError, Level, Log, MemSlice, OpError, PathChoice};
 pub use listener::Listener;
 pub use memory::{Memory, MemoryKind, MutableView, View};
 pub use op::Op;

@@ -6,14 +6,15 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Gpu, WaitFd};
+use linkspan_fabric::{Channel, Gpu, WaitFd};
 
 use crate::acceptor::Acceptor;
 use crate::context::{Context, random};
+use crate::endpoint::EndpointState;
 use crate::engine::{Serve, Served};
 use crate::hello::Hello;
 use crate::shared::Shared;
-use crate::state::{Phase, TransportState};
+use crate::state::{Phase, TransportState, refuse, refused};
 use crate::{Error, Transport, Url, UrlKind};
 
 /// Peers that have connected and were not accepted yet; more are refused.
@@ -30,8 +31,10 @@ struct Inner {
     closed: bool,
 }
 
-struct ListenerState {
+pub(crate) struct ListenerState {
     own: Weak<ListenerState>,
+    /// Whose peers these are, where it is an endpoint's.
+    endpoint: Option<Weak<EndpointState>>,
     ctx: Context,
     device: usize,
     acceptor: Acceptor,
@@ -70,15 +73,36 @@ impl Listener {
     }
 
     pub(crate) fn on(ctx: &Context, device: usize) -> Result<Listener, Error> {
+        Listener::open(ctx, device, None)
+    }
+
+    /// One that hands its peers to an endpoint.
+    pub(crate) fn of_endpoint(ctx: &Context, device: usize, of: Weak<EndpointState>) -> Result<Listener, Error> {
+        Listener::open(ctx, device, Some(of))
+    }
+
+    fn open(ctx: &Context, device: usize, endpoint: Option<Weak<EndpointState>>) -> Result<Listener, Error> {
         let acceptor = Acceptor::new(ctx.fabric(), device)?;
         let url = Url::new(UrlKind::Listener, 0, acceptor.handle());
         let inner = Mutex::default();
         let cond = Condvar::new();
-        let accepting =
-            Arc::new_cyclic(|own| ListenerState { own: own.clone(), ctx: ctx.clone(), device, acceptor, inner, cond });
+        let ctx = ctx.clone();
+        let accepting = Arc::new_cyclic(|own| ListenerState {
+            own: own.clone(),
+            endpoint,
+            ctx: ctx.clone(),
+            device,
+            acceptor,
+            inner,
+            cond,
+        });
         let served: Arc<dyn Serve> = accepting.clone();
         ctx.serve(Arc::downgrade(&served));
         Ok(Listener { accepting, url })
+    }
+
+    pub(crate) fn state(&self) -> Weak<ListenerState> {
+        Arc::downgrade(&self.accepting)
     }
 
     /// The URL for the peers.
@@ -140,6 +164,11 @@ impl ListenerState {
         self.inner.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// Paths to the transport with this number come here too.
+    pub(crate) fn register(&self, id: u64, shared: &Arc<Shared>) {
+        self.lock().children.insert(id, Arc::downgrade(shared));
+    }
+
     /// The transport a path belongs to, made where it is a new peer's.
     fn child(&self, to: u64) -> Result<Arc<Shared>, Error> {
         let mut inner = self.lock();
@@ -166,6 +195,24 @@ impl ListenerState {
         Ok(shared)
     }
 
+    /// A path to an endpoint, of a peer that wants to be one of its.
+    fn admit(&self, endpoint: &EndpointState, mut ch: Channel, hello: &Hello) {
+        match endpoint.admit(self.own.upgrade(), hello, &ch) {
+            Ok((shared, to)) => {
+                self.register(to, &shared);
+                let mut guard = shared.lock();
+                guard.adopt(ch, &Hello { to, ..*hello });
+                shared.see_to_it(guard);
+                endpoint.forget_if_spent(&shared);
+            }
+            Err(refusal) => {
+                let name = hello.name;
+                self.ctx.fabric().log().info(&format!("peer {name:?} was not taken: {}", refused(refusal)));
+                refuse(&mut ch, endpoint.refusal(hello, refusal));
+            }
+        }
+    }
+
     fn arrived(&self, shared: Arc<Shared>) {
         let mut inner = self.lock();
         inner.ready.push_back(shared);
@@ -179,6 +226,13 @@ impl ListenerState {
 impl Serve for ListenerState {
     fn serve(&self, fds: &mut Vec<WaitFd>, _now: Instant) -> Served {
         while let Some((mut ch, hello)) = self.acceptor.next() {
+            if let (Some(endpoint), 0) = (&self.endpoint, hello.to) {
+                match endpoint.upgrade() {
+                    Some(endpoint) => self.admit(&endpoint, ch, &hello),
+                    None => ch.cut("the endpoint is closed"),
+                }
+                continue;
+            }
             match self.child(hello.to) {
                 Ok(shared) => {
                     let mut guard = shared.lock();

@@ -43,14 +43,47 @@ impl Exposed {
     }
 }
 
-#[derive(Default)]
+/// Which numbers of regions a table gives out: `first`, and from there every `step`th.
+#[derive(Clone, Copy)]
+pub(crate) struct Numbers {
+    first: usize,
+    step: usize,
+}
+
+impl Numbers {
+    /// All, for a transport of its own.
+    pub(crate) const ALL: Numbers = Numbers { first: 0, step: 1 };
+    /// For one peer of an endpoint, and for all of its peers: in turns, so that tables stay as short as they are full.
+    pub(crate) const OF_PEER: Numbers = Numbers { first: 0, step: 2 };
+    pub(crate) const OF_ENDPOINT: Numbers = Numbers { first: 1, step: 2 };
+
+    fn most(self) -> usize {
+        MAX_REGIONS / self.step
+    }
+
+    fn key(self, at: usize, generation: u32) -> u32 {
+        generation << INDEX_BITS | (self.first + at * self.step) as u32
+    }
+
+    fn place(self, key: u32) -> Option<usize> {
+        let index = (key & ((1 << INDEX_BITS) - 1)) as usize;
+        let at = index.checked_sub(self.first)?;
+        at.is_multiple_of(self.step).then_some(at / self.step)
+    }
+}
+
 pub(crate) struct Regions {
+    numbers: Numbers,
     table: Vec<ExposedRegion>,
     free: Vec<u16>,
     leaving: usize,
 }
 
 impl Regions {
+    pub(crate) fn new(numbers: Numbers) -> Regions {
+        Regions { numbers, table: Vec::new(), free: Vec::new(), leaving: 0 }
+    }
+
     pub(crate) fn expose(
         &mut self,
         domain: u64,
@@ -63,21 +96,22 @@ impl Regions {
         for (index, region) in self.table.iter_mut().enumerate() {
             if let Some(live) = region.live.as_mut().filter(|l| l.slice == slice && l.access == access && !l.leaving) {
                 live.uses += 1;
-                return Ok(Exposed { remote: remote(key(index, region.generation)), reused: true });
+                let key = self.numbers.key(index, region.generation);
+                return Ok(Exposed { remote: remote(key), reused: true });
             }
         }
         let index = match self.free.pop() {
             Some(index) => usize::from(index),
-            None if self.table.len() < MAX_REGIONS => {
+            None if self.table.len() < self.numbers.most() => {
                 self.table.push(ExposedRegion { generation: 0, live: None });
                 self.table.len() - 1
             }
-            None => return Err(Error::TooManyRegions(MAX_REGIONS)),
+            None => return Err(Error::TooManyRegions(self.numbers.most())),
         };
         let region = &mut self.table[index];
         region.generation += 1;
         region.live = Some(Live { slice, access, uses: 1, leaving: false, hold: view.hold() });
-        let key = key(index, region.generation);
+        let key = self.numbers.key(index, region.generation);
         if let Some(ch) = ch {
             let fresh = ch.expose_at(key, slice, access);
             debug_assert!(fresh, "a key is used once");
@@ -85,11 +119,32 @@ impl Regions {
         Ok(Exposed { remote: remote(key), reused: false })
     }
 
+    /// Takes over what another table of these numbers has given out: all of it, or the one of `key`.
+    pub(crate) fn copy(&mut self, from: &Regions, key: Option<u32>, mut ch: Option<&mut Channel>) {
+        let all = from.table.iter().enumerate().map(|(at, region)| (from.numbers.key(at, region.generation), region));
+        for (at, (here, region)) in all.enumerate() {
+            let Some(live) = region.live.as_ref().filter(|live| !live.leaving && key.is_none_or(|key| key == here))
+            else {
+                continue;
+            };
+            while self.table.len() <= at {
+                self.table.push(ExposedRegion { generation: 0, live: None });
+            }
+            let (slice, access, hold) = (live.slice, live.access, live.hold.clone());
+            let live = Some(Live { slice, access, uses: 1, leaving: false, hold });
+            self.table[at] = ExposedRegion { generation: region.generation, live };
+            if let Some(ch) = &mut ch {
+                let fresh = ch.expose_at(here, slice, access);
+                debug_assert!(fresh, "a key is used once");
+            }
+        }
+    }
+
     /// Gives a new path all regions.
     pub(crate) fn give(&self, ch: &mut Channel) {
         for (index, region) in self.table.iter().enumerate() {
             if let Some(live) = region.live.as_ref().filter(|l| !l.leaving) {
-                let fresh = ch.expose_at(key(index, region.generation), live.slice, live.access);
+                let fresh = ch.expose_at(self.numbers.key(index, region.generation), live.slice, live.access);
                 debug_assert!(fresh, "a new path has no regions");
             }
         }
@@ -97,7 +152,8 @@ impl Regions {
 
     /// Takes one use of a region back. True: it was the last.
     pub(crate) fn take_back(&mut self, key: u32) -> Result<bool, Error> {
-        let region = self.table.get_mut(index(key)).filter(|r| r.generation == key >> INDEX_BITS);
+        let at = self.numbers.place(key).and_then(|at| self.table.get_mut(at));
+        let region = at.filter(|r| r.generation == key >> INDEX_BITS);
         let live = region.and_then(|r| r.live.as_mut()).filter(|l| !l.leaving).ok_or(Error::NotExposed(key))?;
         live.uses -= 1;
         live.leaving = live.uses == 0;
@@ -107,7 +163,8 @@ impl Regions {
 
     /// Whether a region that was taken back is still being used.
     pub(crate) fn is_leaving(&self, key: u32) -> bool {
-        let region = self.table.get(index(key)).filter(|r| r.generation == key >> INDEX_BITS);
+        let at = self.numbers.place(key).and_then(|at| self.table.get(at));
+        let region = at.filter(|r| r.generation == key >> INDEX_BITS);
         region.and_then(|r| r.live.as_ref()).is_some_and(|l| l.leaving)
     }
 
@@ -121,7 +178,7 @@ impl Regions {
             if region.live.as_ref().is_none_or(|l| !l.leaving) {
                 continue;
             }
-            if ch.as_mut().is_some_and(|ch| !ch.unexpose(key(n, region.generation))) {
+            if ch.as_mut().is_some_and(|ch| !ch.unexpose(self.numbers.key(n, region.generation))) {
                 continue;
             }
             holds.extend(region.live.take().map(|l| l.hold));
@@ -139,12 +196,4 @@ impl Regions {
         self.free.clear();
         self.leaving = 0;
     }
-}
-
-fn key(index: usize, generation: u32) -> u32 {
-    generation << INDEX_BITS | index as u32
-}
-
-fn index(key: u32) -> usize {
-    (key & ((1 << INDEX_BITS) - 1)) as usize
 }

@@ -19,7 +19,7 @@ pub(crate) const INDEX_BITS: u32 = 12;
 /// the owner of the memory at every use; what is checked here only makes errors earlier and clearer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteBuffer {
-    /// Number of the transport that gave it out.
+    /// Number of the transport or endpoint that gave it out.
     pub(crate) domain: u64,
     pub(crate) key: u32,
     pub(crate) access: Access,
@@ -150,10 +150,10 @@ impl RemoteBuffer {
         RemoteSlice { key: self.key, offset: self.offset }
     }
 
-    /// Checks what is known on this side: the peer, the right and the length.
+    /// Checks what is known on this side: the peer, which is a transport and perhaps an endpoint, the right and the length.
     #[inline]
-    pub(crate) fn check(&self, peer: u64, write: bool, len: usize) -> Result<(), Error> {
-        if self.domain != peer {
+    pub(crate) fn check(&self, peer: (u64, u64), write: bool, len: usize) -> Result<(), Error> {
+        if self.domain != peer.0 && self.domain != peer.1 {
             return Err(Error::WrongPeer);
         }
         let allowed = match self.access {

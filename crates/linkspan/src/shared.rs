@@ -1,7 +1,7 @@
 //! A transport as its threads share it: the lock, who drives, and how the others wait.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::WaitFd;
@@ -36,6 +36,7 @@ const ASKED_STEPS: usize = 16;
 const SERVICE: usize = 256;
 
 pub(crate) struct Shared {
+    own: Weak<Shared>,
     state: Mutex<TransportState>,
     cond: Condvar,
     /// Wakes the driver out of its sleep.
@@ -53,8 +54,8 @@ pub(crate) struct Shared {
     asked: AtomicBool,
     /// The engine is to drive although blocking calls have lately.
     urgent: AtomicBool,
-    /// Rung for every report, for foreign event loops.
-    event: OnceLock<Notifier>,
+    /// Rung for every report, for foreign event loops; one for all transports of an endpoint.
+    event: Arc<OnceLock<Notifier>>,
     /// Asked now and then by threads that wait in blocking calls: whether they shall stop waiting.
     stop: OnceLock<Box<Stop>>,
 }
@@ -65,11 +66,17 @@ pub(crate) type Guard<'a> = MutexGuard<'a, TransportState>;
 
 impl Shared {
     pub(crate) fn new(state: TransportState) -> Result<Arc<Shared>, Error> {
+        Shared::with_notifier(state, Arc::default())
+    }
+
+    pub(crate) fn with_notifier(state: TransportState, event: Arc<OnceLock<Notifier>>) -> Result<Arc<Shared>, Error> {
         let ctx = state.ctx.clone();
-        let shared = Arc::new(Shared {
+        let notifier = Notifier::new().map_err(Error::system("eventfd"))?;
+        let shared = Arc::new_cyclic(|own| Shared {
+            own: own.clone(),
             state: Mutex::new(state),
             cond: Condvar::new(),
-            notifier: Notifier::new().map_err(Error::system("eventfd"))?,
+            notifier,
             sleeper: Mutex::default(),
             wants: AtomicU32::new(0),
             calls: AtomicU32::new(0),
@@ -77,7 +84,7 @@ impl Shared {
             driving: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             urgent: AtomicBool::new(false),
-            event: OnceLock::new(),
+            event,
             stop: OnceLock::new(),
         });
         let served: Arc<dyn Serve> = shared.clone();
@@ -101,9 +108,13 @@ impl Shared {
         guard.ops.finished = 0;
         let left = if guard.ops.left.is_empty() { None } else { Some(std::mem::take(&mut guard.ops.left)) };
         let followers = news && guard.followers > 0;
+        let events = if guard.news { guard.queue() } else { None };
         drop(guard);
         if news && let Some(event) = self.event.get() {
             event.signal();
+        }
+        if let (Some(events), Some(own)) = (events, self.own.upgrade()) {
+            events.push(own);
         }
         if followers {
             self.cond.notify_all();
@@ -226,6 +237,10 @@ impl Shared {
         if arrival {
             guard.handed_over();
         }
+        if guard.member.as_ref().is_some_and(|member| member.events.is_awaited()) {
+            self.leave_to_engine();
+            guard.ctx.kick();
+        }
         self.unlock(guard);
         drop(hold);
         result
@@ -273,10 +288,18 @@ impl Shared {
     #[inline]
     fn enter<'a>(&'a self, mut guard: Guard<'a>) -> Guard<'a> {
         self.calls.fetch_add(1, Ordering::Relaxed);
+        if let Some(member) = &guard.member {
+            member.events.note_driven();
+        }
         if std::mem::replace(&mut guard.armed, false) {
             guard.ctx.kick();
         }
         guard
+    }
+
+    /// The engine thread drives from here on, although blocking calls have lately; once it was kicked.
+    pub(crate) fn leave_to_engine(&self) {
+        self.urgent.store(true, Ordering::SeqCst);
     }
 
     /// Waits until the driver has something to tell, or leaves.
@@ -387,10 +410,11 @@ impl Shared {
 
     /// Moves what can move, without waiting. True where something did.
     pub(crate) fn poll(&self) -> bool {
-        if let Some(event) = self.event.get() {
+        let mut guard = self.lock();
+        // One that an endpoint's transports share is the endpoint's to drain.
+        if let (Some(event), None) = (self.event.get(), &guard.member) {
             event.drain();
         }
-        let mut guard = self.lock();
         let mut active = false;
         if guard.driver == Driver::Nobody {
             guard.armed = false;

@@ -12,10 +12,15 @@ use linkspan_proto::login::{PublicKey, Secret};
 
 use crate::acceptor::{Acceptor, PendingHello};
 use crate::context::Context;
+use crate::endpoint::{Events, Member};
 use crate::hello::{HELLO_LEN, HELLO_TAG, Hello, PAST, Refused};
 use crate::ops::{Ending, Fail, OpId, Ops};
-use crate::regions::Regions;
+use crate::regions::{Numbers, Regions};
 use crate::{Error, Url, View};
+
+mod making;
+
+pub(crate) use making::refused;
 
 /// How long a path may take to be made again before the transport is broken, at least: as long as a revocation may.
 const REMAKE: Duration = Duration::from_secs(10);
@@ -113,11 +118,19 @@ pub(crate) struct TransportState {
     pub(crate) device: usize,
     pub(crate) id: u64,
     pub(crate) peer: u64,
+    /// Number of the endpoint that the peer belongs to; 0 without one.
+    peer_endpoint: u64,
     /// The key that the peer has proven, in a login by key pairs; known as soon as `peer` is.
     peer_key: Option<PublicKey>,
     pub(crate) phase: Phase,
     pub(crate) ops: Ops,
     pub(crate) regions: Regions,
+    /// What its endpoint exposes to all of its peers.
+    pub(crate) shared_regions: Regions,
+    /// The endpoint that it belongs to.
+    pub(crate) member: Option<Box<Member>>,
+    /// The endpoint is to be told that there may be an event.
+    pub(crate) news: bool,
     pub(crate) acceptor: Option<Arc<Acceptor>>,
     /// The listener it came in by, which must live as long as it does.
     pub(crate) accepting: Option<Arc<dyn Any + Send + Sync>>,
@@ -154,10 +167,14 @@ impl TransportState {
             device,
             id,
             peer: 0,
+            peer_endpoint: 0,
             peer_key: None,
             phase: Phase::Idle,
             ops: Ops::default(),
-            regions: Regions::default(),
+            regions: Regions::new(Numbers::ALL),
+            shared_regions: Regions::new(Numbers::OF_ENDPOINT),
+            member: None,
+            news: false,
             acceptor: None,
             accepting: None,
             url: None,
@@ -176,6 +193,18 @@ impl TransportState {
             answers: 0,
             handed: None,
         }
+    }
+
+    /// Makes it one of an endpoint's; before anything else.
+    pub(crate) fn join(&mut self, member: Member) {
+        self.regions = Regions::new(Numbers::OF_PEER);
+        self.member = Some(Box::new(member));
+    }
+
+    /// The peer's transport and endpoint, as remote buffers name them.
+    #[inline]
+    pub(crate) fn peer_numbers(&self) -> (u64, u64) {
+        (self.peer, self.peer_endpoint)
     }
 
     pub(crate) fn channel(&mut self) -> Option<&mut Channel> {
@@ -232,6 +261,7 @@ impl TransportState {
             ch.attach(gpu).map_err(|error| Arc::from(chain(&error)))?;
         }
         self.regions.give(ch);
+        self.shared_regions.give(ch);
         Ok(())
     }
 
@@ -241,7 +271,10 @@ impl TransportState {
             Fail::Unrevoked => Error::TimedOutUnrevoked,
             Fail::Aborted => Error::Aborted,
             Fail::Interrupted => Error::Interrupted,
-            Fail::Connect => Error::Connect(self.why.clone()),
+            Fail::Connect => Error::Connect(match &self.member {
+                Some(member) if !self.is_over() => member.named(&self.why),
+                _ => self.why.clone(),
+            }),
             Fail::Op(error) => Error::Op(error),
             Fail::Broken => Error::Broken(match &self.phase {
                 Phase::Broken(why) => why.clone(),
@@ -267,6 +300,28 @@ impl TransportState {
                 None => return,
             }
         }
+        if self.member.is_some() {
+            // One is enough to see: the others stay where they are bounded.
+            if self.carry.is_empty()
+                && let Some(value) = self.channel().and_then(Channel::take_notify)
+            {
+                self.carry.push_back(value);
+            }
+            self.news |= !self.carry.is_empty();
+        }
+    }
+
+    /// There are news for the endpoint: its queue, if this does not stand in it.
+    pub(crate) fn queue(&mut self) -> Option<Arc<Events>> {
+        self.news = false;
+        self.member.as_mut().and_then(|member| member.queue())
+    }
+
+    /// The oldest notification that no wait has taken.
+    pub(crate) fn take_notification(&mut self) -> Option<u64> {
+        let value = self.carry.pop_front();
+        self.deliver();
+        value
     }
 
     /// Whether notifications of an ended path wait to be taken.
@@ -317,8 +372,9 @@ impl TransportState {
         if let Phase::Up(ch) = &mut self.phase {
             self.ops.reap(&mut **ch);
             self.ops.pump(&mut **ch);
-            if self.regions.any_leaving() {
+            if self.regions.any_leaving() || self.shared_regions.any_leaving() {
                 self.regions.settle(Some(ch), &mut self.ops.left.holds);
+                self.shared_regions.settle(Some(ch), &mut self.ops.left.holds);
             }
         }
         self.deliver();
@@ -393,7 +449,7 @@ impl TransportState {
         self.past[0] = (self.epoch, ch.notifies_seen(), ch.notifies_refused());
         ch.cut(why);
         let peer_state = ch.peer_state();
-        self.regions.settle(None, &mut self.ops.left.holds);
+        self.settle_regions();
         self.deliver();
         Some(peer_state)
     }
@@ -461,11 +517,22 @@ impl TransportState {
         if let Phase::Broken(_) = self.phase {
             return;
         }
-        self.phase = Phase::Broken(Arc::from(why));
+        let mut why = Arc::from(why);
+        if let Some(member) = &mut self.member {
+            why = member.breaks(&why);
+            (self.why, self.news) = (why.clone(), true);
+        }
+        self.phase = Phase::Broken(why);
         self.ops.end(Fail::Connect, |op: Ending| op.connect);
         self.ops.end(Fail::Broken, |_| true);
-        self.regions.settle(None, &mut self.ops.left.holds);
+        self.settle_regions();
         self.acceptor = None;
+    }
+
+    /// Without a path nothing lands in a region any more.
+    fn settle_regions(&mut self) {
+        self.regions.settle(None, &mut self.ops.left.holds);
+        self.shared_regions.settle(None, &mut self.ops.left.holds);
     }
 
     /// Begins to connect, unless the peer has connected.
@@ -505,208 +572,24 @@ impl TransportState {
         }
     }
 
-    /// The owner was dropped: closes the connection and ends everything.
-    pub(crate) fn close(&mut self) {
-        if let Phase::Up(mut ch) = std::mem::replace(&mut self.phase, Phase::Broken(Arc::from("it was dropped"))) {
-            let _ = ch.progress();
-            self.ops.reap(&mut *ch);
+    /// The owner has no more use for it: closes the connection and ends everything.
+    pub(crate) fn close(&mut self, why: &str) {
+        if !self.is_over() {
+            let phase = std::mem::replace(&mut self.phase, Phase::Broken(Arc::from(why)));
+            if let Phase::Up(mut ch) = phase {
+                let _ = ch.progress();
+                self.ops.reap(&mut *ch);
+            }
+            if let Some(member) = &mut self.member {
+                member.closed();
+                self.carry.clear();
+            }
         }
         self.ops.end(Fail::Aborted, |_| true);
         self.regions.clear(&mut self.ops.left.holds);
+        self.shared_regions.clear(&mut self.ops.left.holds);
         self.acceptor = None;
         self.accepting = None;
-    }
-
-    fn hello(&self, epoch: u32) -> Hello {
-        Hello { from: self.id, to: self.target.as_ref().map_or(self.peer, |t| t.to), epoch, past: self.past }
-    }
-
-    fn make(&mut self) -> bool {
-        let mut active = self.poll_acceptor();
-        let now = Instant::now();
-        let Phase::Making(making) = &mut self.phase else { return true };
-        making.peer = match std::mem::replace(&mut making.peer, PeerState::Open) {
-            PeerState::Ask(liveness) => liveness.ask(),
-            known => known,
-        };
-        if matches!(making.peer, PeerState::Gone) && self.target.is_none() {
-            return self.ends_with_peer();
-        }
-        if making.revoke_by.is_some_and(|by| now >= by) {
-            making.revoke_by = None;
-            self.ops.end(Fail::Unrevoked, |op| op.expired);
-            return true;
-        }
-        if now >= making.until {
-            let why = self.why.clone();
-            return self.give_up(&why);
-        }
-        let dial = std::mem::replace(&mut making.dial, Dial::Off);
-        let next = match (dial, &self.target) {
-            (Dial::At(when), Some(target)) if now >= when => {
-                match self.ctx.fabric().connect(self.device, target.handle.expose()) {
-                    Ok(connecting) => {
-                        active = true;
-                        // A dial that nobody answers tells something of a peer that we had.
-                        let connecting = if self.epoch > 0 { connecting.once() } else { connecting };
-                        Dial::Connecting(Box::new(connecting))
-                    }
-                    Err(error) => return self.undialled(chain(&error), false, now),
-                }
-            }
-            (Dial::Connecting(mut connecting), _) => match connecting.poll() {
-                Ok(None) => Dial::Connecting(connecting),
-                Ok(Some(mut ch)) => {
-                    active = true;
-                    if let Err(why) = self.outfit(&mut ch) {
-                        return self.give_up(&why);
-                    }
-                    if !say(&mut ch, self.hello(self.epoch + 1)) {
-                        return self.undialled("the new path was lost at once".to_owned(), true, now);
-                    }
-                    Dial::Join(Box::new(PendingHello::new(ch)))
-                }
-                Err(error) => {
-                    use linkspan_fabric::Error as E;
-                    let again = matches!(error, E::Vanished { .. } | E::Timeout { .. });
-                    return self.undialled(chain(&error), again, now);
-                }
-            },
-            (Dial::Join(mut pending), _) => match pending.poll() {
-                Ok(None) => Dial::Join(pending),
-                Ok(Some(hello)) => {
-                    if !self.is_peer(&hello, &pending.channel) || hello.to != self.id {
-                        return self.give_up("another process answered at that URL");
-                    }
-                    self.up(pending.channel, &hello);
-                    return true;
-                }
-                Err(why) => return self.undialled(why, true, now),
-            },
-            (dial, _) => dial,
-        };
-        if let Phase::Making(making) = &mut self.phase {
-            making.dial = next;
-        }
-        active
-    }
-
-    /// A dial has come to nothing. A path that was up is dialled again until its deadline, whatever the error: a cable that is out, or
-    /// a listener that is full, looks like one that is gone. A first one only where that may help: without a listener, or
-    /// where the settings forbid every path, it does not.
-    fn undialled(&mut self, why: String, again: bool, now: Instant) -> bool {
-        match &mut self.phase {
-            Phase::Making(Making { peer: PeerState::Gone, .. }) => self.ends_with_peer(),
-            Phase::Making(making) if again || self.epoch > 0 => {
-                self.ctx.fabric().count(linkspan_fabric::stats::Event::PathRetries);
-                making.dial = Dial::At(now + RECONNECT);
-                self.why = Arc::from(why);
-                false
-            }
-            _ => self.give_up(&why),
-        }
-    }
-
-    /// No path comes about.
-    fn give_up(&mut self, why: &str) -> bool {
-        if self.epoch > 0 {
-            let why = format!("the path could not be made again: {why}");
-            self.breaks(&why);
-        } else {
-            self.why = Arc::from(why);
-            self.phase = Phase::Idle;
-            self.peer = 0;
-            self.target = None;
-            self.ops.end(Fail::Connect, |op| op.connect);
-        }
-        true
-    }
-
-    /// Takes connections from the acceptor.
-    pub(crate) fn poll_acceptor(&mut self) -> bool {
-        let mut any = false;
-        while let Some((ch, hello)) = self.acceptor.as_ref().and_then(|acceptor| acceptor.next()) {
-            any = true;
-            self.adopt(ch, &hello);
-        }
-        any
-    }
-
-    /// A path came in. Its peer is told by our hello that the old one is read no longer.
-    pub(crate) fn adopt(&mut self, mut ch: Channel, hello: &Hello) {
-        if let Some(why) = self.objection(hello, &ch) {
-            self.ctx.fabric().log().info(&format!("an incoming connection was refused: {why}"));
-            return ch.cut(why);
-        }
-        self.cut("the peer makes a new path");
-        // The path that we were making may be in use there already: cut, it is made again; closed in good order, it would tell the
-        // peer that this transport was closed.
-        if let Phase::Making(Making { dial, .. }) = &mut self.phase
-            && let Dial::Join(mut pending) = std::mem::replace(dial, Dial::Off)
-        {
-            pending.channel.cut("the peer's path came first");
-        }
-        if let Err(why) = self.outfit(&mut ch) {
-            ch.cut(&why);
-            self.breaks(&why);
-            return;
-        }
-        let epoch = hello.epoch.max(self.epoch + 1);
-        let answer = Hello { to: hello.from, ..self.hello(epoch) };
-        if !say(&mut ch, answer) {
-            // It has gone again; it, or we, will dial once more.
-            let now = Instant::now();
-            return if self.epoch > 0 {
-                self.remake(now, self.patience(false), None, PeerState::Open)
-            } else {
-                self.phase = Phase::Idle
-            };
-        }
-        self.up(ch, &Hello { epoch, ..*hello });
-    }
-
-    /// Whether a path is of the peer that we have, or the first one. The number of a transport is no secret among peers of a listener.
-    fn is_peer(&self, hello: &Hello, ch: &Channel) -> bool {
-        self.peer == 0 || hello.from == self.peer && ch.peer_key() == self.peer_key.as_ref()
-    }
-
-    fn objection(&self, hello: &Hello, ch: &Channel) -> Option<&'static str> {
-        if hello.to != self.id {
-            return Some("it wants another transport");
-        }
-        if !self.is_peer(hello, ch) {
-            return Some("it is not our peer");
-        }
-        match &self.phase {
-            Phase::Broken(_) => Some("this transport is broken"),
-            Phase::Up(_) if hello.epoch <= self.epoch => Some("it is older than the path we have"),
-            Phase::Making(Making { dial: Dial::Connecting(_) | Dial::Join(_), since, .. })
-                if self.id < hello.from && since.elapsed() < PRECEDENCE =>
-            {
-                Some("we dial the peer ourselves at this moment")
-            }
-            _ => None,
-        }
-    }
-
-    fn up(&mut self, ch: Channel, hello: &Hello) {
-        let (seen, refused) = hello.seen(self.past[0].0);
-        self.epoch = hello.epoch;
-        (self.peer, self.peer_key) = (hello.from, ch.peer_key().copied());
-        if let Some(target) = &mut self.target {
-            target.to = hello.from;
-        }
-        let line = ch.describe();
-        self.phase = Phase::Up(Box::new(ch));
-        if self.epoch > 1 {
-            self.ctx.fabric().log().info(&format!("path {} in use: {line}", self.epoch));
-        }
-        self.ops.relink(seen, &refused);
-        self.ops.connected();
-        self.settle();
-        if let Phase::Up(ch) = &mut self.phase {
-            ch.flush();
-        }
     }
 
     /// Prepares to sleep: adds what to wait for and says for how long at most, or `None` where there is work.
@@ -777,6 +660,11 @@ impl TransportState {
 fn driven(ch: &mut Channel, answers: u8) -> Result<Poll, ChannelError> {
     ch.hold_acks(answers == HABIT);
     ch.progress()
+}
+
+/// Tells a peer that it is not taken, so that it knows why.
+pub(crate) fn refuse(ch: &mut Channel, hello: Hello) {
+    say(ch, hello);
 }
 
 fn why_remade(target: &Option<Target>) -> &'static str {

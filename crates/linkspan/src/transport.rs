@@ -522,6 +522,27 @@ impl Transport {
         self.shared.stop_when(Box::new(stop));
     }
 
+    /// Ends it although others have handles on it.
+    pub(crate) fn close(&self, why: &str) {
+        let mut guard = self.shared.lock();
+        guard.close(why);
+        self.shared.wake_all(guard);
+    }
+
+    /// Waits until nothing lands in a region any more that its endpoint has taken back, or revokes the path.
+    pub(crate) fn settle_shared(&self, key: u32, until: Instant) {
+        let settled = |state: &mut TransportState| {
+            let TransportState { shared_regions, phase, ops, .. } = state;
+            shared_regions.settle(phase.exposing(), &mut ops.left.holds);
+            !shared_regions.is_leaving(key)
+        };
+        if !self.shared.run_until(until, settled) {
+            let mut guard = self.shared.lock();
+            guard.revoke("a region was taken back", Instant::now());
+            self.shared.see_to_it(guard);
+        }
+    }
+
     fn begin<'m>(&self, begin: impl FnOnce(&mut TransportState) -> Result<OpId, Error>) -> Op<'m> {
         let mut guard = self.shared.lock();
         let begun = begin(&mut guard);
@@ -546,9 +567,7 @@ impl Transport {
 
 impl Drop for Transport {
     fn drop(&mut self) {
-        let mut guard = self.shared.lock();
-        guard.close();
-        self.shared.wake_all(guard);
+        self.close("it was dropped");
     }
 }
 
@@ -564,7 +583,7 @@ fn one(
     state.ready()?;
     state.answering();
     state.carries(view)?;
-    there.check(state.peer, kind == Kind::Write, view.len())?;
+    there.check(state.peer_numbers(), kind == Kind::Write, view.len())?;
     let id = state.ops.start_within(kind, notify, timeout);
     state.ops.part(id, Part { local: view.raw(), remote: there.place() }, view.hold());
     state.ops.submit(id);
@@ -581,7 +600,7 @@ fn many<'a, 'm: 'a>(
     state.ready()?;
     for (view, there) in parts.clone() {
         state.carries(view)?;
-        there.check(state.peer, kind == Kind::Write, view.len())?;
+        there.check(state.peer_numbers(), kind == Kind::Write, view.len())?;
     }
     if notify.is_some() && parts.clone().next().is_none() {
         return Err(Error::EmptyBatch);
@@ -608,7 +627,7 @@ fn paged(
     state.ready()?;
     let (view, shape, remote) = (moved.here.view(), moved.here.shape(), moved.there.remote());
     state.carries(view)?;
-    remote.check(state.peer, kind == Kind::Write, 0)?;
+    remote.check(state.peer_numbers(), kind == Kind::Write, 0)?;
     if notify.is_some() && moved.is_empty() {
         return Err(Error::EmptyBatch);
     }

@@ -7,7 +7,7 @@ use super::all;
 use crate::run::{self, Outcome};
 
 /// What is installed beside the package, from the index that pip is configured for.
-const TOOLS: [&str; 6] = ["maturin>=1.9,<2", "pytest", "mypy", "pyright", "numpy", "uvloop"];
+const TOOLS: [&str; 7] = ["maturin>=1.9,<2", "pytest", "pytest-timeout", "mypy", "pyright", "numpy", "uvloop"];
 
 /// Asked of Python before anything is made: 3.11 has the buffer protocol in its stable interface.
 const PROBE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
@@ -23,12 +23,12 @@ pub(crate) fn python3() -> Result<(), Outcome> {
     }
 }
 
-/// The package and pytest in an environment; where its programs lie, or why there is none.
+/// The package and what its tests need in an environment; where its programs lie, or why there is none.
 pub(super) fn installed(root: &Path) -> Result<PathBuf, Outcome> {
     python3()?;
     let place = run::target_dir(root).join("python");
     let bin = place.join("venv/bin");
-    environment(&place.join("venv"), &TOOLS[..2])
+    environment(&place.join("venv"), &TOOLS[..3])
         .map_err(|why| Outcome::Skipped(format!("the tools could not be installed: {why}")))?;
     wheel(root, &root.join("bindings/python"), &place, &bin).map_err(Outcome::Failed)?;
     Ok(bin)

@@ -43,11 +43,14 @@ from ._errors import (
     SystemFailed,
     TimedOut,
     TimedOutUnrevoked,
+    UnknownPeer,
     UnsupportedMemory,
     UrlError,
     WrongPeer,
 )
 from ._linkspan import (
+    Endpoint,
+    Event,
     Exposed,
     Listener,
     Memory,
@@ -62,6 +65,7 @@ from ._linkspan import (
     __version__,
     forked,
 )
+from ._log import log_to_logging
 
 _os.register_at_fork(after_in_child=forked)
 
@@ -74,7 +78,9 @@ __all__ = [
     "ConnectFailed",
     "DeviceFailed",
     "DeviceMemory",
+    "Endpoint",
     "Error",
+    "Event",
     "Exposed",
     "Forked",
     "HasPeer",
@@ -98,10 +104,12 @@ __all__ = [
     "TimedOut",
     "TimedOutUnrevoked",
     "Transport",
+    "UnknownPeer",
     "UnsupportedMemory",
     "Url",
     "UrlError",
     "View",
     "WrongPeer",
     "__version__",
+    "log_to_logging",
 ]

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from ._errors import Aborted, Broken, Closed
-from ._linkspan import Listener, Notifier, Op, Transport
+from ._linkspan import Endpoint, Event, Listener, Notifier, Op, Transport
 
 
 class _Port:
@@ -56,7 +56,7 @@ def awaiting(op: Op[Any]) -> Generator[Any, Any, Any]:
     return op.wait()
 
 
-_Opened = TypeVar("_Opened", Transport, Listener)
+_Opened = TypeVar("_Opened", Transport, Listener, Endpoint)
 
 
 async def entered(opened: _Opened) -> _Opened:
@@ -64,7 +64,7 @@ async def entered(opened: _Opened) -> _Opened:
     return opened
 
 
-async def closed(opened: Transport | Listener) -> None:
+async def closed(opened: Transport | Listener | Endpoint) -> None:
     """What ``async with`` ends with: closing waits for calls of other threads, and the loop goes on meanwhile."""
     await asyncio.get_running_loop().run_in_executor(None, opened.close)
 
@@ -82,3 +82,13 @@ async def notifications(transport: Transport) -> AsyncGenerator[int, None]:
             raise
         yield value
 
+
+
+async def events(endpoint: Endpoint) -> AsyncGenerator[Event, None]:
+    """See ``Endpoint.events``."""
+    while True:
+        try:
+            event = await endpoint.next_event_async()
+        except Closed:
+            return
+        yield event

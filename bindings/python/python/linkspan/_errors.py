@@ -54,6 +54,10 @@ class ConnectFailed(Error, ConnectionError):
     """No connection came about; the message names every path that was tried."""
 
 
+class UnknownPeer(Error, KeyError):
+    """An endpoint has no peer of this name; the message has those that it has."""
+
+
 class OutOfBounds(Error, IndexError):
     """A range outside of its memory or remote buffer."""
 
@@ -111,7 +115,7 @@ class DeviceFailed(Error, RuntimeError):
 
 
 class Closed(Error, ValueError):
-    """A transport or listener after ``close``."""
+    """A transport, listener or endpoint after ``close``."""
 
 
 class Forked(Error, RuntimeError):
@@ -165,6 +169,10 @@ _CLASSES: dict[str, type[Error]] = {
     "LS1130": OutOfBounds,
     "LS1131": BadValue,
     "LS1132": BadValue,
+    "LS1133": UnknownPeer,
+    "LS1134": BadValue,
+    "LS1135": BadValue,
+    "LS1137": Closed,
     "LS1180": UnsupportedMemory,
     "LS1181": NotContiguous,
     "LS1182": DeviceMemory,

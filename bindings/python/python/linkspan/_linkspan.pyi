@@ -1,6 +1,6 @@
 """Types of the native half; the classes are documented there and in `linkspan`."""
 
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, final
 
@@ -341,6 +341,217 @@ class Notifier:
     def fileno(self) -> int: ...
     def drain(self) -> list[int]:
         """Silences it and returns the tokens of what may have reported."""
+
+@final
+class Event:
+    """What has happened at a peer of an endpoint."""
+
+    @property
+    def kind(self) -> Literal["connected", "notified", "lost"]:
+        """"connected", "notified" or "lost"."""
+    @property
+    def peer(self) -> str:
+        """The peer's name."""
+    @property
+    def value(self) -> int | None:
+        """What a notification brought along, 0 for `notify=True`; None for other kinds."""
+    @property
+    def why(self) -> str | None:
+        """Why a peer was lost; None for other kinds."""
+
+@final
+class Endpoint:
+    """Any number of peers by their names, each with a `Transport`, and memory that is exposed once for all of them. All methods may be
+    called from several threads at a time; those that wait release Python's lock.
+
+    Args:
+        name: What peers call it: 1 to 64 visible characters of ASCII, another one for each endpoint of a job.
+        device: As for `Transport`, of the transports of all peers.
+
+    Raises:
+        BadValue: The name cannot be one.
+        DeviceMemory, DeviceFailed, SystemFailed, Error, Forked: As for `Transport`.
+    """
+
+    def __new__(cls, name: str, device: object = None) -> Self: ...
+    @property
+    def name(self) -> str:
+        """What peers call it."""
+    @property
+    def url(self) -> Url:
+        """What peers connect to, any number of them. It carries a secret."""
+    def connect(
+        self,
+        peer: str,
+        url: Url | str | Callable[[str], Url | str | None],
+        timeout: float | None = 10.0,
+    ) -> Transport:
+        """Connects to the endpoint called `peer`. Where it is connected already, or connects to this one meanwhile, that is the connection.
+
+        Args:
+            peer: Its name.
+            url: A `Url`, its text, or a function that is called with the name and returns one of these, or None as long as nobody has
+                it: a lookup in a store that all processes have.
+            timeout: Seconds from 0; None waits a year.
+
+        Returns:
+            The peer's transport, connected.
+
+        Raises:
+            ConnectFailed: No path came about in time, an endpoint of another name answered, or another process there has our name.
+            BadValue: A name that cannot be one, or is that of a peer with another URL; a timeout below 0 or no number.
+            UrlError: Text that is no URL of ours.
+            TypeError: Neither a `Url` nor text nor a function.
+            Error: There are as many peers as there can be.
+            Broken, Aborted: The peer was lost or removed meanwhile.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def connect_async(self, peer: str, url: Url | str, timeout: float | None = 10.0) -> Op[Transport]:
+        """As `connect`, with its arguments and errors, to be awaited; it begins at once. A function has no place here: await what it
+        asks for first.
+
+        Returns:
+            An operation that has begun, of which the result is the peer's transport.
+        """
+    def peers(self) -> list[str]:
+        """The peers that are connected, or whose path is being made again.
+
+        Returns:
+            Their names, sorted.
+
+        Raises:
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def peer(self, name: str) -> Transport:
+        """The transport of a peer, for everything that goes to it or comes from it. Closing it removes the peer.
+
+        Args:
+            name: The peer's name.
+
+        Returns:
+            Its transport; of a peer that was lost, until its "lost" event was taken, one that is broken.
+
+        Raises:
+            UnknownPeer: No peer has this name; the message has those that are there.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def remove(self, name: str) -> None:
+        """Closes the connection to a peer: what is under way ends with `Aborted`, and no event of it comes any more. It may connect again.
+
+        Args:
+            name: The peer's name.
+
+        Raises:
+            UnknownPeer: No peer has this name.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def expose(self, memory: MemoryLike, access: Access = "readwrite") -> Exposed:
+        """Gives all peers access to memory, those to come included, until `unexpose` or the end of the endpoint, which keep the memory alive.
+        One remote buffer is good for every peer.
+
+        Args:
+            memory: A view, or an object whose whole memory is meant.
+            access: What the peers may do: "read", "write" or "readwrite".
+
+        Returns:
+            The region; its `remote` is for the peers.
+
+        Raises:
+            UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
+            ReadOnly: Memory that must not be written to, and `access` lets peers write.
+            DeviceMemory: Memory of a GPU that this endpoint does not carry.
+            BadValue: Another word for `access`.
+            Error: No more regions can be exposed.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def unexpose(self, region: Exposed, timeout: float = 10.0) -> None:
+        """Takes access back from all peers. When this returns nothing of any of them lands in the region or is read from it any more.
+
+        Args:
+            region: What `expose` returned.
+            timeout: Seconds from 0 for the peers to confirm; paths of those that do not answer are revoked.
+
+        Raises:
+            NotExposed: The region was taken back already, or is of one transport.
+            BadValue: A timeout below 0 or no number.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def next_event(self, timeout: float | None = None) -> Event:
+        """Waits for the next event of any peer. Events of one peer come in order, and peers take turns. `next_event(0)` is the way to poll.
+
+        Args:
+            timeout: Seconds from 0; None waits without limit.
+
+        Returns:
+            A peer that has connected, notified, or was lost.
+
+        Raises:
+            TimedOut: Nothing happened in time.
+            BadValue: A timeout below 0 or no number.
+            Closed: After `close`, also of another thread meanwhile.
+            Forked: In a child of fork(2).
+        """
+    def next_event_async(self) -> Op[Event]:
+        """As `next_event`, to be awaited; `asyncio.timeout` limits it.
+
+        Returns:
+            An operation of which the result is the event.
+
+        Raises:
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def events(self) -> AsyncGenerator[Event, None]:
+        """The events of all peers, one after the other, for `async for`.
+
+        Returns:
+            An iterator over them, which ends when the endpoint is closed.
+
+        Raises:
+            Forked: From the iterator, in a child of fork(2).
+        """
+    def fileno(self) -> int:
+        """For event loops other than asyncio's: a descriptor that can be read when there is an event, or an operation with any peer has
+        reported. Then call `poll`, `next_event(0)` until it is `TimedOut`, and `Op.done`.
+
+        Returns:
+            The descriptor, which stays the same and is closed with the endpoint.
+
+        Raises:
+            SystemFailed: No descriptor is left to this process.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def poll(self) -> bool:
+        """Silences the descriptor of `fileno`.
+
+        Returns:
+            True where there may be events.
+
+        Raises:
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
+    def close(self) -> None:
+        """Closes all connections, ends everything pending with `Aborted`, and turns new peers away. Closing again does nothing.
+
+        Raises:
+            Forked: In a child of fork(2).
+        """
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+    def __aenter__(self) -> Coroutine[Any, Any, Self]: ...
+    def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
+    ) -> Coroutine[Any, Any, None]: ...
 
 @final
 class Listener:
@@ -920,3 +1131,5 @@ class Transport:
     ) -> Coroutine[Any, Any, None]: ...
 
 def forked() -> None: ...
+def log_open(open: bool) -> None: ...
+def log_lines() -> list[tuple[int, str]]: ...

@@ -5,18 +5,22 @@ use super::*;
 fn sample() -> Hello {
     let (mut refused, none) = ([0; 8], [0; 8]);
     refused[1] = 0x0102_0304;
-    Hello { from: 5, to: 6, epoch: 3, past: [(2, 40, refused), (1, 7, none), (0, 0, none), (0, 0, none)] }
+    let past = [(2, 40, refused), (1, 7, none), (0, 0, none), (0, 0, none)];
+    let name = EndpointName::new("w1").unwrap();
+    Hello { from: 5, to: 6, epoch: 3, past, refusal: Refusal::Full, endpoint: 0x0807, name }
 }
 
 #[test]
 fn golden_bytes() {
     let wire = sample().encode();
-    assert_eq!(wire[..8], *b"LSHI\x02\0\0\0");
+    assert_eq!(wire[..8], *b"LSHI\x03\x02\0\0");
     assert_eq!(wire[8..32], [5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(wire[32..48], [2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(wire[48..64], [40, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(wire[80..96], [0, 0, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1, 0, 0, 0, 0]);
-    assert!(wire[96..].iter().all(|&b| b == 0));
+    assert!(wire[96..336].iter().all(|&b| b == 0));
+    assert_eq!(wire[336..348], [7, 8, 0, 0, 0, 0, 0, 0, b'w', b'1', 0, 0]);
+    assert!(wire[346..].iter().all(|&b| b == 0));
     assert_eq!(Hello::decode(&wire), Ok(sample()));
 }
 
@@ -33,18 +37,31 @@ fn what_had_come_is_told_per_path() {
 fn errors_say_what_is_wrong() {
     let wire = sample().encode();
     assert!((0..HELLO_LEN).all(|n| Hello::decode(&wire[..n]).is_err()));
-    for (at, with) in [(0, b'X'), (4, 9)] {
+    for (at, with) in [(0, b'X'), (4, 9), (5, 3), (336, 0), (345, b' '), (347, b'x'), (344, 0)] {
         let mut bad = wire;
         bad[at] = with;
+        // The number of the endpoint is two bytes.
+        bad[337] = if at == 336 { 0 } else { 8 };
         assert!(Hello::decode(&bad).is_err());
     }
     let nobody = Hello { from: 0, ..sample() };
     assert_eq!(Hello::decode(&nobody.encode()), Err("its hello does not say who it is"));
 }
 
+#[test]
+fn names_are_visible_characters_and_have_a_bound() {
+    let longest = "n".repeat(NAME_LEN);
+    for good in ["a", "trainer/0", "10.0.0.1:5000", &longest] {
+        assert_eq!(EndpointName::new(good).map(|name| name.as_str().to_owned()).as_deref(), Some(good));
+    }
+    for bad in ["", "a b", "tab\t", "nul\0", "w\u{f6}rker", &format!("{longest}n")] {
+        assert_eq!(EndpointName::new(bad), None, "{bad:?}");
+    }
+}
+
 proptest! {
     #[test]
-    fn any_bytes_are_a_hello_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn any_bytes_are_a_hello_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..500)) {
         if let Ok(hello) = Hello::decode(&bytes) {
             prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
         }

@@ -42,10 +42,11 @@ fn slices_stay_inside() {
 #[test]
 fn rights_lengths_and_peers_are_checked_here_too() {
     let buffer = sample();
-    assert!(buffer.check(buffer.domain, true, 100).is_ok());
-    assert!(matches!(buffer.check(buffer.domain, true, 101), Err(Error::Bounds { .. })));
-    assert!(matches!(buffer.check(buffer.domain, false, 1), Err(Error::NoRight { .. })));
-    assert!(matches!(buffer.check(1, true, 1), Err(Error::WrongPeer)));
+    assert!(buffer.check((buffer.domain, 0), true, 100).is_ok());
+    assert!(matches!(buffer.check((buffer.domain, 0), true, 101), Err(Error::Bounds { .. })));
+    assert!(matches!(buffer.check((buffer.domain, 0), false, 1), Err(Error::NoRight { .. })));
+    assert!(matches!(buffer.check((1, 2), true, 1), Err(Error::WrongPeer)));
+    assert!(buffer.check((1, buffer.domain), true, 100).is_ok(), "given out by the peer's endpoint");
 }
 
 proptest! {

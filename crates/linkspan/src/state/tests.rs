@@ -112,7 +112,7 @@ fn a_hello_that_would_wait_is_not_said() {
         there = there.or_else(|| listener.accept().expect("a connection"));
     }
     let mut channel = here.expect("connected");
-    let hello = || Hello { from: 1, to: 2, epoch: 1, past: Default::default() };
+    let hello = || Hello { from: 1, to: 2, epoch: 1, ..Hello::default() };
     assert!(super::say(&mut channel, hello()));
     let src = StaticBuf::new(8000);
     while channel.waiting() == 0 {

@@ -61,3 +61,9 @@ fn rate_bench() {
     let said = example("rate_bench", &["--rounds", "1", "--ms", "5", "--pages", "100", "--peers", "4"]);
     assert!(said.contains("shm 100 pages of 16 KiB") && said.contains("4 peers connected"), "{said}");
 }
+
+#[test]
+fn many_peers() {
+    let said = example("many_peers", &["--peers", "8", "--seconds", "1"]);
+    assert!(said.contains("8 peers connected") && said.contains("round 2: one notification of each"), "{said}");
+}

@@ -92,7 +92,7 @@ fn victim() -> (Transport, Memory, Raw) {
     let url = victim.bind().unwrap();
     let memory = Memory::host(3 * LEN);
     memory.fill(0, &vec![0xEE; 3 * LEN]).unwrap();
-    let hello = Hello { from: 77, to: id_of(&url), epoch: 1, past: Default::default() };
+    let hello = Hello { from: 77, to: id_of(&url), epoch: 1, ..Hello::default() };
     let raw = Raw::connect(&url, &hello);
     victim.wait_connected_blocking(LONG).unwrap();
     (victim, memory, raw)
@@ -209,13 +209,13 @@ fn only_the_peer_itself_makes_a_path_again() {
     let key = victim.expose(&memory.view(), Access::Write).unwrap().remote().key();
     // Others who know the URL, or paths that are no newer, do not push the peer out.
     for (from, to, epoch) in [(78, id_of(&url), 2), (77, id_of(&url), 1), (77, 12345, 2)] {
-        let mut other = Raw::connect(&url, &Hello { from, to, epoch, past: Default::default() });
+        let mut other = Raw::connect(&url, &Hello { from, to, epoch, ..Hello::default() });
         assert!(other.write(8, key, 0).is_err(), "{from} {to} {epoch}");
     }
     assert_eq!(raw.write(8, key, 0), Ok(8));
     assert_eq!((victim.wait_for_write_blocking(Some(LONG)).unwrap(), victim.epoch()), (666, 1));
     // The peer itself does.
-    let mut again = Raw::connect(&url, &Hello { from: 77, to: id_of(&url), epoch: 2, past: Default::default() });
+    let mut again = Raw::connect(&url, &Hello { from: 77, to: id_of(&url), epoch: 2, ..Hello::default() });
     assert_eq!(again.write(8, key, 0), Ok(8));
     assert!(raw.write(8, key, 0).is_err(), "the old path is read no longer");
     assert_eq!(victim.epoch(), 2);

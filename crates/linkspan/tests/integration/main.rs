@@ -6,6 +6,7 @@ mod chunks;
 mod common;
 mod concurrency;
 mod device;
+mod endpoint;
 mod examples;
 mod hostile;
 mod idle;

@@ -1,0 +1,264 @@
+//! What an endpoint's peers have to tell: one queue of transports with news, and who waits for it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::task::Waker;
+use std::time::Duration;
+
+use linkspan_net::Notifier;
+
+use crate::hello::{EndpointName, Hello};
+use crate::shared::Shared;
+use crate::state::{Phase, TransportState};
+
+/// What has happened at a peer of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// It is connected, whichever side dialled.
+    Connected {
+        /// Its name.
+        peer: Arc<str>,
+    },
+    /// It has written, and notified.
+    Notified {
+        /// Its name.
+        peer: Arc<str>,
+        /// What it brought along; 0 for [`Notify::COUNT`](crate::Notify::COUNT).
+        value: u64,
+    },
+    /// It has ended or was lost for good, after all of its notifications. Its name is free again.
+    Lost {
+        /// Its name.
+        peer: Arc<str>,
+        /// Why, in words.
+        why: Arc<str>,
+    },
+}
+
+impl Event {
+    /// The peer's name.
+    pub fn peer(&self) -> &Arc<str> {
+        match self {
+            Event::Connected { peer } | Event::Notified { peer, .. } | Event::Lost { peer, .. } => peer,
+        }
+    }
+}
+
+/// What a transport knows of the endpoint that it belongs to.
+pub(crate) struct Member {
+    peer: Arc<str>,
+    endpoint: (u64, EndpointName),
+    pub(crate) events: Arc<Events>,
+    /// It stands in the queue, or is about to.
+    queued: bool,
+    was_up: bool,
+    came: bool,
+    went: bool,
+}
+
+impl Member {
+    pub(crate) fn new(peer: &Arc<str>, endpoint: (u64, EndpointName), events: &Arc<Events>) -> Member {
+        let (peer, events) = (peer.clone(), events.clone());
+        Member { peer, endpoint, events, queued: false, was_up: false, came: false, went: false }
+    }
+
+    /// The endpoint's number and name.
+    pub(crate) fn own(&self) -> (u64, EndpointName) {
+        self.endpoint
+    }
+
+    /// What is wrong with the one who answered at a URL: an endpoint of another name.
+    pub(crate) fn is_another(&self, hello: &Hello) -> Option<String> {
+        let name = hello.name.as_str();
+        let other = !name.is_empty() && name != &*self.peer;
+        other.then(|| format!("the endpoint at the URL of {:?} is called {name:?}", &*self.peer))
+    }
+
+    /// It is connected.
+    pub(crate) fn up(&mut self) {
+        self.came |= !self.was_up;
+        self.was_up = true;
+    }
+
+    /// The transport is broken: why, with the peer's name.
+    pub(crate) fn breaks(&mut self, why: &str) -> Arc<str> {
+        self.went = self.was_up;
+        self.named(why)
+    }
+
+    /// A reason with the peer's name.
+    pub(crate) fn named(&self, why: &str) -> Arc<str> {
+        Arc::from(format!("peer {:?}: {why}", &*self.peer))
+    }
+
+    /// The peer's name.
+    pub(crate) fn peer(&self) -> &Arc<str> {
+        &self.peer
+    }
+
+    /// Its owner has closed it: nobody wants to know.
+    pub(crate) fn closed(&mut self) {
+        (self.came, self.went) = (false, false);
+    }
+
+    /// Whether it ever was connected.
+    pub(crate) fn was_up(&self) -> bool {
+        self.was_up
+    }
+
+    /// There are news. Where they go, if the transport does not stand in the queue yet.
+    pub(crate) fn queue(&mut self) -> Option<Arc<Events>> {
+        (!std::mem::replace(&mut self.queued, true)).then(|| self.events.clone())
+    }
+}
+
+/// The next event of a transport that was taken from the queue, and whether it has more.
+pub(crate) fn take(state: &mut TransportState) -> (Option<Event>, bool) {
+    let Some(member) = &mut state.member else { return (None, false) };
+    let peer = member.peer.clone();
+    if std::mem::take(&mut member.came) {
+        return (Some(Event::Connected { peer }), true);
+    }
+    if let Some(value) = state.take_notification() {
+        return (Some(Event::Notified { peer, value }), true);
+    }
+    let Some(member) = &mut state.member else { return (None, false) };
+    member.queued = false;
+    state.news = false;
+    let event = match &state.phase {
+        Phase::Broken(why) if std::mem::take(&mut member.went) => Some(Event::Lost { peer, why: why.clone() }),
+        _ => None,
+    };
+    (event, false)
+}
+
+/// Tasks that wait for one endpoint's events at a time; more are woken by turns.
+pub(super) const MOST_WAKERS: usize = 64;
+
+#[derive(Default)]
+struct Queue {
+    ready: VecDeque<Arc<Shared>>,
+    wakers: Vec<Waker>,
+    closed: bool,
+}
+
+/// The queue of an endpoint. Each transport stands in it once at most, so it is as long as there are peers.
+#[derive(Default)]
+pub(crate) struct Events {
+    queue: Mutex<Queue>,
+    cond: Condvar,
+    /// Threads and tasks that wait: transports that no call drives any more are left to the engine thread at once.
+    waiting: AtomicUsize,
+    /// Calls have driven a transport of the endpoint since a wait began.
+    driven: AtomicBool,
+    /// Rung for events and for reports of operations.
+    pub(crate) notifier: Arc<OnceLock<Notifier>>,
+}
+
+impl Events {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub(crate) fn push(&self, shared: Arc<Shared>) {
+        let mut queue = self.lock();
+        queue.ready.push_back(shared);
+        let wakers = self.wakers(&mut queue);
+        drop(queue);
+        self.tell(wakers);
+    }
+
+    fn wakers(&self, queue: &mut Queue) -> Vec<Waker> {
+        self.waiting.fetch_sub(queue.wakers.len(), Ordering::Relaxed);
+        std::mem::take(&mut queue.wakers)
+    }
+
+    fn tell(&self, wakers: Vec<Waker>) {
+        self.cond.notify_one();
+        if let Some(notifier) = self.notifier.get() {
+            notifier.signal();
+        }
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn pop(&self) -> Option<Arc<Shared>> {
+        self.lock().ready.pop_front()
+    }
+
+    /// Sleeps until there may be an event, at most so long.
+    pub(crate) fn wait(&self, most: Duration) {
+        let queue = self.lock();
+        if queue.ready.is_empty() && !queue.closed {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            drop(self.cond.wait_timeout(queue, most));
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps a waker for the next event. False: there may be one already.
+    pub(crate) fn wake_by(&self, waker: &Waker) -> bool {
+        let mut queue = self.lock();
+        if !queue.ready.is_empty() || queue.closed {
+            return false;
+        }
+        if queue.wakers.iter().any(|w| w.will_wake(waker)) {
+            return true;
+        }
+        queue.wakers.push(waker.clone());
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // Of waits that were given up nobody tells: the oldest is woken, and asks again if it still waits.
+        if queue.wakers.len() > MOST_WAKERS {
+            let oldest = queue.wakers.remove(0);
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            drop(queue);
+            oldest.wake();
+        }
+        true
+    }
+
+    pub(crate) fn close(&self) {
+        let mut queue = self.lock();
+        queue.closed = true;
+        queue.ready.clear();
+        let wakers = self.wakers(&mut queue);
+        drop(queue);
+        self.cond.notify_all();
+        self.tell(wakers);
+    }
+
+    #[cfg(test)]
+    pub(super) fn wakers_kept(&self) -> usize {
+        let queue = self.lock();
+        assert_eq!(queue.wakers.len(), self.waiting.load(Ordering::Relaxed));
+        queue.wakers.len()
+    }
+
+    pub(crate) fn has_news(&self) -> bool {
+        !self.lock().ready.is_empty()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// A call drives a transport of the endpoint.
+    #[inline]
+    pub(crate) fn note_driven(&self) {
+        if !self.driven.load(Ordering::Relaxed) {
+            self.driven.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether one has since this was last asked.
+    pub(crate) fn was_driven(&self) -> bool {
+        self.driven.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether somebody waits for events.
+    #[inline]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+}

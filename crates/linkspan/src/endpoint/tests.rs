@@ -1,0 +1,65 @@
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::{Config, Log};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn context() -> Context {
+    let settings = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", "off")];
+    let config = Config::read(&|name| settings.iter().find(|p| p.0 == name).map(|p| p.1.to_owned()));
+    Context::new(config.expect("settings"), Log::off()).expect("a context")
+}
+
+fn connect(ctx: &Context, name: &str, hub: &Endpoint, timeout: Duration) -> Result<Endpoint, Error> {
+    let worker = ctx.endpoint(name).expect("an endpoint");
+    worker.connect_blocking(hub.name(), hub.url(), timeout).map(|_| worker)
+}
+
+#[test]
+fn peers_have_a_bound_and_those_that_were_lost_count_until_their_event_is_taken() {
+    let ctx = context();
+    let hub = ctx.endpoint("hub").expect("an endpoint");
+    let mut workers: Vec<_> = (0..MOST_PEERS).map(|n| connect(&ctx, &format!("w{n}"), &hub, LONG)).collect();
+    let one_more = connect(&ctx, "more", &hub, Duration::from_millis(300)).expect_err("the endpoint is full");
+    assert!(one_more.to_string().contains("as many peers as it can"), "{one_more}");
+    let error = hub.connect_blocking("other", hub.url(), LONG).expect_err("the endpoint is full");
+    assert!(matches!(error, Error::TooManyPeers(_, MOST_PEERS)), "{error}");
+    drop(workers.pop());
+    connect(&ctx, "more", &hub, Duration::from_millis(300)).expect_err("nobody has taken the event");
+    while !matches!(hub.next_event_blocking(Some(LONG)).expect("an event"), Event::Lost { .. }) {}
+    connect(&ctx, "more", &hub, LONG).expect("there is a place again");
+}
+
+#[test]
+fn peers_that_never_came_about_give_their_place_up() {
+    let ctx = context();
+    let (hub, gone) = (ctx.endpoint("hub").expect("an endpoint"), ctx.endpoint("gone").expect("an endpoint"));
+    let url = gone.url().clone();
+    drop(gone);
+    for n in 0..3 * MOST_PEERS {
+        let error =
+            hub.connect_blocking(&format!("w{n}"), &url, Duration::from_millis(50)).expect_err("nobody is there");
+        assert!(matches!(error, Error::Connect(_)) && error.to_string().contains(&format!("w{n}")), "{error}");
+    }
+    assert!(hub.peers().is_empty());
+    connect(&ctx, "w", &hub, LONG).expect("there is a place");
+}
+
+#[test]
+fn waits_that_were_given_up_leave_a_bounded_number_of_wakers() {
+    let hub = context().endpoint("hub").expect("an endpoint");
+    for _ in 0..10 * events::MOST_WAKERS {
+        struct Nobody;
+        impl std::task::Wake for Nobody {
+            fn wake(self: Arc<Nobody>) {}
+        }
+        let waker = std::task::Waker::from(Arc::new(Nobody));
+        let mut wait = std::pin::pin!(hub.next_event());
+        assert!(wait.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    }
+    assert_eq!(hub.state.events.wakers_kept(), events::MOST_WAKERS);
+    let began = Instant::now();
+    hub.close();
+    assert!(matches!(hub.next_event_blocking(Some(LONG)), Err(Error::EndpointClosed(_))) && began.elapsed() < LONG);
+}

@@ -1,0 +1,229 @@
+//! How a transport's path comes about: dialled, or taken from the peer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use linkspan_fabric::{Channel, PeerState, chain};
+
+use super::{Dial, Making, PRECEDENCE, Phase, RECONNECT, TransportState, say};
+use crate::acceptor::PendingHello;
+use crate::hello::{Hello, Refusal};
+use crate::ops::Fail;
+
+impl TransportState {
+    fn hello(&self, epoch: u32) -> Hello {
+        let (endpoint, name) = self.member.as_ref().map_or_else(Default::default, |member| member.own());
+        let to = self.target.as_ref().map_or(self.peer, |t| t.to);
+        Hello { from: self.id, to, epoch, past: self.past, refusal: Refusal::None, endpoint, name }
+    }
+
+    /// Moves the making of a path on. True: something has moved.
+    pub(super) fn make(&mut self) -> bool {
+        let mut active = self.poll_acceptor();
+        let now = Instant::now();
+        let Phase::Making(making) = &mut self.phase else { return true };
+        making.peer = match std::mem::replace(&mut making.peer, PeerState::Open) {
+            PeerState::Ask(liveness) => liveness.ask(),
+            known => known,
+        };
+        if matches!(making.peer, PeerState::Gone) && self.target.is_none() {
+            return self.ends_with_peer();
+        }
+        if making.revoke_by.is_some_and(|by| now >= by) {
+            making.revoke_by = None;
+            self.ops.end(Fail::Unrevoked, |op| op.expired);
+            return true;
+        }
+        if now >= making.until {
+            let why = self.why.clone();
+            return self.give_up(&why);
+        }
+        let dial = std::mem::replace(&mut making.dial, Dial::Off);
+        let next = match (dial, &self.target) {
+            (Dial::At(when), Some(target)) if now >= when => {
+                match self.ctx.fabric().connect(self.device, target.handle.expose()) {
+                    Ok(connecting) => {
+                        active = true;
+                        // A dial that nobody answers tells something of a peer that we had.
+                        let connecting = if self.epoch > 0 { connecting.once() } else { connecting };
+                        Dial::Connecting(Box::new(connecting))
+                    }
+                    Err(error) => return self.undialled(chain(&error), false, now),
+                }
+            }
+            (Dial::Connecting(mut connecting), _) => match connecting.poll() {
+                Ok(None) => Dial::Connecting(connecting),
+                Ok(Some(mut ch)) => {
+                    active = true;
+                    if let Err(why) = self.outfit(&mut ch) {
+                        return self.give_up(&why);
+                    }
+                    if !say(&mut ch, self.hello(self.epoch + 1)) {
+                        return self.undialled("the new path was lost at once".to_owned(), true, now);
+                    }
+                    Dial::Join(Box::new(PendingHello::new(ch)))
+                }
+                Err(error) => {
+                    use linkspan_fabric::Error as E;
+                    let again = matches!(error, E::Vanished { .. } | E::Timeout { .. });
+                    return self.undialled(chain(&error), again, now);
+                }
+            },
+            (Dial::Join(mut pending), _) => match pending.poll() {
+                Ok(None) => Dial::Join(pending),
+                Ok(Some(hello)) if hello.refusal != Refusal::None => {
+                    return self.undialled(refused(hello.refusal).to_owned(), true, now);
+                }
+                Ok(Some(hello)) => {
+                    if let Some(why) = self.member.as_ref().and_then(|member| member.is_another(&hello)) {
+                        return self.give_up(&why);
+                    }
+                    if !self.is_peer(&hello, &pending.channel) || hello.to != self.id {
+                        return self.give_up("another process answered at that URL");
+                    }
+                    self.up(pending.channel, &hello);
+                    return true;
+                }
+                Err(why) => return self.undialled(why, true, now),
+            },
+            (dial, _) => dial,
+        };
+        if let Phase::Making(making) = &mut self.phase {
+            making.dial = next;
+        }
+        active
+    }
+
+    /// A dial has come to nothing. A path that was up is dialled again until its deadline, whatever the error: a cable that is out, or
+    /// a listener that is full, looks like one that is gone. A first one only where that may help: without a listener, or
+    /// where the settings forbid every path, it does not.
+    fn undialled(&mut self, why: String, again: bool, now: Instant) -> bool {
+        match &mut self.phase {
+            Phase::Making(Making { peer: PeerState::Gone, .. }) => self.ends_with_peer(),
+            Phase::Making(making) if again || self.epoch > 0 => {
+                self.ctx.fabric().count(linkspan_fabric::stats::Event::PathRetries);
+                making.dial = Dial::At(now + RECONNECT);
+                self.why = Arc::from(why);
+                false
+            }
+            _ => self.give_up(&why),
+        }
+    }
+
+    /// No path comes about.
+    fn give_up(&mut self, why: &str) -> bool {
+        if self.epoch > 0 {
+            let why = format!("the path could not be made again: {why}");
+            self.breaks(&why);
+        } else if self.member.is_some() {
+            self.breaks(why);
+        } else {
+            self.why = Arc::from(why);
+            self.phase = Phase::Idle;
+            self.peer = 0;
+            self.target = None;
+            self.ops.end(Fail::Connect, |op| op.connect);
+        }
+        true
+    }
+
+    /// Takes connections from the acceptor.
+    pub(crate) fn poll_acceptor(&mut self) -> bool {
+        let mut any = false;
+        while let Some((ch, hello)) = self.acceptor.as_ref().and_then(|acceptor| acceptor.next()) {
+            any = true;
+            self.adopt(ch, &hello);
+        }
+        any
+    }
+
+    /// A path came in. Its peer is told by our hello that the old one is read no longer.
+    pub(crate) fn adopt(&mut self, mut ch: Channel, hello: &Hello) {
+        if let Some(why) = self.objection(hello, &ch) {
+            self.ctx.fabric().log().info(&format!("an incoming connection was refused: {why}"));
+            return ch.cut(why);
+        }
+        self.cut("the peer makes a new path");
+        // The path that we were making may be in use there already: cut, it is made again; closed in good order, it would tell the
+        // peer that this transport was closed.
+        if let Phase::Making(Making { dial, .. }) = &mut self.phase
+            && let Dial::Join(mut pending) = std::mem::replace(dial, Dial::Off)
+        {
+            pending.channel.cut("the peer's path came first");
+        }
+        if let Err(why) = self.outfit(&mut ch) {
+            ch.cut(&why);
+            self.breaks(&why);
+            return;
+        }
+        let epoch = hello.epoch.max(self.epoch + 1);
+        let answer = Hello { to: hello.from, ..self.hello(epoch) };
+        if !say(&mut ch, answer) {
+            // It has gone again; it, or we, will dial once more.
+            let now = Instant::now();
+            return if self.epoch > 0 {
+                self.remake(now, self.patience(false), None, PeerState::Open)
+            } else {
+                self.phase = Phase::Idle
+            };
+        }
+        self.up(ch, &Hello { epoch, ..*hello });
+    }
+
+    /// Whether a path is of the peer that we have, or the first one. The number of a transport is no secret among peers of a listener.
+    fn is_peer(&self, hello: &Hello, ch: &Channel) -> bool {
+        self.peer == 0 || hello.from == self.peer && ch.peer_key() == self.peer_key.as_ref()
+    }
+
+    fn objection(&self, hello: &Hello, ch: &Channel) -> Option<&'static str> {
+        if hello.to != self.id {
+            return Some("it wants another transport");
+        }
+        if !self.is_peer(hello, ch) {
+            return Some("it is not our peer");
+        }
+        match &self.phase {
+            Phase::Broken(_) => Some("this transport is broken"),
+            Phase::Up(_) if hello.epoch <= self.epoch => Some("it is older than the path we have"),
+            Phase::Making(Making { dial: Dial::Connecting(_) | Dial::Join(_), since, .. })
+                if self.id < hello.from && since.elapsed() < PRECEDENCE =>
+            {
+                Some("we dial the peer ourselves at this moment")
+            }
+            _ => None,
+        }
+    }
+
+    fn up(&mut self, ch: Channel, hello: &Hello) {
+        let (seen, refused) = hello.seen(self.past[0].0);
+        self.epoch = hello.epoch;
+        (self.peer, self.peer_endpoint, self.peer_key) = (hello.from, hello.endpoint, ch.peer_key().copied());
+        if let Some(target) = &mut self.target {
+            target.to = hello.from;
+        }
+        let line = ch.describe();
+        self.phase = Phase::Up(Box::new(ch));
+        if self.epoch > 1 {
+            self.ctx.fabric().log().info(&format!("path {} in use: {line}", self.epoch));
+        }
+        if let Some(member) = &mut self.member {
+            member.up();
+            self.news = true;
+        }
+        self.ops.relink(seen, &refused);
+        self.ops.connected();
+        self.settle();
+        if let Phase::Up(ch) = &mut self.phase {
+            ch.flush();
+        }
+    }
+}
+
+/// What a refusal says.
+pub(crate) fn refused(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::None => "",
+        Refusal::Name => "the endpoint there is connected with another process of this one's name",
+        Refusal::Full => "the endpoint there has as many peers as it can",
+    }
+}
