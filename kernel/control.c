@@ -46,7 +46,9 @@ static void ls_ctl_put(struct ls_link *lk, struct ls_frame *f)
 	struct ls_header *h = page_address(f->page);
 
 	h->acked = cpu_to_le32(lk->ctl_rx_seq);
+	h->data = cpu_to_le32(lk->rx_seq);
 	lk->ack_due = 0;
+	lk->rx_told = lk->rx_seq;
 	f->in_ring = true;
 	lk->control++;
 	ls_frame_tx(lk, 0, f, f->len, LS_SOF, LS_EOF_CONTROL);
@@ -119,7 +121,7 @@ void ls_ctl_counts(struct ls_link *lk)
 {
 	if (lk->probe_due && ls_ctl_say(lk, LS_PROBE, lk->own_session, lk->heard, lk->their_session))
 		lk->probe_due = false;
-	if ((lk->count_due || lk->again_due || lk->ack_due >= LS_COUNT_EVERY) &&
+	if ((lk->count_due || lk->again_due || lk->ack_due >= LS_COUNT_EVERY || ls_data_due(lk)) &&
 	    ls_ctl_say(lk, LS_COUNT, lk->again_due, 0, 0)) {
 		lk->count_due = false;
 		lk->again_due = false;
@@ -210,6 +212,8 @@ static const char *ls_got_control(struct ls_link *lk, struct ls_header *h, u32 l
 	if (len < sizeof(*h))
 		return "a control frame too short";
 	wrong = ls_ctl_acked(lk, le32_to_cpu(h->acked));
+	if (!wrong)
+		wrong = ls_data_told(lk, le32_to_cpu(h->data));
 	if (wrong)
 		return wrong;
 	if (h->type == LS_PROBE) {
@@ -260,7 +264,7 @@ void ls_control(struct ls_link *lk, struct ls_frame *f)
 
 void ls_ctl_tick(struct ls_link *lk)
 {
-	lk->count_due |= lk->ack_due;
+	lk->count_due |= lk->ack_due || lk->rx_told != lk->rx_seq;
 	if (lk->gap && time_after(jiffies, lk->gap_since + LS_PATIENCE))
 		return ls_wrong(lk, "the peer does not send a lost control frame again");
 	if (list_empty(&lk->unacked))

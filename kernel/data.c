@@ -8,11 +8,12 @@
  * has arrived the receiver says DONE: only then does the sender let go of its
  * pages.
  *
- * Each frame has two marks. That at its end counts, so that a loss of any but
- * a multiple of 15 frames is seen by the next frame. That at its start is a
- * hash of the frame's number: of a loss of a multiple of 15, at least 15 frames
- * stand where they do not belong before the last one of any message, and each
- * is seen with 13 of 14 chances.
+ * Each frame has two marks, which together count to LS_MARKS. The receiver tells
+ * in every control frame how many have arrived, and the sender is never more
+ * than LS_WINDOW ahead of that, so of the frames that may come next no two have the
+ * same marks: whatever number was lost or doubled, the first frame behind it is
+ * seen to be out of place, and none is believed that is. A loss with nothing
+ * behind it is seen by the counts (ASK).
  *
  * A damaged frame is in its place: what it should have brought is granted
  * again (PART) when the rest of the message is here. After a lost or doubled
@@ -37,6 +38,9 @@
 #define LS_QUIET	2	/* ticks without a frame: all that was under way has arrived */
 #define LS_FENCE	64	/* bytes */
 #define LS_SPARES	8
+#define LS_MARKS	(14 * 15)
+#define LS_WINDOW	(LS_MARKS - 1)
+#define LS_TELL_EVERY	64	/* frames: at the latest then the sender is told */
 
 struct ls_mark {
 	u8 sof, eof;
@@ -44,19 +48,19 @@ struct ls_mark {
 
 static struct ls_mark ls_mark(u64 n)
 {
-	/* The finalizer of SplitMix64: neighbours have nothing in common. */
-	u64 z = (n + 1) * 0x9e3779b97f4a7c15ULL;
+	u32 k = n % LS_MARKS;
 
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-	z ^= z >> 31;
-	return (struct ls_mark){ .sof = 2 + (z >> 32) % 14, .eof = 1 + n % 15 };
+	return (struct ls_mark){ .sof = 2 + k / 15, .eof = 1 + k % 15 };
 }
 
 void ls_data_reset(struct ls_link *lk)
 {
 	lk->tx_seq = 0;
 	lk->rx_seq = 0;
+	lk->tx_told = 0;
+	lk->rx_told = 0;
+	lk->asks = 0;
+	lk->asked = jiffies;
 	lk->tx_busy = 0;
 	lk->rx_posted = 0;
 	lk->again = 0;
@@ -87,7 +91,7 @@ static void ls_pump_fences(struct ls_link *lk)
 void ls_pump_data(struct ls_link *lk)
 {
 	ls_pump_fences(lk);
-	while (lk->running && !list_empty(&lk->to_send)) {
+	while (lk->running && !list_empty(&lk->to_send) && lk->tx_seq - lk->tx_told < LS_WINDOW) {
 		struct ls_op *op = list_first_entry(&lk->to_send, struct ls_op, list);
 		u64 pos = op->pos + op->moved;
 		u32 cut = LS_FRAME_BYTES - ((op->peer_head + op->moved) & LS_FRAME_MASK);
@@ -113,11 +117,10 @@ void ls_pump_data(struct ls_link *lk)
 		f->len = len;
 		op->moved += len;
 		op->busy++;
-		if (op->moved == op->to) {
-			op->since = jiffies;
+		if (op->moved == op->to)
 			list_move_tail(&op->list, &lk->sent);
-		}
 		mark = ls_mark(lk->tx_seq++);
+		lk->asked = jiffies;
 		lk->tx_busy++;
 		lk->tx_frames++;
 		lk->tx_bytes += len;
@@ -235,7 +238,7 @@ static void ls_void_end(struct ls_link *lk)
 	int i;
 
 	lk->voiding = false;
-	lk->rx_seq = 0;
+	lk->rx_seq = lk->void_seq;
 	for (i = 0; i < ARRAY_SIZE(lists); i++) {
 		list_for_each_entry_safe(op, n, lists[i], list)
 			ls_part(lk, op, op->bad_to ? op->bad_from : op->done, op->to);
@@ -358,13 +361,13 @@ u32 ls_say_data(struct ls_link *lk, struct ls_header *h)
 		h->length = cpu_to_le32(lk->void_fences);
 	} else if (lk->empty_due && !lk->fences && !lk->tx_busy) {
 		lk->empty_due = false;
-		lk->tx_seq = 0;
 		h->type = LS_EMPTY;
 		h->id = cpu_to_le32(lk->empty_round);
+		h->from = cpu_to_le64(lk->tx_seq);
 	} else if (lk->ask_due) {
 		lk->ask_due = false;
 		h->type = LS_ASK;
-		h->id = cpu_to_le32(lk->ask_id);
+		h->from = cpu_to_le64(lk->tx_seq);
 	} else if (!lk->voiding && !list_empty(&lk->parts)) {
 		op = list_first_entry(&lk->parts, struct ls_op, list);
 		h->type = LS_PART;
@@ -377,6 +380,29 @@ u32 ls_say_data(struct ls_link *lk, struct ls_header *h)
 		return 0;
 	}
 	return sizeof(*h);
+}
+
+/* What the peer says has arrived there. */
+const char *ls_data_told(struct ls_link *lk, u32 count)
+{
+	s32 more = count - (u32)lk->tx_told;
+
+	/* That of a frame which was sent a second time may be old. */
+	if (more <= 0)
+		return NULL;
+	if (more > lk->tx_seq - lk->tx_told)
+		return "a receipt for a data frame that was not sent";
+	lk->tx_told += more;
+	lk->asks = 0;
+	lk->asked = jiffies;
+	lk->moves++;
+	return NULL;
+}
+
+/* The sender may be waiting to hear what has arrived. */
+bool ls_data_due(struct ls_link *lk)
+{
+	return lk->rx_seq - lk->rx_told >= LS_TELL_EVERY;
 }
 
 static struct ls_op *ls_op_of(struct list_head *list, u32 id)
@@ -414,6 +440,8 @@ const char *ls_got_data(struct ls_link *lk, const struct ls_header *h)
 		if (!op || op->received || op->moved != op->to)
 			return "a receipt for what was not sent";
 		op->received = true;
+		lk->asks = 0;
+		lk->asked = jiffies;
 		/* A peer that was too quick with it does not have us give pages back that the ring reads from. */
 		if (!op->busy)
 			ls_complete(lk, op, 0, op->len);
@@ -427,11 +455,15 @@ const char *ls_got_data(struct ls_link *lk, const struct ls_header *h)
 		list_splice_tail_init(&lk->to_send, &lk->sent);
 		return NULL;
 	case LS_EMPTY:
-		if (lk->voiding && !lk->void_due && id == lk->void_round)
+		if (lk->voiding && !lk->void_due && id == lk->void_round) {
 			lk->void_empty = true;
+			lk->void_seq = le64_to_cpu(h->from);
+		}
 		return NULL;
 	case LS_ASK:
-		if (lk->voiding || !ls_op_of(&lk->posted, id))
+		lk->count_due = true;
+		lk->suspect_seq = le64_to_cpu(h->from);
+		if (lk->voiding || lk->rx_seq == lk->suspect_seq)
 			return NULL;
 		lk->suspect = true;
 		lk->void_quiet = 0;
@@ -442,17 +474,15 @@ const char *ls_got_data(struct ls_link *lk, const struct ls_header *h)
 	}
 }
 
-/* All of a message was sent and the peer says nothing: does it lack the end of it? */
+/* All was sent, and the peer tells neither of all frames nor of all messages: does it lack the end of them? */
 static void ls_ask_tick(struct ls_link *lk)
 {
-	struct ls_op *op = list_first_entry_or_null(&lk->sent, struct ls_op, list);
-
-	if (!op || op->busy || op->received || op->moved != op->to || !time_after(jiffies, op->since + LS_ASK_AFTER))
+	if ((lk->tx_told == lk->tx_seq && list_empty(&lk->sent)) || lk->tx_busy ||
+	    !time_after(jiffies, lk->asked + LS_ASK_AFTER))
 		return;
-	op->since = jiffies;
-	if (++op->tries > LS_ASKS)
+	lk->asked = jiffies;
+	if (++lk->asks > LS_ASKS)
 		return ls_wrong(lk, "the peer does not finish a message that was sent");
-	lk->ask_id = op->id;
 	lk->ask_due = true;
 }
 
@@ -472,7 +502,8 @@ void ls_data_tick(struct ls_link *lk)
 	}
 	lk->void_quiet++;
 	if (lk->suspect) {
-		if (lk->void_quiet > LS_QUIET)
+		lk->suspect = lk->rx_seq != lk->suspect_seq;
+		if (lk->suspect && lk->void_quiet > LS_QUIET)
 			ls_void_begin(lk);
 		return;
 	}

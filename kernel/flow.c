@@ -508,7 +508,8 @@ static void ls_watch_tick(struct ls_link *lk)
 /* Something should happen soon. */
 static bool ls_pending(struct ls_link *lk)
 {
-	return lk->voiding || lk->suspect || lk->gap || lk->ack_due || !list_empty(&lk->unacked) ||
+	return lk->voiding || lk->suspect || lk->gap || lk->ack_due || lk->rx_told != lk->rx_seq ||
+	       lk->tx_told != lk->tx_seq || !list_empty(&lk->unacked) ||
 	       !list_empty(&lk->sent) || !list_empty(&lk->to_send) || !list_empty(&lk->posted);
 }
 

@@ -72,7 +72,6 @@ struct ls_op {
 	u64 to;			/* up to where it is granted */
 	u64 bad_from, bad_to;	/* what arrived damaged; none where both are 0 */
 	u64 last;		/* length of the part that was granted again last */
-	unsigned long since;	/* jiffies: all of it was sent, or asked about */
 	u32 busy;		/* frames of it in the TX ring */
 	u32 tries;
 	bool received;		/* the peer has all of it */
@@ -110,8 +109,8 @@ struct ls_header {
 	__le32 id;		/* of a message; OPEN, CREDIT: credits; VOID, EMPTY: round; COUNT: 1 for "again" */
 	__le32 length;		/* MSG: bytes that follow; RTS: of the message; CTS: offset in its page */
 	__le32 acked;		/* control frames that have arrived in order */
-	__le32 reserved1;
-	__le64 from;		/* PART: of its first byte in the message; PROBE: the receiver's session */
+	__le32 data;		/* data frames that have arrived in order */
+	__le64 from;		/* PART: of its first byte in the message; PROBE: the receiver's session; EMPTY, ASK: data frames sent */
 };
 
 static_assert(sizeof(struct ls_header) == LS_FRAME_BYTES - LS_EAGER_BYTES);
@@ -222,7 +221,8 @@ struct ls_link {
 	struct list_head tx_free, tx_bounce, rx_free, rx_bounce;
 	struct ls_frame *frames;
 	u32 nframes, nbounces;
-	u64 tx_seq, rx_seq;	/* data frames, since the data ring was put in order */
+	u64 tx_seq, rx_seq;	/* data frames sent; that have arrived in order */
+	u64 tx_told, rx_told;	/* of those, what the peer has told; what it was told */
 	u32 ctl_tx_seq, ctl_rx_seq, ctl_acked;
 	u32 nctl_free;
 	u32 ack_due;		/* control frames that have arrived since the peer was told */
@@ -236,11 +236,14 @@ struct ls_link {
 	bool voiding, void_due, void_empty, suspect;
 	u32 void_round, void_fences, void_quiet, void_idle;
 	u64 void_count, void_frames;
+	u64 void_seq;		/* what the sender had sent when its ring was empty */
+	u64 suspect_seq;	/* what it said that it has sent */
 	unsigned long void_since;
 	bool empty_due;
 	u32 empty_round, fences;
 	bool ask_due;
-	u32 ask_id;
+	u32 asks;		/* without an answer */
+	unsigned long asked;	/* jiffies: then, or since something was sent or told */
 	/* Ring pairs that have carried a frame, here and at the peer. */
 	u32 heard, peer_heard;
 	u32 own_session, their_session;
@@ -331,6 +334,8 @@ void ls_data_rx(struct ls_link *lk, struct ls_frame *f);
 void ls_data_shared(struct ls_link *lk, struct ls_frame *f);
 void ls_data_tx(struct ls_link *lk, struct ls_frame *f);
 u32 ls_say_data(struct ls_link *lk, struct ls_header *h);
+const char *ls_data_told(struct ls_link *lk, u32 count);
+bool ls_data_due(struct ls_link *lk);
 const char *ls_got_data(struct ls_link *lk, const struct ls_header *h);
 void ls_data_tick(struct ls_link *lk);
 

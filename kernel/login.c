@@ -22,7 +22,7 @@
 #include "linkspan.h"
 #include "trace.h"
 
-#define LS_PROTOCOL	2
+#define LS_PROTOCOL	3
 #define LS_TIMEOUT_MS	500
 /* thunderbolt_net and its like insist on low HopIDs: they are left to them. */
 #define LS_FIRST_HOP	16

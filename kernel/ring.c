@@ -228,6 +228,8 @@ bool ls_poll(struct ls_link *lk)
 		if (f->page)
 			dma_sync_single_for_device(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
 		list_add_tail(&f->list, f->page ? &lk->rx_bounce : &lk->rx_free);
+		/* A sender that is as fast has us here for long. */
+		ls_ctl_counts(lk);
 	}
 	ls_post_rx(lk);
 	ls_pump(lk);

@@ -46,7 +46,7 @@ const RETRY: u64 = 300 * MS;
 /// Most frames or packets of one command.
 const MOST: u64 = 10_000;
 
-const USAGE: &str = "ring frame TYPE CHANNEL ID LENGTH BYTES, ring grant OFFSET, ring skip, ring short, ring data BYTES INDEX, ring next NAME=NUMBER..., \
+const USAGE: &str = "ring frame TYPE CHANNEL ID LENGTH BYTES, ring grant OFFSET, ring skip, ring short, ring told COUNT, ring data BYTES INDEX, ring next NAME=NUMBER..., \
                      ring quiet on|off, ring mirror on|off, ring flood SEED COUNT, ring fuzz SEED COUNT, ring new or ring state wanted";
 
 /// Fields of our next LOGINs that are not what they should be.
@@ -76,6 +76,8 @@ pub struct Ring {
     seq: u32,
     /// The guest's control frames that came in order.
     got: u32,
+    /// The guest's data frames that came, as it is told.
+    told: u32,
     /// Ring pairs over which the guest's PROBE came, as bits.
     heard: u32,
     /// Ours went over the data ring.
@@ -99,11 +101,8 @@ const OWN_HOPS: [u32; 2] = [16, 17];
 
 /// Marks of the data frame of this number (docs/PROTOCOL.md).
 fn marks(index: u64) -> (u8, u8) {
-    let z = (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    let z = z ^ z >> 31;
-    (2 + ((z >> 32) % 14) as u8, 1 + (index % 15) as u8)
+    let k = (index % 210) as u8;
+    (2 + k / 15, 1 + k % 15)
 }
 
 impl Ring {
@@ -120,6 +119,7 @@ impl Ring {
         self.up = false;
         self.seq = 0;
         self.got = 0;
+        self.told = 0;
         self.heard = 0;
         self.probed = false;
         self.announced = None;
@@ -131,7 +131,7 @@ impl Ring {
         let lies = if kind == LOGIN { self.lies } else { Lies::default() };
         let mut words = own.words().to_vec();
         words.extend(remote.words());
-        words.extend([kind, request, lies.version.unwrap_or(2), lies.session.unwrap_or(self.session)]);
+        words.extend([kind, request, lies.version.unwrap_or(3), lies.session.unwrap_or(self.session)]);
         words.extend([self.theirs.map_or(0, |t| t.0), status]);
         words.extend([lies.hops[0].unwrap_or(hops[0]), lies.hops[1].unwrap_or(hops[1])]);
         words.extend([lies.ring_size.unwrap_or(256), 0]);
@@ -174,7 +174,7 @@ impl Ring {
         data.extend(id.to_le_bytes());
         data.extend(length.to_le_bytes());
         data.extend(self.got.to_le_bytes());
-        data.extend([0; 4]);
+        data.extend(self.told.to_le_bytes());
         data.extend(from.to_le_bytes());
         data
     }
@@ -392,6 +392,11 @@ impl Ring {
             ["short"] => {
                 let (_, [hop, _]) = self.theirs.ok_or("no peer is logged in")?;
                 io.send_frame(self.port, hop, Frame { data: vec![0; 8], sof: 1, eof: 2, damaged: false });
+                Ok(String::new())
+            }
+            ["told", count] => {
+                self.told = number(count)? as u32;
+                self.control(io, COUNT, 0, 0, 0, &[]);
                 Ok(String::new())
             }
             ["data", bytes, index] => {

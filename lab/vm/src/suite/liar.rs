@@ -11,7 +11,7 @@ use crate::vcable::Cable;
 
 /// Words to the peer, and what the driver says of them as it restarts the link. A program holds channel 1 with a message of
 /// 1 MiB that waits for a grant, and no receive.
-const LIES: [(&[&str], &str); 26] = [
+const LIES: [(&[&str], &str); 28] = [
     (&["short"], "a control frame too short"),
     (&["skip"], "the peer does not send a lost control frame again"),
     (&["frame 4 256 0 0 0"], "a channel that there is not"),
@@ -38,6 +38,8 @@ const LIES: [(&[&str], &str); 26] = [
     (&["frame 10 1 4294967295 0 0"], "a receipt for what was not sent"),
     (&["frame 11 1 4294967295 4096 0"], "a grant of a part of nothing"),
     (&["frame 12 1 1 4294967295 0"], "more fences than a ring takes"),
+    (&["told 1"], "a receipt for a data frame that was not sent"),
+    (&["told 2147483647"], "a receipt for a data frame that was not sent"),
 ];
 
 /// Data that is not what was granted: a program has a receive posted on channel 1, the peer announces two pages.
@@ -48,8 +50,9 @@ const DATA: [(&[&str], &str); 3] = [
 ];
 
 /// LOGINs that cannot be: what the driver must answer (docs/PROTOCOL.md), and whether it may be up with them.
-const LOGINS: [(&str, u32); 7] = [
+const LOGINS: [(&str, u32); 8] = [
     ("version=1", 4),
+    ("version=2", 4),
     ("version=4294967295", 4),
     ("session=0", 2),
     ("control=0", 3),

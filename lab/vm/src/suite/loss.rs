@@ -47,6 +47,19 @@ pub(crate) fn loss(lab: &mut Lab) -> Result<()> {
     for holder in &mut holders {
         holder.expect("holding", SOON)?;
     }
+    // What is lost at the end of a message has one frame behind it, or none: few that could stand out of place. The first of them is
+    // lost where marks by chance alone would repeat: frames 2 and 17 of a link had the same ones.
+    for count in [15, 1, 30, 210, 1000] {
+        for behind in [1, 0] {
+            let (before, bytes) = (counter(&b, "data_reordered")?, (2 + count + behind) * 4096);
+            let fault = format!("drop frame from=a hop={DATA} nth=3 count={count}");
+            under(&cable, &[fault], &a, &b, &format!("1 {bytes} {bytes} 0 {count}"))?;
+            check(counter(&b, "data_reordered")? > before, || format!("{count} frames lost at the end: not noticed"))?;
+        }
+        lab.say(&format!(
+            "{count} frames lost at the end of a message, with and without one behind: every byte arrives"
+        ));
+    }
     for count in [1, 15, 30, 1000] {
         for chunk in [16 << 20, 524_288] {
             let before = counter(&b, "data_reordered")?;
@@ -58,8 +71,6 @@ pub(crate) fn loss(lab: &mut Lab) -> Result<()> {
             "{count} data frames lost in a row, in one message and over many: noticed, every byte arrives"
         ));
     }
-    under(&cable, &[format!("drop frame from=b hop={DATA} nth=512 count=1")], &b, &a, "1 2097152 2097152 0 5")?;
-    lab.say("the last frame of a message lost: noticed, with none behind it");
     let before = counter(&b, "frames_damaged")?;
     under(&cable, &[format!("corrupt frame from=a hop={DATA} nth=100 count=7")], &a, &b, "1 4194304 1048576 0 6")?;
     check(counter(&b, "frames_damaged")? >= before + 7, || "damaged frames were not counted".to_owned())?;
