@@ -10,6 +10,7 @@
  *
  * PROBE, which is not counted either, goes over each ring pair before the link
  * is up: a path that was enabled is believed only when it has carried a frame.
+ * All others travel on the first pair, between frames of data.
  *
  * Locks: all of it under ls_link.io.
  */
@@ -183,25 +184,26 @@ bool ls_probed(struct ls_link *lk, int pair, const struct ls_header *h)
 	return true;
 }
 
-/* Over the control ring as often as it takes; over the data ring once, for there is one frame posted for it. */
+/* Over the first pair as often as it takes; over each other one once, for there is one frame posted for it. */
 void ls_ctl_probe(struct ls_link *lk, bool first)
 {
 	struct ls_frame *f;
 	struct ls_header *h;
+	int i;
 
 	ls_ctl_say(lk, LS_PROBE, lk->own_session, lk->heard | LS_PROBE_ASKS, lk->their_session);
-	if (!first || lk->pairs < 2)
-		return;
-	f = list_first_entry(&lk->tx_bounce, struct ls_frame, list);
-	list_del_init(&f->list);
-	h = page_address(f->page);
-	memset(h, 0, sizeof(*h));
-	h->type = LS_PROBE;
-	h->id = cpu_to_le32(lk->own_session);
-	h->from = cpu_to_le64(lk->their_session);
-	f->op = NULL;
-	lk->tx_busy++;
-	ls_frame_tx(lk, 1, f, sizeof(*h), LS_SOF, 1);
+	for (i = 1; first && i < lk->pairs; i++) {
+		f = list_first_entry(&lk->pair[i].tx_bounce, struct ls_frame, list);
+		list_del_init(&f->list);
+		h = page_address(f->page);
+		memset(h, 0, sizeof(*h));
+		h->type = LS_PROBE;
+		h->id = cpu_to_le32(lk->own_session);
+		h->from = cpu_to_le64(lk->their_session);
+		f->op = NULL;
+		lk->tx_busy++;
+		ls_frame_tx(lk, i, f, sizeof(*h), LS_SOF, 1);
+	}
 }
 
 static const char *ls_got_control(struct ls_link *lk, struct ls_header *h, u32 len)
