@@ -216,8 +216,8 @@ static void ls_info(struct ls_link *lk, struct ls_ioc_info *info)
 	mutex_lock(&lk->login);
 	info->state = lk->state;
 	for (i = 0; i < 2; i++) {
-		info->in_hopid[i] = lk->hops_in ? lk->pair[i].in_hop : 0;
-		info->out_hopid[i] = lk->hops_out ? lk->pair[i].out_hop : 0;
+		info->in_hopid[i] = lk->offer[i].in_hop;
+		info->out_hopid[i] = lk->offer[i].out_hop;
 	}
 	mutex_lock(&lk->io);
 	info->epoch = lk->epoch;
@@ -231,6 +231,28 @@ static void ls_info(struct ls_link *lk, struct ls_ioc_info *info)
 	info->control_frames = lk->control;
 	info->doorbells = lk->doorbells;
 	info->restarts = lk->restarts;
+	mutex_unlock(&lk->io);
+	mutex_unlock(&lk->login);
+}
+
+static void ls_pairs(struct ls_link *lk, struct ls_ioc_pairs *pairs)
+{
+	int i;
+
+	memset(pairs, 0, sizeof(*pairs));
+	mutex_lock(&lk->login);
+	mutex_lock(&lk->io);
+	for (i = 0; i < LS_PAIRS; i++) {
+		const struct ls_offer *o = &lk->offer[i];
+		struct ls_pair_info *info = &pairs->pair[i];
+
+		info->state = o->why ?: lk->state == LS_STATE_UP ? LS_PAIR_UP : LS_PAIR_DOWN;
+		info->error = o->why == LS_PAIR_REFUSED ? o->error : 0;
+		info->in_hopid = o->in_hop;
+		info->out_hopid = o->out_hop;
+		info->tx_frames = lk->pair_tx[i];
+		info->rx_frames = lk->pair_rx[i];
+	}
 	mutex_unlock(&lk->io);
 	mutex_unlock(&lk->login);
 }
@@ -382,6 +404,7 @@ static long ls_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	union {
 		struct ls_ioc_hello hello;
 		struct ls_ioc_info info;
+		struct ls_ioc_pairs pairs;
 		struct ls_ioc_register reg;
 		struct ls_ioc_id id;
 		struct ls_ioc_eventfd event;
@@ -400,6 +423,9 @@ static long ls_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		mutex_unlock(&f->setup);
 	} else if (cmd == LS_IOC_INFO) {
 		ls_info(f->lk, &u.info);
+		ret = 0;
+	} else if (cmd == LS_IOC_PAIRS) {
+		ls_pairs(f->lk, &u.pairs);
 		ret = 0;
 	} else if (!smp_load_acquire(&f->ready)) { /* pairs with ls_hello() */
 		ret = -ENODATA;

@@ -10,6 +10,7 @@
  *
  * PROBE, which is not counted either, goes over each ring pair before the link
  * is up: a path that was enabled is believed only when it has carried a frame.
+ * All others travel on the first pair, between frames of data.
  *
  * Locks: all of it under ls_link.io.
  */
@@ -46,7 +47,9 @@ static void ls_ctl_put(struct ls_link *lk, struct ls_frame *f)
 	struct ls_header *h = page_address(f->page);
 
 	h->acked = cpu_to_le32(lk->ctl_rx_seq);
+	h->data = cpu_to_le32(lk->rx_seq);
 	lk->ack_due = 0;
+	lk->rx_told = lk->rx_seq;
 	f->in_ring = true;
 	lk->control++;
 	ls_frame_tx(lk, 0, f, f->len, LS_SOF, LS_EOF_CONTROL);
@@ -119,7 +122,7 @@ void ls_ctl_counts(struct ls_link *lk)
 {
 	if (lk->probe_due && ls_ctl_say(lk, LS_PROBE, lk->own_session, lk->heard, lk->their_session))
 		lk->probe_due = false;
-	if ((lk->count_due || lk->again_due || lk->ack_due >= LS_COUNT_EVERY) &&
+	if ((lk->count_due || lk->again_due || lk->ack_due >= LS_COUNT_EVERY || ls_data_due(lk)) &&
 	    ls_ctl_say(lk, LS_COUNT, lk->again_due, 0, 0)) {
 		lk->count_due = false;
 		lk->again_due = false;
@@ -181,25 +184,26 @@ bool ls_probed(struct ls_link *lk, int pair, const struct ls_header *h)
 	return true;
 }
 
-/* Over the control ring as often as it takes; over the data ring once, for there is one frame posted for it. */
+/* Over the first pair as often as it takes; over each other one once, for there is one frame posted for it. */
 void ls_ctl_probe(struct ls_link *lk, bool first)
 {
 	struct ls_frame *f;
 	struct ls_header *h;
+	int i;
 
 	ls_ctl_say(lk, LS_PROBE, lk->own_session, lk->heard | LS_PROBE_ASKS, lk->their_session);
-	if (!first || lk->pairs < 2)
-		return;
-	f = list_first_entry(&lk->tx_bounce, struct ls_frame, list);
-	list_del_init(&f->list);
-	h = page_address(f->page);
-	memset(h, 0, sizeof(*h));
-	h->type = LS_PROBE;
-	h->id = cpu_to_le32(lk->own_session);
-	h->from = cpu_to_le64(lk->their_session);
-	f->op = NULL;
-	lk->tx_busy++;
-	ls_frame_tx(lk, 1, f, sizeof(*h), LS_SOF, 1);
+	for (i = 1; first && i < lk->pairs; i++) {
+		f = list_first_entry(&lk->pair[i].tx_bounce, struct ls_frame, list);
+		list_del_init(&f->list);
+		h = page_address(f->page);
+		memset(h, 0, sizeof(*h));
+		h->type = LS_PROBE;
+		h->id = cpu_to_le32(lk->own_session);
+		h->from = cpu_to_le64(lk->their_session);
+		f->op = NULL;
+		lk->tx_busy++;
+		ls_frame_tx(lk, i, f, sizeof(*h), LS_SOF, 1);
+	}
 }
 
 static const char *ls_got_control(struct ls_link *lk, struct ls_header *h, u32 len)
@@ -210,6 +214,8 @@ static const char *ls_got_control(struct ls_link *lk, struct ls_header *h, u32 l
 	if (len < sizeof(*h))
 		return "a control frame too short";
 	wrong = ls_ctl_acked(lk, le32_to_cpu(h->acked));
+	if (!wrong)
+		wrong = ls_data_told(lk, le32_to_cpu(h->data));
 	if (wrong)
 		return wrong;
 	if (h->type == LS_PROBE) {
@@ -260,7 +266,7 @@ void ls_control(struct ls_link *lk, struct ls_frame *f)
 
 void ls_ctl_tick(struct ls_link *lk)
 {
-	lk->count_due |= lk->ack_due;
+	lk->count_due |= lk->ack_due || lk->rx_told != lk->rx_seq;
 	if (lk->gap && time_after(jiffies, lk->gap_since + LS_PATIENCE))
 		return ls_wrong(lk, "the peer does not send a lost control frame again");
 	if (list_empty(&lk->unacked))

@@ -140,8 +140,7 @@ static u32 ls_say(struct ls_link *lk, struct ls_chan *c, struct ls_header *h)
 		h->id = cpu_to_le32(LS_CREDITS);
 	} else if (!lk->voiding && !list_empty(&c->grants)) {
 		op = list_first_entry(&c->grants, struct ls_op, list);
-		list_move_tail(&op->list, &lk->to_post);
-		ls_post_rx(lk);
+		ls_grant(lk, op);
 		h->type = LS_CTS;
 		h->id = cpu_to_le32(op->id);
 		h->length = cpu_to_le32(op->pos & LS_FRAME_MASK);
@@ -203,10 +202,10 @@ void ls_pump(struct ls_link *lk)
 		}
 		ls_ctl_send(lk, f, len);
 	}
-	/* Free frames were not reported so far: from now on they are. */
-	if (!list_empty(&lk->ready) && lk->masked)
-		queue_work(ls_io_wq, &lk->io_work);
 	ls_pump_data(lk);
+	/* Free frames were not reported so far: from now on they are. */
+	if ((!list_empty(&lk->ready) || ls_tx_wanted(lk)) && lk->masked)
+		queue_work(ls_io_wq, &lk->io_work);
 	ls_tick_soon(lk);
 }
 
@@ -400,7 +399,6 @@ void ls_take(struct ls_file *f, const struct ls_sqe *sqe)
 	op->pos = r->head + sqe->offset;
 	op->len = sqe->length;
 	op->moved = 0;
-	op->done = 0;
 	op->to = 0;
 	op->bad_from = 0;
 	op->bad_to = 0;
@@ -508,8 +506,9 @@ static void ls_watch_tick(struct ls_link *lk)
 /* Something should happen soon. */
 static bool ls_pending(struct ls_link *lk)
 {
-	return lk->voiding || lk->suspect || lk->gap || lk->ack_due || !list_empty(&lk->unacked) ||
-	       !list_empty(&lk->sent) || !list_empty(&lk->to_send) || !list_empty(&lk->posted);
+	return lk->voiding || lk->suspect || lk->gap || lk->ack_due || lk->rx_told != lk->rx_seq ||
+	       lk->tx_told != lk->tx_seq || !list_empty(&lk->unacked) ||
+	       !list_empty(&lk->sent) || !list_empty(&lk->to_send) || !list_empty(&lk->granted);
 }
 
 void ls_tick_soon(struct ls_link *lk)
@@ -556,13 +555,18 @@ static void ls_tick(struct work_struct *work)
 
 void ls_flow_init(struct ls_link *lk)
 {
-	struct list_head *lists[] = { &lk->files, &lk->ops, &lk->ready, &lk->to_send, &lk->sent, &lk->to_post,
-				      &lk->posted, &lk->finished, &lk->parts, &lk->reap, &lk->ctl_free, &lk->unacked,
-				      &lk->tx_free, &lk->tx_bounce, &lk->rx_free, &lk->rx_bounce };
+	struct list_head *lists[] = { &lk->files, &lk->ops, &lk->ready, &lk->to_send, &lk->sent, &lk->granted,
+				      &lk->finished, &lk->parts, &lk->reap, &lk->ctl_free, &lk->unacked };
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(lists); i++)
 		INIT_LIST_HEAD(lists[i]);
+	for (i = 0; i < LS_PAIRS; i++) {
+		INIT_LIST_HEAD(&lk->pair[i].tx_free);
+		INIT_LIST_HEAD(&lk->pair[i].tx_bounce);
+		INIT_LIST_HEAD(&lk->pair[i].rx_free);
+		INIT_LIST_HEAD(&lk->pair[i].rx_bounce);
+	}
 	for (i = 0; i < LS_CHANNELS; i++) {
 		struct ls_chan *c = &lk->chans[i];
 

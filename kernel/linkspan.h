@@ -19,10 +19,13 @@
 
 #include "uapi/linkspan.h"
 
-#define LS_CTL_FRAMES	128	/* of each direction of the control ring */
-#define LS_BOUNCES	256	/* frames that are copied, of each direction, at most */
-#define LS_RINGS	4	/* tx and rx of the control pair, then of the data pair */
-#define LS_SOF		1	/* of control, and of what is no part of a message on the data ring */
+#define LS_CTL_FRAMES	128	/* control frames, of each direction */
+#define LS_SHARED	128	/* data frames, of each kind, between control frames in the first TX ring */
+#define LS_BOUNCES	128	/* frames that are copied, of each direction of a pair, at most */
+#define LS_RINGS	(2 * LS_PAIRS)	/* tx and rx of each pair */
+#define LS_MARKS	(14 * 15)	/* different marks of data frames */
+#define LS_WINDOW	(LS_MARKS - 1)	/* data frames of a ring that the receiver has not told of */
+#define LS_SOF		1	/* of control, and of what is no part of a message */
 #define LS_FRAME_MASK	(LS_FRAME_BYTES - 1)
 #define LS_BAD		(RING_DESC_CRC_ERROR | RING_DESC_BUFFER_OVERRUN)
 
@@ -67,12 +70,11 @@ struct ls_op {
 	u64 cookie;
 	u64 pos;		/* from the start of the first page */
 	u64 len;
-	u64 moved;		/* up to where it was given to the ring */
-	u64 done;		/* up to where it has arrived, in order */
+	u64 moved;		/* a send: up to where it was given to the rings; a receive: from where it is granted */
 	u64 to;			/* up to where it is granted */
+	u64 first, end;		/* a granted receive: numbers of its first data frame, and of the one after its last */
 	u64 bad_from, bad_to;	/* what arrived damaged; none where both are 0 */
 	u64 last;		/* length of the part that was granted again last */
-	unsigned long since;	/* jiffies: all of it was sent, or asked about */
 	u32 busy;		/* frames of it in the TX ring */
 	u32 tries;
 	bool received;		/* the peer has all of it */
@@ -110,8 +112,9 @@ struct ls_header {
 	__le32 id;		/* of a message; OPEN, CREDIT: credits; VOID, EMPTY: round; COUNT: 1 for "again" */
 	__le32 length;		/* MSG: bytes that follow; RTS: of the message; CTS: offset in its page */
 	__le32 acked;		/* control frames that have arrived in order */
-	__le32 reserved1;
-	__le64 from;		/* PART: of its first byte in the message; PROBE: the receiver's session */
+	__le32 data;		/* data frames that have arrived in order */
+	/* PART: of its first byte; PROBE: the receiver's session; VOID: fences; EMPTY, ASK: data frames sent */
+	__le64 from;
 };
 
 static_assert(sizeof(struct ls_header) == LS_FRAME_BYTES - LS_EAGER_BYTES);
@@ -125,6 +128,7 @@ struct ls_frame {
 	u32 len;
 	u32 seq;		/* of a control frame out */
 	bool in_ring, unacked;	/* of a control frame out */
+	bool out;		/* its page is sent from */
 	u64 pos;
 };
 
@@ -158,9 +162,25 @@ struct ls_chan {
 	u8 *buf;		/* LS_CREDITS times LS_FRAME_BYTES */
 };
 
+/* A ring pair in use. The first one carries control, too. */
 struct ls_pair {
 	struct tb_ring *tx, *rx;
 	int in_hop, out_hop;
+	int id;			/* in the login */
+	struct ls_op *at;	/* the receive of the last data frame that was posted; on the first pair, that came */
+	u64 post;		/* number of the data frame to be posted next */
+	u64 next;		/* number of the data frame that comes next */
+	u32 posted;		/* pages for data in the RX ring */
+	struct list_head tx_free, tx_bounce, rx_free, rx_bounce;
+};
+
+/* What the login knows of each ring pair that there could be. */
+struct ls_offer {
+	int in_hop, out_hop;	/* 0: none */
+	bool out;		/* left out, until it is tried again */
+	u32 why;		/* LS_PAIR_: if left out */
+	int error;
+	int silent;		/* how often it carried nothing, one after the other */
 };
 
 /* What the interrupt of a ring is given. */
@@ -183,15 +203,13 @@ struct ls_link {
 	u32 session, peer_session, accepted_by;
 	u32 request;
 	bool hops_in, hops_out;
-	bool single;		/* no second ring pair here: control and data share one */
-	bool carries_none;	/* there is one, and it moved nothing */
-	unsigned int single_s;	/* until it is tried again, then twice as long; 0: never */
-	unsigned long single_since; /* jiffies */
-	int silent;		/* how often the second one moved nothing, one after the other */
+	struct ls_offer offer[LS_PAIRS];
+	u32 peer_hops[LS_PAIRS];
+	unsigned int out_s;	/* until what is left out is tried again, then twice as long; 0: nothing is */
+	unsigned long out_since; /* jiffies */
 	bool probing;
 	unsigned long probed_since; /* jiffies */
 	int up_error;		/* last reason why rings or paths were not set up */
-	bool peer_single;	/* nor there */
 	bool forced, denied, told;
 	bool logout;
 	int tries;
@@ -208,39 +226,47 @@ struct ls_link {
 	bool sending;
 	u32 epoch;
 	u32 ring_size;
-	struct ls_pair pair[2];	/* control, data; or both on the first */
+	struct ls_pair pair[LS_PAIRS];
 	int pairs;		/* in use */
-	int paths;		/* enabled; under io */
+	int paths;		/* enabled */
+	int bad_pair, bad_error; /* path_work's own: what it was that could not be set up, and why */
+	u32 bad_why;
 	struct work_struct io_work;
 	struct ls_doorbell doorbell[LS_RINGS];
 	unsigned long masked;	/* rings, until io_work has looked; atomic */
 	struct list_head files, ops, ready;
 	struct list_head to_send, sent;		/* granted to us: with frames to send; without */
-	struct list_head to_post, posted;	/* granted by us: with frames to post; without */
+	struct list_head granted;		/* by us, in the order of their frames */
 	struct list_head finished, parts;	/* to be told of: all has arrived; a part is granted again */
 	struct list_head ctl_free, unacked;
-	struct list_head tx_free, tx_bounce, rx_free, rx_bounce;
 	struct ls_frame *frames;
-	u32 nframes, nbounces;
-	u64 tx_seq, rx_seq;	/* data frames, since the data ring was put in order */
+	u32 nframes;
+	u64 tx_seq, rx_seq;	/* data frames sent; that have arrived in order, over all pairs */
+	u64 rx_end;		/* of which so many are granted */
+	u64 tx_told, rx_told;	/* of those, what the peer has told; what it was told */
 	u32 ctl_tx_seq, ctl_rx_seq, ctl_acked;
 	u32 nctl_free;
 	u32 ack_due;		/* control frames that have arrived since the peer was told */
 	bool count_due, again_due, gap;
 	unsigned long ctl_since, gap_since;	/* jiffies: last progress of ours; since when one is missing */
 	unsigned long resent_at;
-	u32 tx_busy, rx_posted;	/* data frames in the rings */
-	u64 rx_count;		/* data frames taken off the ring */
+	u32 tx_busy;		/* data frames in the TX rings */
+	u32 ending;		/* messages that have arrived before their frames left these */
+	u64 rx_count;		/* data frames taken off the rings */
 	/* Data whose order was lost, as the receiver; then as the sender. */
 	u32 again;		/* receives of which a part was granted again */
 	bool voiding, void_due, void_empty, suspect;
-	u32 void_round, void_fences, void_quiet, void_idle;
+	u32 void_round, void_quiet, void_idle;
+	u64 void_fences;	/* LS_FENCE_BITS for each pair */
 	u64 void_count, void_frames;
+	u64 void_seq;		/* what the sender had sent when its ring was empty */
+	u64 suspect_seq;	/* what it said that it has sent */
 	unsigned long void_since;
 	bool empty_due;
-	u32 empty_round, fences;
+	u32 empty_round, fences[LS_PAIRS];
 	bool ask_due;
-	u32 ask_id;
+	u32 asks;		/* without an answer */
+	unsigned long asked;	/* jiffies: then, or since something was sent or told */
 	/* Ring pairs that have carried a frame, here and at the peer. */
 	u32 heard, peer_heard;
 	u32 own_session, their_session;
@@ -257,6 +283,7 @@ struct ls_link {
 	u64 resent, doubled, gaps, damaged, voids;
 	u64 found;		/* frames that ls_tick() found, not an interrupt */
 	u64 tx_frames, rx_frames, tx_bytes, rx_bytes, copied, control, doorbells;
+	u64 pair_tx[LS_PAIRS], pair_rx[LS_PAIRS];	/* data frames, by the pair's number in the login */
 	u64 restarts, polls, pages;
 	u64 polled;		/* frames that polling took off rings */
 	atomic64_t interrupts;
@@ -308,6 +335,7 @@ bool ls_domain_free(struct ls_link *lk);
 void ls_frame_tx(struct ls_link *lk, int pair, struct ls_frame *f, u32 len, u8 sof, u8 eof);
 int ls_frame_rx(struct ls_link *lk, int pair, struct ls_frame *f);
 bool ls_poll(struct ls_link *lk);
+bool ls_tx_wanted(struct ls_link *lk);
 void ls_io_work(struct work_struct *work);
 
 /* control.c */
@@ -325,12 +353,16 @@ bool ls_probed(struct ls_link *lk, int pair, const struct ls_header *h);
 /* data.c */
 void ls_data_reset(struct ls_link *lk);
 void ls_pump_data(struct ls_link *lk);
+void ls_grant(struct ls_link *lk, struct ls_op *op);
 void ls_post_rx(struct ls_link *lk);
-int ls_post_spare(struct ls_link *lk);
-void ls_data_rx(struct ls_link *lk, struct ls_frame *f);
+int ls_post_spare(struct ls_link *lk, int pair);
+void ls_data_rx(struct ls_link *lk, int pair, struct ls_frame *f);
 void ls_data_shared(struct ls_link *lk, struct ls_frame *f);
+bool ls_data_waits(struct ls_link *lk);
 void ls_data_tx(struct ls_link *lk, struct ls_frame *f);
 u32 ls_say_data(struct ls_link *lk, struct ls_header *h);
+const char *ls_data_told(struct ls_link *lk, u32 count);
+bool ls_data_due(struct ls_link *lk);
 const char *ls_got_data(struct ls_link *lk, const struct ls_header *h);
 void ls_data_tick(struct ls_link *lk);
 

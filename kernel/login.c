@@ -2,8 +2,9 @@
 /*
  * Login: how two hosts agree on a version, on HopIDs, and on when to send.
  *
- * Each side asks LOGIN with the HopIDs that it has taken to receive on. The
- * other takes the same ones to send on, or names those that it cannot. When
+ * Each side asks LOGIN with the HopIDs that it has taken to receive on, one for
+ * each ring pair. The other takes the same ones to send on, or names those that it
+ * cannot; a pair is in use where both have one for it. When
  * each has accepted the other, both set up rings and paths and ask READY: an
  * OK says that what is sent from now on has somewhere to arrive. A session is
  * a random number; one that has changed is a peer that began anew.
@@ -22,7 +23,7 @@
 #include "linkspan.h"
 #include "trace.h"
 
-#define LS_PROTOCOL	2
+#define LS_PROTOCOL	3
 #define LS_TIMEOUT_MS	500
 /* thunderbolt_net and its like insist on low HopIDs: they are left to them. */
 #define LS_FIRST_HOP	16
@@ -30,9 +31,9 @@
 #define LS_CORE_PATIENCE (HZ / 2)
 /* How long a frame may take over a ring pair that works. */
 #define LS_PROBE_TIME	(5 * HZ)
-#define LS_SILENT	3	/* logins after which a second pair that moves nothing is left out */
-#define LS_SINGLE_S	60
-#define LS_SINGLE_MOST_S 3600
+#define LS_SILENT	3	/* logins after which a pair that moves nothing is left out */
+#define LS_OUT_S	60
+#define LS_OUT_MOST_S	3600
 /* LOGINs without an answer, one every 1.5 s, until the peer's core is asked for its UUID. */
 #define LS_DEAF		4
 
@@ -53,9 +54,7 @@ struct ls_packet {
 	u32 session;		/* the sender's */
 	u32 peer_session;	/* the receiver's, as far as known */
 	u32 status;		/* of an answer */
-	u32 hops[2];		/* LOGIN: to receive on; LS_HOPS: 1 for each that is taken */
-	u32 ring_size;
-	u32 reserved;
+	u32 hops[LS_PAIRS];	/* LOGIN: to receive on, 0: none; LS_HOPS: 1 for each that is taken */
 	u32 nonce[4];		/* LOGIN: random */
 	u32 proof[4];		/* the answer: what the key makes of it */
 };
@@ -99,7 +98,6 @@ static void ls_fill(struct ls_link *lk, struct ls_packet *p, u32 type)
 	p->version = LS_PROTOCOL;
 	p->session = lk->session;
 	p->peer_session = lk->peer_session;
-	p->ring_size = ls_ring_size;
 }
 
 /* Without login held. */
@@ -182,41 +180,72 @@ static void ls_release_hops(struct ls_link *lk, bool in, bool out)
 {
 	int i;
 
-	for (i = 0; i < 2; i++) {
-		if (in && lk->hops_in)
-			tb_xdomain_release_in_hopid(lk->xd, lk->pair[i].in_hop);
-		if (out && lk->hops_out && lk->pair[i].out_hop)
-			tb_xdomain_release_out_hopid(lk->xd, lk->pair[i].out_hop);
+	for (i = 0; i < LS_PAIRS; i++) {
+		struct ls_offer *o = &lk->offer[i];
+
+		if (in && o->in_hop)
+			tb_xdomain_release_in_hopid(lk->xd, o->in_hop);
+		if (out && o->out_hop)
+			tb_xdomain_release_out_hopid(lk->xd, o->out_hop);
+		o->in_hop = in ? 0 : o->in_hop;
+		o->out_hop = out ? 0 : o->out_hop;
 	}
 	lk->hops_in &= !in;
 	lk->hops_out &= !out;
 }
 
-static int ls_take_in_hop(struct ls_link *lk)
+static int ls_take_in_hop(struct ls_link *lk, int first)
 {
-	int hop = tb_xdomain_alloc_in_hopid(lk->xd, LS_FIRST_HOP);
+	int hop = tb_xdomain_alloc_in_hopid(lk->xd, first);
 
 	return hop < 0 ? tb_xdomain_alloc_in_hopid(lk->xd, -1) : hop;
 }
 
+static bool ls_again_is_due(struct ls_link *lk)
+{
+	return lk->out_s && time_after(jiffies, lk->out_since + lk->out_s * HZ);
+}
+
+static void ls_try_all(struct ls_link *lk)
+{
+	int i;
+
+	for (i = 0; i < LS_PAIRS; i++)
+		lk->offer[i].out = false;
+}
+
+/* One for each ring pair that is not left out. A pair keeps its own as long as nobody else has it. */
 static int ls_take_in_hops(struct ls_link *lk)
 {
-	int i, hop[2];
+	/* The first ring is that of the core. */
+	u32 rings = lk->xd->tb->nhi->hop_count - 1, most = max(READ_ONCE(ls_ring_pairs), 1U);
+	int i;
 
 	if (lk->hops_in)
 		return 0;
-	for (i = 0; i < 2; i++) {
-		hop[i] = ls_take_in_hop(lk);
-		if (hop[i] < 0) {
-			if (i)
-				tb_xdomain_release_in_hopid(lk->xd, hop[0]);
-			return hop[i];
+	if (ls_again_is_due(lk))
+		ls_try_all(lk);
+	for (i = 0; i < LS_PAIRS; i++) {
+		struct ls_offer *o = &lk->offer[i];
+		int hop;
+
+		if (i >= most)
+			o->why = LS_PAIR_LIMIT;
+		else if (i >= rings)
+			o->why = LS_PAIR_NO_RING;
+		else if (!o->out)
+			o->why = LS_PAIR_DOWN;
+		if (o->why)
+			continue;
+		hop = ls_take_in_hop(lk, LS_FIRST_HOP + i);
+		if (hop < 0) {
+			o->why = LS_PAIR_NO_HOPID;
+			continue;
 		}
+		o->in_hop = hop;
+		lk->hops_in = true;
 	}
-	lk->pair[0].in_hop = hop[0];
-	lk->pair[1].in_hop = hop[1];
-	lk->hops_in = true;
-	return 0;
+	return lk->hops_in ? 0 : -ENOSPC;
 }
 
 /* The peer cannot send on these: others are taken before they are let go. */
@@ -224,65 +253,72 @@ static void ls_change_in_hops(struct ls_link *lk, const u32 *taken)
 {
 	int i;
 
-	for (i = 0; i < 2; i++) {
-		int old = lk->pair[i].in_hop;
+	for (i = 0; i < LS_PAIRS; i++) {
+		int old = lk->offer[i].in_hop;
 		int hop;
 
-		if (!taken[i])
+		if (!taken[i] || !old)
 			continue;
 		hop = tb_xdomain_alloc_in_hopid(lk->xd, old + 1);
 		if (hop < 0)
-			hop = ls_take_in_hop(lk);
+			hop = ls_take_in_hop(lk, LS_FIRST_HOP);
 		if (hop < 0)
 			continue;
 		tb_xdomain_release_in_hopid(lk->xd, old);
-		lk->pair[i].in_hop = hop;
+		lk->offer[i].in_hop = hop;
 	}
 }
 
-/* Takes exactly these to send on, or none and says which are taken. No second one: the peer has one ring pair. */
+/* Takes exactly these to send on, for pairs that we have too, or none and says which are taken. */
 static bool ls_take_out_hops(struct ls_link *lk, const u32 *hops, u32 *taken)
 {
-	int i, got[2] = { -1, -1 };
 	bool all = true;
+	int i, got;
 
-	for (i = 0; i < 2; i++) {
-		if (i && !hops[i]) {
-			got[i] = 0;
-		} else if (hops[i] < 8 || hops[i] > lk->xd->remote_max_hopid) {
-			taken[i] = 1;
-		} else {
-			got[i] = tb_xdomain_alloc_out_hopid(lk->xd, hops[i]);
-			taken[i] = got[i] != hops[i];
-		}
+	for (i = 0; i < LS_PAIRS; i++) {
+		struct ls_offer *o = &lk->offer[i];
+
+		if (!hops[i] || !o->in_hop)
+			continue;
+		got = -1;
+		if (hops[i] >= 8 && hops[i] <= lk->xd->remote_max_hopid)
+			got = tb_xdomain_alloc_out_hopid(lk->xd, hops[i]);
+		o->out_hop = max(got, 0);
+		taken[i] = got != hops[i];
 		all &= !taken[i];
 	}
-	for (i = 0; i < 2; i++) {
-		if (all)
-			lk->pair[i].out_hop = got[i];
-		else if (got[i] > 0)
-			tb_xdomain_release_out_hopid(lk->xd, got[i]);
-	}
+	if (!all)
+		ls_release_hops(lk, false, true);
 	lk->hops_out = all;
-	lk->peer_single = all && !hops[1];
 	return all;
 }
 
-/* From now on control and data share one pair, until a second one is tried again. login is held. */
-static void ls_go_single(struct ls_link *lk, bool carries_none)
+/* From now on the link does without these pairs, until they are tried again. login is held. */
+static void ls_do_without(struct ls_link *lk, u32 pairs, u32 why, int error)
 {
-	lk->single = true;
-	lk->carries_none = carries_none;
-	lk->silent = 0;
-	lk->single_since = jiffies;
-	lk->single_s = lk->single_s ? min(2 * lk->single_s, LS_SINGLE_MOST_S) : LS_SINGLE_S;
-	dev_info(&lk->dev, "%s: control and data share one, receiving copies; tried again in %u s\n",
-		 carries_none ? "the second ring pair carries nothing" : "no second ring pair", lk->single_s);
-}
+	static const char * const reasons[] = {
+		[LS_PAIR_NO_RING] = "the host interface has no ring left",
+		[LS_PAIR_REFUSED] = "its path was refused",
+		[LS_PAIR_SILENT] = "it carries nothing",
+	};
+	int i;
 
-static bool ls_second_is_due(struct ls_link *lk)
-{
-	return lk->single && lk->single_s && time_after(jiffies, lk->single_since + lk->single_s * HZ);
+	lk->out_since = jiffies;
+	lk->out_s = lk->out_s ? min(2 * lk->out_s, LS_OUT_MOST_S) : LS_OUT_S;
+	for (i = 0; i < LS_PAIRS; i++) {
+		struct ls_offer *o = &lk->offer[i];
+
+		if (!(pairs & BIT(i)))
+			continue;
+		o->out = true;
+		o->why = why;
+		o->error = error;
+		o->silent = 0;
+		/* Those behind it that were not tried are said by LS_IOC_PAIRS. */
+		if (i == __ffs(pairs))
+			dev_info(&lk->dev, "ring pair %d is left out: %s; tried again in %u s\n", i, reasons[why],
+				 lk->out_s);
+	}
 }
 
 static bool ls_is_allowed(struct ls_link *lk)
@@ -359,6 +395,9 @@ static void ls_maybe_up(struct ls_link *lk)
 
 static u32 ls_answer_login(struct ls_link *lk, const struct ls_packet *p, u32 *taken)
 {
+	bool common = false;
+	int i, j;
+
 	if (p->version != LS_PROTOCOL) {
 		if (!lk->told)
 			dev_warn(&lk->dev, "login: the peer speaks version %u, we %u\n", p->version, LS_PROTOCOL);
@@ -382,12 +421,27 @@ static u32 ls_answer_login(struct ls_link *lk, const struct ls_packet *p, u32 *t
 		ls_down_for_peer(lk);
 		return LS_RETRY;
 	}
-	if (p->session == lk->peer_session && p->hops[0] == lk->pair[0].out_hop &&
-	    p->hops[1] == lk->pair[1].out_hop)
+	if (ls_take_in_hops(lk))
+		return LS_RETRY;
+	if (p->session == lk->peer_session && !memcmp(p->hops, lk->peer_hops, sizeof(lk->peer_hops)))
 		return LS_OK;
 	ls_release_hops(lk, false, true);
 	lk->peer_session = 0;
-	if (p->hops[0] == p->hops[1] || !ls_take_out_hops(lk, p->hops, taken))
+	memcpy(lk->peer_hops, p->hops, sizeof(lk->peer_hops));
+	for (i = 0; i < LS_PAIRS; i++) {
+		for (j = 0; j < i; j++) {
+			if (p->hops[i] && p->hops[i] == p->hops[j])
+				return LS_HOPS;
+		}
+		common |= p->hops[i] && lk->offer[i].in_hop;
+	}
+	if (!common) {
+		/* Each has left out what the other has not. */
+		ls_try_all(lk);
+		ls_release_hops(lk, true, false);
+		return LS_RETRY;
+	}
+	if (!ls_take_out_hops(lk, p->hops, taken))
 		return LS_HOPS;
 	lk->peer_session = p->session;
 	ls_maybe_up(lk);
@@ -407,7 +461,7 @@ static u32 ls_answer_ready(struct ls_link *lk, const struct ls_packet *p)
 static void ls_handle_packet(struct ls_link *lk, const struct ls_packet *p)
 {
 	struct ls_packet answer;
-	u32 taken[2] = {};
+	u32 taken[LS_PAIRS] = {};
 	u64 proof[2];
 	u32 status;
 
@@ -440,8 +494,7 @@ static void ls_handle_packet(struct ls_link *lk, const struct ls_packet *p)
 	ls_fill(lk, &answer, LS_RESPONSE);
 	answer.request = p->request;
 	answer.status = status;
-	answer.hops[0] = taken[0];
-	answer.hops[1] = taken[1];
+	memcpy(answer.hops, taken, sizeof(answer.hops));
 	if (p->type == LS_LOGIN_REQ && ls_proof(&answer, p->nonce, proof))
 		memcpy(answer.proof, proof, sizeof(answer.proof));
 	mutex_unlock(&lk->login);
@@ -479,10 +532,8 @@ static unsigned int ls_ask_login(struct ls_link *lk)
 	struct ls_packet p;
 	u32 nonce[4];
 	u32 session;
-	int ret;
+	int ret, i;
 
-	if (ls_second_is_due(lk))
-		lk->single = false;
 	ret = ls_take_in_hops(lk);
 	if (ret) {
 		dev_dbg(&lk->dev, "no HopID left to receive on: %d\n", ret);
@@ -490,8 +541,8 @@ static unsigned int ls_ask_login(struct ls_link *lk)
 	}
 	ls_fill(lk, &p, LS_LOGIN_REQ);
 	p.request = ++lk->request;
-	p.hops[0] = lk->pair[0].in_hop;
-	p.hops[1] = lk->single ? 0 : lk->pair[1].in_hop;
+	for (i = 0; i < LS_PAIRS; i++)
+		p.hops[i] = lk->offer[i].in_hop;
 	get_random_bytes(nonce, sizeof(nonce));
 	memcpy(p.nonce, nonce, sizeof(nonce));
 	session = lk->session;
@@ -533,11 +584,53 @@ static unsigned int ls_ask_login(struct ls_link *lk)
 	}
 }
 
+static void ls_all_carry(struct ls_link *lk)
+{
+	bool out = false;
+	int i;
+
+	for (i = 0; i < LS_PAIRS; i++) {
+		struct ls_offer *o = &lk->offer[i];
+
+		out |= o->out;
+		o->silent = 0;
+		/* What the peer leaves out is for it to try again. */
+		if (o->in_hop && !o->out_hop)
+			o->why = LS_PAIR_PEER;
+	}
+	if (!out)
+		lk->out_s = 0;
+}
+
+/*
+ * After a time in which not all pairs have carried a frame both ways. What the peer
+ * has heard is known only where control arrives.
+ */
+static void ls_not_all_carry(struct ls_link *lk, u32 all, u32 heard, u32 peer_heard)
+{
+	u32 silent = all & ~(peer_heard ? heard & peer_heard : heard), out = 0;
+	int i, k = 0;
+
+	for (i = 0; i < LS_PAIRS; i++) {
+		struct ls_offer *o = &lk->offer[i];
+
+		if (!o->in_hop || !o->out_hop)
+			continue;
+		/* Where none carries anything, none of them is at fault. */
+		if (silent & BIT(k) && silent != all && ++o->silent >= LS_SILENT)
+			out |= BIT(i);
+		k++;
+	}
+	if (out)
+		ls_do_without(lk, out, LS_PAIR_SILENT, 0);
+	ls_restart(lk, silent == all ? "no ring pair carries anything" : "a ring pair carries nothing");
+}
+
 /* Whether every pair has carried a frame, both ways; how long to wait before the next look. login is held. */
 static unsigned int ls_verify(struct ls_link *lk)
 {
 	bool first = !lk->probing, late = !first && time_after(jiffies, lk->probed_since + LS_PROBE_TIME);
-	u32 all, both;
+	u32 all, heard, peer_heard;
 
 	if (first)
 		lk->probed_since = jiffies;
@@ -549,8 +642,9 @@ static unsigned int ls_verify(struct ls_link *lk)
 	}
 	ls_poll(lk);
 	all = BIT(lk->pairs) - 1;
-	both = lk->heard & lk->peer_heard;
-	if (both == all) {
+	heard = lk->heard;
+	peer_heard = lk->peer_heard;
+	if ((heard & peer_heard) == all) {
 		lk->sending = true;
 		lk->epoch++;
 		/* The peer may still wait for this. */
@@ -560,21 +654,15 @@ static unsigned int ls_verify(struct ls_link *lk)
 		ls_ctl_probe(lk, first);
 	}
 	mutex_unlock(&lk->io);
-	if (both == all) {
-		if (all > 1) {
-			lk->silent = 0;
-			lk->single_s = 0;
-		}
+	if ((heard & peer_heard) == all) {
+		ls_all_carry(lk);
 		ls_set_state(lk, LS_STATE_UP);
-		dev_dbg(&lk->dev, "up: HopIDs out %d %d in %d %d\n", lk->pair[0].out_hop, lk->pair[1].out_hop,
-			lk->pair[0].in_hop, lk->pair[1].in_hop);
-		return lk->single && lk->single_s ? lk->single_s * MSEC_PER_SEC : 0;
+		dev_dbg(&lk->dev, "up with %u ring pairs\n", hweight32(all));
+		return lk->out_s * MSEC_PER_SEC;
 	}
 	if (!late)
 		return 50;
-	if (all > 1 && both == 1 && ++lk->silent >= LS_SILENT)
-		ls_go_single(lk, true);
-	ls_restart(lk, both & 1 ? "the second ring pair carries nothing" : "the first ring pair carries nothing");
+	ls_not_all_carry(lk, all, heard, peer_heard);
 	return 1000;
 }
 
@@ -600,15 +688,15 @@ static unsigned int ls_ask_ready(struct ls_link *lk)
 	return ls_verify(lk);
 }
 
-/* With one pair, and nobody who would miss the link: a second pair may be there by now. login is held. */
-static unsigned int ls_try_second(struct ls_link *lk)
+/* With pairs left out, and nobody who would miss the link: they may be there by now. login is held. */
+static unsigned int ls_try_again(struct ls_link *lk)
 {
 	bool used;
 	int i;
 
-	if (!lk->single || !lk->single_s)
+	if (!lk->out_s)
 		return 0;
-	if (!ls_second_is_due(lk))
+	if (!ls_again_is_due(lk))
 		return 1000;
 	mutex_lock(&lk->io);
 	used = !list_empty(&lk->files);
@@ -617,7 +705,7 @@ static unsigned int ls_try_second(struct ls_link *lk)
 	mutex_unlock(&lk->io);
 	if (used)
 		return 10000;
-	dev_dbg(&lk->dev, "a second ring pair is tried again\n");
+	dev_dbg(&lk->dev, "ring pairs that were left out are tried again\n");
 	ls_down_for_peer(lk);
 	return 0;
 }
@@ -661,7 +749,7 @@ static void ls_login_work(struct work_struct *work)
 		ms = ls_ask_ready(lk);
 		break;
 	case LS_STATE_UP:
-		ms = ls_try_second(lk);
+		ms = ls_try_again(lk);
 		break;
 	default:
 		break;
@@ -672,11 +760,36 @@ static void ls_login_work(struct work_struct *work)
 	mutex_unlock(&lk->login);
 }
 
+/* The pairs that both have. login is held. */
+static void ls_choose(struct ls_link *lk)
+{
+	int i, n = 0;
+
+	mutex_lock(&lk->io);
+	for (i = 0; i < LS_PAIRS; i++) {
+		const struct ls_offer *o = &lk->offer[i];
+
+		if (!o->in_hop || !o->out_hop)
+			continue;
+		lk->pair[n].in_hop = o->in_hop;
+		lk->pair[n].out_hop = o->out_hop;
+		lk->pair[n].id = i;
+		n++;
+	}
+	lk->pairs = n;
+	mutex_unlock(&lk->io);
+}
+
 static void ls_path_up(struct ls_link *lk)
 {
 	int ret;
 
 	mutex_lock(&lk->login);
+	if (lk->state != LS_STATE_STARTING) {
+		mutex_unlock(&lk->login);
+		return;
+	}
+	ls_choose(lk);
 	lk->own_session = lk->session;
 	lk->their_session = lk->peer_session;
 	lk->probing = false;
@@ -693,8 +806,9 @@ static void ls_path_up(struct ls_link *lk)
 		return;
 	}
 	if (ret) {
+		/* Where it has no ring or path for one, it has none for those behind it. */
 		if (ret == -EAGAIN)
-			ls_go_single(lk, false);
+			ls_do_without(lk, GENMASK(LS_PAIRS - 1, lk->bad_pair), lk->bad_why, lk->bad_error);
 		else if (ret != lk->up_error)
 			dev_err(&lk->dev, "rings or paths cannot be set up: %d; tried again every 5 s\n", ret);
 		lk->up_error = ret;
@@ -761,7 +875,6 @@ void ls_login_init(struct ls_link *lk)
 	INIT_DELAYED_WORK(&lk->login_work, ls_login_work);
 	INIT_WORK(&lk->path_work, ls_path_work);
 	lk->session = ls_new_session(lk);
-	lk->single = ls_ring_pairs < 2;
 }
 
 /* At removal, shutdown and suspend: nothing of ours runs or is mapped after it. */

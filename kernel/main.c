@@ -37,8 +37,8 @@ static bool ls_allow_any;
 static siphash_key_t ls_key;
 static bool ls_have_key;
 
-unsigned int ls_ring_size = 4096;
-unsigned int ls_ring_pairs = 2;
+unsigned int ls_ring_size = 1024;
+unsigned int ls_ring_pairs = LS_PAIRS;
 unsigned int ls_throttling_ns = 8192;
 
 static int ls_ring_size_set(const char *val, const struct kernel_param *kp)
@@ -59,9 +59,9 @@ static const struct kernel_param_ops ls_ring_size_ops = {
 	.get = param_get_uint,
 };
 module_param_cb(ring_size, &ls_ring_size_ops, &ls_ring_size, 0644);
-MODULE_PARM_DESC(ring_size, "entries of the data rings of links to come: a power of two, 64 to 16384 (default 4096)");
+MODULE_PARM_DESC(ring_size, "entries of the rings of links to come that carry data only: a power of two, 64 to 16384 (default 1024)");
 module_param_named(ring_pairs, ls_ring_pairs, uint, 0644);
-MODULE_PARM_DESC(ring_pairs, "ring pairs of links to come: 1 has control and data share one, which costs a copy (default 2)");
+MODULE_PARM_DESC(ring_pairs, "most ring pairs of links to come, of 4 (default 4)");
 module_param_named(throttling_ns, ls_throttling_ns, uint, 0644);
 MODULE_PARM_DESC(throttling_ns, "shortest time between two interrupts of a ring, since Linux 7.2 (default 8192)");
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Rings: two pairs, control (frames of ours, copied) and data (user pages).
- * Where there is no second pair, data travels on the first, between control
- * frames, and is copied from frames of ours at the receiver.
+ * Rings: as many pairs as both hosts have. All carry data, into user pages; the
+ * first one carries control as well, so there both come into frames of ours.
  *
  * Up: rings started, receive frames posted, then paths. Down: no more is
  * posted, paths disabled, rings stopped (which hands back every frame), then
  * all that was under way fails and memory is let go.
  *
- * All four rings are polled: an interrupt masks its ring and queues io_work,
+ * All rings are polled: an interrupt masks its ring and queues io_work,
  * which takes what is finished off every ring and unmasks. The core's other
  * way, callbacks from its own work, loses interrupts: the handler's clearing
  * of the status bit is a posted write, so a frame that finishes before the
@@ -27,8 +26,9 @@
 
 #include "linkspan.h"
 
-#define LS_SOFS_DATA	0xfffc
-#define LS_EOFS		0xfffe
+#define LS_PDFS		0xfffe	/* SOF and EOF marks that are taken */
+#define LS_SHARED_SIZE	512	/* entries of the rings of the first pair */
+#define LS_SIZE_LEAST	64
 /* Smaller rings do as well: the OOM killer must not run for the sake of large ones. */
 #define LS_GFP		(GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
@@ -47,10 +47,12 @@ static void ls_pair_free(struct ls_pair *p)
 	p->tx = NULL;
 }
 
-static void ls_pairs_free(struct ls_link *lk)
+static void ls_pairs_free(struct ls_link *lk, int from)
 {
-	ls_pair_free(&lk->pair[0]);
-	ls_pair_free(&lk->pair[1]);
+	int i;
+
+	for (i = from; i < LS_PAIRS; i++)
+		ls_pair_free(&lk->pair[i]);
 }
 
 static struct tb_ring *ls_ring(struct ls_link *lk, int bit)
@@ -70,7 +72,7 @@ static void ls_ring_doorbell(void *data)
 	queue_work(ls_io_wq, &b->lk->io_work);
 }
 
-static int ls_pair_alloc(struct ls_link *lk, int i, u32 size, u16 sof_mask, u16 eof_mask)
+static int ls_pair_alloc(struct ls_link *lk, int i, u32 size)
 {
 	struct tb_nhi *nhi = lk->xd->tb->nhi;
 	unsigned int flags = RING_FLAG_FRAME | RING_FLAG_E2E;
@@ -80,10 +82,9 @@ static int ls_pair_alloc(struct ls_link *lk, int i, u32 size, u16 sof_mask, u16 
 	p->tx = tb_ring_alloc_tx(nhi, -1, size, flags);
 	if (!p->tx)
 		return -ENOMEM;
-	p->rx = tb_ring_alloc_rx(nhi, -1, size, flags, p->tx->hop, sof_mask, eof_mask, ls_ring_doorbell, doorbell + 1);
+	p->rx = tb_ring_alloc_rx(nhi, -1, size, flags, p->tx->hop, LS_PDFS, LS_PDFS, ls_ring_doorbell, doorbell + 1);
 	if (!p->rx) {
-		tb_ring_free(p->tx);
-		p->tx = NULL;
+		ls_pair_free(p);
 		return -ENOMEM;
 	}
 	/* The core polls TX rings as it does RX rings, though its allocation has no word for it. */
@@ -96,26 +97,19 @@ static int ls_pair_alloc(struct ls_link *lk, int i, u32 size, u16 sof_mask, u16 
 	return 0;
 }
 
-static int ls_frame_page(struct ls_link *lk, struct ls_frame *f, enum dma_data_direction dir)
+static int ls_frame_page(struct ls_link *lk, struct ls_frame *f, bool out)
 {
+	f->out = out;
 	f->page = alloc_page(LS_GFP);
 	if (!f->page)
 		return -ENOMEM;
-	f->dma = dma_map_page(ls_dma_dev(lk), f->page, 0, LS_FRAME_BYTES, dir);
+	f->dma = dma_map_page(ls_dma_dev(lk), f->page, 0, LS_FRAME_BYTES, out ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
 	if (dma_mapping_error(ls_dma_dev(lk), f->dma)) {
 		__free_page(f->page);
 		f->page = NULL;
 		return -ENOMEM;
 	}
 	return 0;
-}
-
-/* Frames in a fixed order: control out, control in, copied out, copied in, then the plain ones. */
-static enum dma_data_direction ls_frame_dir(struct ls_link *lk, u32 i)
-{
-	if (i < LS_CTL_FRAMES || (i >= 2 * LS_CTL_FRAMES && i < 2 * LS_CTL_FRAMES + lk->nbounces))
-		return DMA_TO_DEVICE;
-	return DMA_FROM_DEVICE;
 }
 
 static void ls_frames_free(struct ls_link *lk)
@@ -127,7 +121,7 @@ static void ls_frames_free(struct ls_link *lk)
 
 		if (!f->page)
 			continue;
-		dma_unmap_page(ls_dma_dev(lk), f->dma, LS_FRAME_BYTES, ls_frame_dir(lk, i));
+		dma_unmap_page(ls_dma_dev(lk), f->dma, LS_FRAME_BYTES, f->out ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
 		__free_page(f->page);
 	}
 	kvfree(lk->frames);
@@ -135,49 +129,61 @@ static void ls_frames_free(struct ls_link *lk)
 	INIT_LIST_HEAD(&lk->ctl_free);
 	INIT_LIST_HEAD(&lk->unacked);
 	lk->nctl_free = 0;
-	INIT_LIST_HEAD(&lk->tx_free);
-	INIT_LIST_HEAD(&lk->tx_bounce);
-	INIT_LIST_HEAD(&lk->rx_free);
-	INIT_LIST_HEAD(&lk->rx_bounce);
+	for (i = 0; i < LS_PAIRS; i++) {
+		INIT_LIST_HEAD(&lk->pair[i].tx_free);
+		INIT_LIST_HEAD(&lk->pair[i].tx_bounce);
+		INIT_LIST_HEAD(&lk->pair[i].rx_free);
+		INIT_LIST_HEAD(&lk->pair[i].rx_bounce);
+	}
 }
 
+/* So many frames of a kind, the next ones of all. */
+static int ls_frames_some(struct ls_link *lk, struct list_head *list, u32 count, bool page, bool out)
+{
+	int ret = 0;
+
+	for (; count && !ret; count--) {
+		struct ls_frame *f = &lk->frames[lk->nframes++];
+
+		INIT_LIST_HEAD(&f->rf.list);
+		if (page)
+			ret = ls_frame_page(lk, f, out);
+		if (list)
+			list_add_tail(&f->list, list);
+		else
+			INIT_LIST_HEAD(&f->list);
+	}
+	return ret;
+}
+
+/* A ring holds one frame less than its size; more would wait in the core, and polling does not move that. */
 static int ls_frames_alloc(struct ls_link *lk)
 {
 	u32 bounces = min_t(u32, LS_BOUNCES, lk->ring_size / 4);
-	u32 copied = 2 * LS_CTL_FRAMES + 2 * bounces;
-	/* A ring holds one frame less than its size; more would wait in the core, and polling does not move that. */
-	u32 plain = lk->ring_size - bounces - 1 - (lk->pairs > 1 ? 0 : LS_CTL_FRAMES);
-	u32 i;
-	int ret;
+	u32 plain = lk->ring_size - bounces - 1, sent = min_t(u32, plain, LS_WINDOW);
+	u32 all = 2 * LS_CTL_FRAMES + 2 * LS_SHARED + (lk->pairs - 1) * (2 * bounces + plain + sent);
+	int ret, i;
 
-	lk->nbounces = bounces;
-	lk->nframes = copied + 2 * plain;
-	lk->frames = kvcalloc(lk->nframes, sizeof(*lk->frames), LS_GFP);
+	lk->nframes = 0;
+	lk->frames = kvcalloc(all, sizeof(*lk->frames), LS_GFP);
 	if (!lk->frames)
 		return -ENOMEM;
-	for (i = 0; i < lk->nframes; i++) {
-		struct ls_frame *f = &lk->frames[i];
+	/* Control in this order: ls_poll() and ls_rings_up() know them by their place. */
+	ret = ls_frames_some(lk, NULL, LS_CTL_FRAMES, true, true);
+	for (i = 0; i < LS_CTL_FRAMES && !ret; i++)
+		ls_ctl_free(lk, &lk->frames[i]);
+	ret = ret ?: ls_frames_some(lk, NULL, LS_CTL_FRAMES, true, false);
+	ret = ret ?: ls_frames_some(lk, &lk->pair[0].tx_bounce, LS_SHARED, true, true);
+	ret = ret ?: ls_frames_some(lk, &lk->pair[0].tx_free, LS_SHARED, false, true);
+	for (i = 1; i < lk->pairs && !ret; i++) {
+		struct ls_pair *p = &lk->pair[i];
 
-		INIT_LIST_HEAD(&f->rf.list);
-		if (i < copied) {
-			ret = ls_frame_page(lk, f, ls_frame_dir(lk, i));
-			if (ret)
-				return ret;
-		}
-		if (i < LS_CTL_FRAMES)
-			ls_ctl_free(lk, f);
-		else if (i < 2 * LS_CTL_FRAMES)
-			INIT_LIST_HEAD(&f->list);
-		else if (i < 2 * LS_CTL_FRAMES + bounces)
-			list_add_tail(&f->list, &lk->tx_bounce);
-		else if (i < copied)
-			list_add_tail(&f->list, &lk->rx_bounce);
-		else if (i < copied + plain)
-			list_add_tail(&f->list, &lk->tx_free);
-		else
-			list_add_tail(&f->list, &lk->rx_free);
+		ret = ls_frames_some(lk, &p->tx_bounce, bounces, true, true);
+		ret = ret ?: ls_frames_some(lk, &p->rx_bounce, bounces, true, false);
+		ret = ret ?: ls_frames_some(lk, &p->tx_free, sent, false, true);
+		ret = ret ?: ls_frames_some(lk, &p->rx_free, plain, false, false);
 	}
-	return 0;
+	return ret;
 }
 
 static struct ls_frame *ls_take_frame(struct ls_link *lk, struct tb_ring *ring)
@@ -201,52 +207,56 @@ bool ls_poll(struct ls_link *lk)
 	lk->polls++;
 	dev = ls_dma_dev(lk);
 	for (i = 0; i < lk->pairs; i++) {
-		while ((f = ls_take_frame(lk, lk->pair[i].tx))) {
+		struct ls_pair *p = &lk->pair[i];
+
+		while ((f = ls_take_frame(lk, p->tx))) {
 			if (f < lk->frames + LS_CTL_FRAMES) {
 				ls_ctl_sent(lk, f);
 				continue;
 			}
 			ls_data_tx(lk, f);
-			list_add_tail(&f->list, f->page ? &lk->tx_bounce : &lk->tx_free);
+			list_add_tail(&f->list, f->page ? &p->tx_bounce : &p->tx_free);
 		}
 	}
 	/* Posted again at once, so a busy peer could go on forever. */
 	for (left = LS_CTL_FRAMES; left && lk->running && (f = ls_take_frame(lk, lk->pair[0].rx)); left--) {
 		dma_sync_single_for_cpu(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
-		/* With two pairs, what was granted is posted to the other ring: no frame of this one counts for it. */
-		if (lk->pairs == 1 && f->rf.sof != LS_SOF)
+		if (f->rf.sof != LS_SOF)
 			ls_data_shared(lk, f);
 		else
 			ls_control(lk, f);
 		dma_sync_single_for_device(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
 		ls_frame_rx(lk, 0, f);
 	}
-	while (lk->running && lk->pairs > 1 && (f = ls_take_frame(lk, lk->pair[1].rx))) {
-		if (f->page)
-			dma_sync_single_for_cpu(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
-		ls_data_rx(lk, f);
-		if (f->page)
-			dma_sync_single_for_device(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
-		list_add_tail(&f->list, f->page ? &lk->rx_bounce : &lk->rx_free);
+	for (i = 1; i < lk->pairs; i++) {
+		struct ls_pair *p = &lk->pair[i];
+
+		while (lk->running && (f = ls_take_frame(lk, p->rx))) {
+			if (f->page)
+				dma_sync_single_for_cpu(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
+			ls_data_rx(lk, i, f);
+			if (f->page)
+				dma_sync_single_for_device(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
+			list_add_tail(&f->list, f->page ? &p->rx_bounce : &p->rx_free);
+			/* A sender that is as fast has us here for long. */
+			ls_ctl_counts(lk);
+		}
 	}
 	ls_post_rx(lk);
 	ls_pump(lk);
 	return !left && lk->running;
 }
 
-/*
- * Rings that stay masked: that of control frames out, while there are free
- * frames. That one was sent is of no interest to anybody until they run out.
- */
-static unsigned long ls_quiet(struct ls_link *lk)
+/* Whether somebody waits for frames that TX rings are done with. io is held. */
+bool ls_tx_wanted(struct ls_link *lk)
 {
-	return lk->running && lk->pairs > 1 && ls_ctl_frame(lk) ? BIT(0) : 0;
+	return !lk->running || !ls_ctl_frame(lk) || ls_data_waits(lk);
 }
 
 void ls_io_work(struct work_struct *work)
 {
 	struct ls_link *lk = container_of(work, struct ls_link, io_work);
-	unsigned long masked = 0, quiet;
+	unsigned long masked = 0, quiet = 0;
 	bool more;
 	int bit;
 
@@ -256,7 +266,11 @@ void ls_io_work(struct work_struct *work)
 	}
 	mutex_lock(&lk->io);
 	more = ls_poll(lk);
-	quiet = more ? ~0UL : ls_quiet(lk);
+	/* That a frame was sent is of no interest to anybody until they run out: TX rings stay masked until then. */
+	for (bit = 0; bit < LS_RINGS; bit += 2)
+		quiet |= ls_tx_wanted(lk) ? 0 : BIT(bit);
+	if (more)
+		quiet = ~0UL;
 	for (bit = 0; bit < LS_RINGS; bit++) {
 		if (!(masked & BIT(bit)))
 			continue;
@@ -276,7 +290,7 @@ void ls_io_work(struct work_struct *work)
 int ls_frame_rx(struct ls_link *lk, int pair, struct ls_frame *f)
 {
 	f->rf.size = 0;
-	if (pair == 0 || f->page)
+	if (f->page)
 		f->rf.buffer_phy = f->dma;
 	return tb_ring_rx(lk->pair[pair].rx, &f->rf);
 }
@@ -291,42 +305,55 @@ void ls_frame_tx(struct ls_link *lk, int pair, struct ls_frame *f, u32 len, u8 s
 		dma_sync_single_for_device(ls_dma_dev(lk), f->dma, LS_FRAME_BYTES, DMA_TO_DEVICE);
 	}
 	/* Fails only while the ring is being stopped: then all fails. */
-	tb_ring_tx(lk->pair[min(pair, lk->pairs - 1)].tx, &f->rf);
+	tb_ring_tx(lk->pair[pair].tx, &f->rf);
+}
+
+/* A pair other than the first that cannot be had is left out. */
+static int ls_cannot(struct ls_link *lk, int i, u32 why, int error)
+{
+	if (!i)
+		return error;
+	lk->bad_pair = lk->pair[i].id;
+	lk->bad_why = why;
+	lk->bad_error = error;
+	return -EAGAIN;
+}
+
+static int ls_rings_some(struct ls_link *lk, int *none)
+{
+	int ret = 0, i;
+
+	*none = 0;
+	for (i = 1; i < lk->pairs && !ret; i++) {
+		ret = ls_pair_alloc(lk, i, lk->ring_size);
+		*none = ret ? i : 0;
+	}
+	ret = ret ?: ls_frames_alloc(lk);
+	if (ret) {
+		ls_frames_free(lk);
+		ls_pairs_free(lk, 1);
+	}
+	return ret;
 }
 
 int ls_rings_up(struct ls_link *lk)
 {
-	u32 size = READ_ONCE(ls_ring_size), wanted = size;
-	u16 sofs = LS_SOFS_DATA | BIT(LS_SOF);
-	u32 least = 64;
-	int i, ret = 0, none;
+	u32 wanted = READ_ONCE(ls_ring_size), size = wanted;
+	int i, ret, none = 0;
 
 	mutex_lock(&lk->io);
-	lk->pairs = lk->single || lk->peer_single ? 1 : 2;
-	if (lk->pairs == 1) {
-		least = LS_CTL_FRAMES * 4;
-		size = max(size, least);
-	} else {
-		ret = ls_pair_alloc(lk, 0, LS_CTL_FRAMES * 2, BIT(LS_SOF), LS_EOFS);
-	}
-	for (; !ret; size /= 2) {
+	ret = ls_pair_alloc(lk, 0, LS_SHARED_SIZE);
+	if (ret)
+		goto err;
+	for (;; size /= 2) {
 		lk->ring_size = size;
-		ret = ls_pair_alloc(lk, lk->pairs - 1, size, sofs, LS_EOFS);
-		none = ret;
-		if (!ret) {
-			ret = ls_frames_alloc(lk);
-			if (!ret)
-				break;
-			ls_frames_free(lk);
-			ls_pair_free(&lk->pair[lk->pairs - 1]);
-		}
-		if (size > least) {
-			dev_dbg(&lk->dev, "no rings of %u entries, trying %u\n", size, size / 2);
-			ret = 0;
-		} else if (none && lk->pairs > 1) {
-			ret = -EAGAIN;
-		}
+		ret = ls_rings_some(lk, &none);
+		if (!ret || size <= LS_SIZE_LEAST || lk->pairs == 1)
+			break;
+		dev_dbg(&lk->dev, "no rings of %u entries, trying %u\n", size, size / 2);
 	}
+	if (ret && none)
+		ret = ls_cannot(lk, none, LS_PAIR_NO_RING, ret);
 	if (ret)
 		goto err;
 	if (size < wanted)
@@ -340,9 +367,9 @@ int ls_rings_up(struct ls_link *lk)
 		tb_ring_start(lk->pair[i].rx);
 	for (i = LS_CTL_FRAMES; i < 2 * LS_CTL_FRAMES && !ret; i++)
 		ret = ls_frame_rx(lk, 0, &lk->frames[i]);
-	/* For the frame that shows that the data path carries any. */
-	if (!ret && lk->pairs > 1)
-		ret = ls_post_spare(lk);
+	/* For the frame that shows that the path carries any. */
+	for (i = 1; i < lk->pairs && !ret; i++)
+		ret = ls_post_spare(lk, i);
 	lk->running = !ret;
 	lk->sending = false;
 	mutex_unlock(&lk->io);
@@ -352,7 +379,7 @@ int ls_rings_up(struct ls_link *lk)
 	return ret;
 err:
 	ls_frames_free(lk);
-	ls_pairs_free(lk);
+	ls_pairs_free(lk, 0);
 	mutex_unlock(&lk->io);
 	return ret;
 }
@@ -422,8 +449,9 @@ int ls_paths_up(struct ls_link *lk)
 			return -ENODEV;
 		}
 		/* Some connection managers have one path for two hosts. */
-		if (ret && i && !lk->xd->is_unplugged)
-			ret = -EAGAIN;
+		/* A router that did not answer in time has not refused. */
+		if (ret && ret != -ETIMEDOUT && !lk->xd->is_unplugged)
+			ret = ls_cannot(lk, i, LS_PAIR_REFUSED, ret);
 	}
 	return ret;
 }
@@ -454,13 +482,13 @@ static void ls_rings_stop(struct ls_link *lk)
 	mutex_lock(&lk->io);
 	ls_flow_reset(lk);
 	ls_frames_free(lk);
-	ls_pairs_free(lk);
+	ls_pairs_free(lk, 0);
 	mutex_unlock(&lk->io);
 }
 
 void ls_rings_down(struct ls_link *lk)
 {
-	struct { int out, tx, in, rx; } path[2];
+	struct { int out, tx, in, rx; } path[LS_PAIRS];
 	int i, n;
 
 	mutex_lock(&lk->io);

@@ -31,6 +31,8 @@
 #define LS_REGIONS		1024
 /* Longest region. */
 #define LS_REGION_BYTES		_BITULL(36)
+/* Ring pairs of a link at most. */
+#define LS_PAIRS		4
 /* Entries of a queue: powers of two in these limits. */
 #define LS_ENTRIES_MIN		8
 #define LS_ENTRIES_MAX		4096
@@ -76,9 +78,9 @@ struct ls_ioc_info {
 	__u32 epoch;		/* how often the link has come up */
 	__u32 link_speed;	/* Gb/s of a lane, as negotiated */
 	__u32 link_width;	/* lanes: 1, 2, or asymmetric 4 (tx), 8 (rx) */
-	__u32 ring_size;	/* entries of the data rings */
-	__u32 ring_pairs;
-	__u32 in_hopid[2];	/* control, data */
+	__u32 ring_size;	/* entries of the rings that carry data only */
+	__u32 ring_pairs;	/* in use */
+	__u32 in_hopid[2];	/* of the first two ring pairs; all: LS_IOC_PAIRS */
 	__u32 out_hopid[2];
 	__u64 tx_frames;	/* data frames since the module was loaded */
 	__u64 rx_frames;
@@ -90,6 +92,30 @@ struct ls_ioc_info {
 	__u64 restarts;		/* for a peer that broke the protocol */
 	__u64 polled_ns;	/* 0 */
 	__u64 reserved[3];
+};
+
+/* States of a ring pair. From LS_PAIR_LIMIT on it is left out, for that reason. */
+#define LS_PAIR_DOWN		0	/* the link is not up */
+#define LS_PAIR_UP		1
+#define LS_PAIR_LIMIT		2	/* the parameter ring_pairs */
+#define LS_PAIR_NO_RING		3	/* the host interface has no ring pair left */
+#define LS_PAIR_NO_HOPID	4	/* the cable has no HopID left to receive on */
+#define LS_PAIR_REFUSED		5	/* the connection manager refused the path, with this error */
+#define LS_PAIR_SILENT		6	/* its path was enabled and carried nothing */
+#define LS_PAIR_PEER		7	/* the other host leaves it out */
+
+struct ls_pair_info {
+	__u32 state;		/* LS_PAIR_ */
+	__s32 error;		/* LS_PAIR_REFUSED: negative errno */
+	__u32 in_hopid;		/* 0: none */
+	__u32 out_hopid;
+	__u64 tx_frames;	/* data frames since the module was loaded */
+	__u64 rx_frames;
+	__u64 reserved[2];
+};
+
+struct ls_ioc_pairs {
+	struct ls_pair_info pair[LS_PAIRS];
 };
 
 #define LS_REGION_READ		1	/* may be sent from */
@@ -133,6 +159,7 @@ struct ls_ioc_doorbell {
 #define LS_IOC_CLOSE		_IOW(LS_IOC_MAGIC, 0x45, struct ls_ioc_id)
 #define LS_IOC_DOORBELL		_IOWR(LS_IOC_MAGIC, 0x46, struct ls_ioc_doorbell)
 #define LS_IOC_EVENTFD		_IOW(LS_IOC_MAGIC, 0x47, struct ls_ioc_eventfd)
+#define LS_IOC_PAIRS		_IOR(LS_IOC_MAGIC, 0x48, struct ls_ioc_pairs)
 
 /* First page of the map. An index counts entries forever, modulo 2^32. */
 struct ls_queue {

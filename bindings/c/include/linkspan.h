@@ -344,9 +344,9 @@ typedef struct linkspan_link_info {
   uint32_t lane_gbps;
   // Lanes: 1, 2, or asymmetric 4 (sending) and 8 (receiving).
   uint32_t lanes;
-  // Entries of the data rings.
+  // Entries of the rings that carry data only.
   uint32_t ring_size;
-  // 2; 1 where control and data share one.
+  // Ring pairs in use.
   uint32_t ring_pairs;
   // Data frames sent.
   uint64_t sent_frames;

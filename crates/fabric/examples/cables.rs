@@ -119,7 +119,7 @@ impl Cables {
         cables.rotate_left(self.turn % len);
         cables.truncate(TOLD);
         let role = if side == 0 { Role::Caller } else { Role::Answerer };
-        let ports = Ports { cables, plugged: true, why_not: Vec::new() };
+        let ports = Ports { cables, plugged: true, ..Ports::default() };
         Setup::new(ports.shared(), role, Config::default()).unwrap_or_else(|e| panic!("{e}"))
     }
 

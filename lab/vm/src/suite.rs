@@ -205,7 +205,7 @@ pub(crate) const ALL: &[Test] = &[
         name: "ring-silent",
         since: ANY,
         ours: true,
-        what: "linkspan.ko and a second path that is enabled and moves nothing: left out, told, tried again",
+        what: "linkspan.ko and a path that is enabled and moves nothing, the second one or the first: left out, told, tried again",
         run: loss::silent,
     },
     Test {
@@ -248,7 +248,7 @@ pub(crate) const ALL: &[Test] = &[
         name: "ring-single",
         since: ANY,
         ours: true,
-        what: "linkspan.ko on a host interface with one ring pair left: control and data share it",
+        what: "linkspan.ko on host interfaces with one, two and three ring pairs left: all of them carry data",
         run: single::single,
     },
     Test {

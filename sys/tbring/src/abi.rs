@@ -10,6 +10,8 @@ pub const MESSAGE_BYTES: u64 = 1 << 30;
 pub const CHANNELS: u32 = 256;
 /// `LS_CREDITS`: short messages that wait at a reader who does not read.
 pub const CREDITS: u32 = 16;
+/// `LS_PAIRS`: ring pairs of a link at most.
+pub const PAIRS: usize = 4;
 /// `LS_OP_SEND`.
 pub const OP_SEND: u32 = 1;
 /// `LS_OP_RECV`.
@@ -92,6 +94,41 @@ pub struct Info {
     pub restarts: u64,
     pub polled_ns: u64,
     pub reserved: [u64; 3],
+}
+
+/// `LS_PAIR_`: states of a ring pair.
+#[allow(missing_docs)]
+pub mod pair {
+    pub const DOWN: u32 = 0;
+    pub const UP: u32 = 1;
+    pub const LIMIT: u32 = 2;
+    pub const NO_RING: u32 = 3;
+    pub const NO_HOPID: u32 = 4;
+    pub const REFUSED: u32 = 5;
+    pub const SILENT: u32 = 6;
+    pub const PEER: u32 = 7;
+}
+
+/// `struct ls_pair_info`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct PairInfo {
+    pub state: u32,
+    pub error: i32,
+    pub in_hopid: u32,
+    pub out_hopid: u32,
+    pub tx_frames: u64,
+    pub rx_frames: u64,
+    pub reserved: [u64; 2],
+}
+
+/// `struct ls_ioc_pairs`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Pairs {
+    pub pair: [PairInfo; PAIRS],
 }
 
 /// `struct ls_ioc_register`.
@@ -185,6 +222,8 @@ pub const IOC_CLOSE: u32 = ioc(1, 0x45, size_of::<Id>());
 pub const IOC_DOORBELL: u32 = ioc(3, 0x46, size_of::<Doorbell>());
 /// `LS_IOC_EVENTFD`.
 pub const IOC_EVENTFD: u32 = ioc(1, 0x47, size_of::<Event>());
+/// `LS_IOC_PAIRS`.
+pub const IOC_PAIRS: u32 = ioc(2, 0x48, size_of::<Pairs>());
 
 const _: () = assert!(size_of::<Hello>() == 72 && size_of::<Info>() == 168 && size_of::<Register>() == 32);
 const _: () = assert!(size_of::<Sqe>() == 64 && size_of::<Cqe>() == 32 && size_of::<Doorbell>() == 16);

@@ -1,5 +1,6 @@
 //! Opening the device, and what it says about its link.
 
+use std::fmt;
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -65,6 +66,81 @@ pub struct Info {
     pub state: State,
     /// The words of the device.
     pub raw: abi::Info,
+}
+
+/// Why a ring pair is in use or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PairState {
+    /// The link is not up.
+    Down,
+    /// It carries data.
+    Up,
+    /// The driver's parameter `ring_pairs` leaves it out.
+    Limit,
+    /// The host interface has no ring pair left for it.
+    NoRing,
+    /// The cable has no HopID left to receive on.
+    NoHopId,
+    /// The connection manager refused its path, with this `errno`.
+    Refused(i32),
+    /// Its path was enabled and carried nothing.
+    Silent,
+    /// The other host leaves it out.
+    Peer,
+    /// For a reason that a newer driver knows.
+    Unknown(u32),
+}
+
+impl fmt::Display for PairState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PairState::Down => write!(f, "the link is not up"),
+            PairState::Up => write!(f, "up"),
+            PairState::Limit => write!(f, "left out by the driver's parameter ring_pairs"),
+            PairState::NoRing => write!(f, "left out: the host interface has no ring pair left"),
+            PairState::NoHopId => write!(f, "left out: the cable has no HopID left"),
+            PairState::Refused(errno) => {
+                write!(f, "left out: its path was refused, {}", std::io::Error::from_raw_os_error(*errno))
+            }
+            PairState::Silent => write!(f, "left out: its path was enabled and carried nothing"),
+            PairState::Peer => write!(f, "left out by the other host"),
+            PairState::Unknown(word) => write!(f, "in a state that a newer driver knows, {word}"),
+        }
+    }
+}
+
+/// A ring pair of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    /// Whether it is in use.
+    pub state: PairState,
+    /// The words of the device.
+    pub raw: abi::PairInfo,
+}
+
+/// All ring pairs that the link at `path` could have, in the order of their numbers.
+///
+/// # Errors
+/// [`Error::Open`]: the device cannot be opened. [`Error::Refused`]: the driver refuses the question, as one does that is
+/// older than this library (`ENOTTY`).
+pub fn pairs(path: &Path) -> Result<[Pair; abi::PAIRS]> {
+    let fd = open(path)?;
+    let mut raw = abi::Pairs::default();
+    call(std::os::fd::AsFd::as_fd(&fd), abi::IOC_PAIRS, &mut raw).map_err(|()| Error::call("asking for ring pairs"))?;
+    Ok(raw.pair.map(|raw| Pair {
+        state: match raw.state {
+            abi::pair::DOWN => PairState::Down,
+            abi::pair::UP => PairState::Up,
+            abi::pair::LIMIT => PairState::Limit,
+            abi::pair::NO_RING => PairState::NoRing,
+            abi::pair::NO_HOPID => PairState::NoHopId,
+            abi::pair::REFUSED => PairState::Refused(-raw.error),
+            abi::pair::SILENT => PairState::Silent,
+            abi::pair::PEER => PairState::Peer,
+            word => PairState::Unknown(word),
+        },
+        raw,
+    }))
 }
 
 /// Asks the device at `path`, without waiting for its link.

@@ -21,7 +21,7 @@ mod swap;
 #[doc(hidden)]
 pub mod udmabuf;
 
-pub use device::{Info, State, info};
+pub use device::{Info, Pair, PairState, State, info, pairs};
 pub use error::{Error, Result};
 pub use ring::{Access, Completion, Operation, Options, Region, Registrar, Ring};
 pub use stream::{PIECES, Stream};

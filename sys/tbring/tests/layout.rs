@@ -56,6 +56,8 @@ fn expected() -> Vec<(String, u64)> {
         polled_ns,
         reserved
     );
+    structure!("ls_pair_info", abi::PairInfo, state, error, in_hopid, out_hopid, tx_frames, rx_frames, reserved);
+    structure!("ls_ioc_pairs", abi::Pairs, pair);
     structure!("ls_ioc_register", abi::Register, addr, length, flags, fd, region, reserved);
     structure!("ls_ioc_id", abi::Id, id, reserved);
     structure!("ls_ioc_eventfd", abi::Event, fd, reserved);
@@ -79,6 +81,15 @@ fn expected() -> Vec<(String, u64)> {
         ("LS_MESSAGE_BYTES", abi::MESSAGE_BYTES),
         ("LS_CHANNELS", u64::from(abi::CHANNELS)),
         ("LS_CREDITS", u64::from(abi::CREDITS)),
+        ("LS_PAIRS", abi::PAIRS as u64),
+        ("LS_PAIR_DOWN", u64::from(abi::pair::DOWN)),
+        ("LS_PAIR_UP", u64::from(abi::pair::UP)),
+        ("LS_PAIR_LIMIT", u64::from(abi::pair::LIMIT)),
+        ("LS_PAIR_NO_RING", u64::from(abi::pair::NO_RING)),
+        ("LS_PAIR_NO_HOPID", u64::from(abi::pair::NO_HOPID)),
+        ("LS_PAIR_REFUSED", u64::from(abi::pair::REFUSED)),
+        ("LS_PAIR_SILENT", u64::from(abi::pair::SILENT)),
+        ("LS_PAIR_PEER", u64::from(abi::pair::PEER)),
         ("LS_OP_SEND", u64::from(abi::OP_SEND)),
         ("LS_OP_RECV", u64::from(abi::OP_RECV)),
         ("LS_REGION_READ", u64::from(abi::REGION_READ)),
@@ -96,6 +107,7 @@ fn expected() -> Vec<(String, u64)> {
         ("LS_IOC_CLOSE", u64::from(abi::IOC_CLOSE)),
         ("LS_IOC_DOORBELL", u64::from(abi::IOC_DOORBELL)),
         ("LS_IOC_EVENTFD", u64::from(abi::IOC_EVENTFD)),
+        ("LS_IOC_PAIRS", u64::from(abi::IOC_PAIRS)),
     ] {
         all.push((name.to_owned(), value));
     }

@@ -69,6 +69,10 @@ impl Root {
         let mut why = "no /dev/linkspan: load linkspan.ko on both hosts, and plug the cable in".to_owned();
         for name in found {
             let path = folder.join(&name);
+            // An older driver knows of none.
+            if let Ok(pairs) = linkspan_tbring::pairs(&path) {
+                ports.pairs.push((path.display().to_string(), pairs));
+            }
             match linkspan_tbring::info(&path) {
                 Ok(info) if info.state == State::Up => ports.cables.push(Cable {
                     tier: Tier::Ring,

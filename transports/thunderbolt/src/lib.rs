@@ -25,6 +25,7 @@ pub mod up;
 pub use cache::CableMemory;
 pub use device::{Registrar, RingDevice, StreamDevice};
 pub use error::Error;
+pub use linkspan_tbring::{Pair, PairState};
 pub use provider::Cables;
 pub use rail::CableRail;
 pub use ring::RingRail;

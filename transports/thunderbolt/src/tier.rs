@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use linkspan_tbring::{Access, Completion, Error as DeviceError, Options, Region, Ring, Stream};
+use linkspan_tbring::abi::PAIRS as RING_PAIRS;
+use linkspan_tbring::{Access, Completion, Error as DeviceError, Options, Pair as RingPair, Region, Ring, Stream};
 use linkspan_transport::MemSlice;
 
 use crate::device::{Registrar, RingDevice, StreamDevice};
@@ -136,6 +137,8 @@ pub struct Ports {
     pub plugged: bool,
     /// Why a tier cannot be had here, for people.
     pub why_not: Vec<(Tier, String)>,
+    /// Ring pairs of each device of `linkspan.ko`, whether its link is up or not.
+    pub pairs: Vec<(String, [RingPair; RING_PAIRS])>,
 }
 
 impl Ports {

@@ -144,3 +144,23 @@ fn rdma_ports_say_what_they_can_and_how_they_reach_device_memory() {
          no RDMA: four: left out by LINKSPAN_IB_HCA\n"
     );
 }
+
+#[test]
+fn ring_pairs_show_their_state_and_frames() {
+    use linkspan_thunderbolt::{Pair, PairState, Ports};
+    let pair = |state, sent| {
+        let mut pair = Pair { state, raw: Default::default() };
+        (pair.raw.tx_frames, pair.raw.rx_frames) = (sent, 7);
+        pair
+    };
+    let pairs =
+        [pair(PairState::Up, 5), pair(PairState::Peer, 0), pair(PairState::Refused(12), 0), pair(PairState::Limit, 0)];
+    let ports = Ports { pairs: vec![("/dev/linkspan/0".into(), pairs)], ..Ports::default() };
+    assert_eq!(
+        text::cables_used(&ports),
+        "  /dev/linkspan/0 ring pair 0: up; 5 frames sent, 7 received\n  \
+           /dev/linkspan/0 ring pair 1: left out by the other host; 0 frames sent, 7 received\n  \
+           /dev/linkspan/0 ring pair 2: left out: its path was refused, Cannot allocate memory (os error 12); 0 frames sent, 7 received\n  \
+           /dev/linkspan/0 ring pair 3: left out by the driver's parameter ring_pairs; 0 frames sent, 7 received\n"
+    );
+}

@@ -133,6 +133,14 @@ pub(super) fn cables_used(ports: &Ports) -> String {
         };
         text.push_str(&format!("Thunderbolt {}: used at {}{speed}\n", cable.name, cable.tier));
     }
+    for (device, pairs) in &ports.pairs {
+        for (index, pair) in pairs.iter().enumerate() {
+            text.push_str(&format!(
+                "  {device} ring pair {index}: {}; {} frames sent, {} received\n",
+                pair.state, pair.raw.tx_frames, pair.raw.rx_frames
+            ));
+        }
+    }
     if ports.plugged || !ports.cables.is_empty() {
         for tier in [Tier::Ring, Tier::Stream] {
             let why = ports.why_not(tier);

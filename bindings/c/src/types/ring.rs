@@ -103,9 +103,9 @@ pub struct linkspan_link_info {
     pub lane_gbps: u32,
     /// Lanes: 1, 2, or asymmetric 4 (sending) and 8 (receiving).
     pub lanes: u32,
-    /// Entries of the data rings.
+    /// Entries of the rings that carry data only.
     pub ring_size: u32,
-    /// 2; 1 where control and data share one.
+    /// Ring pairs in use.
     pub ring_pairs: u32,
     /// Data frames sent.
     pub sent_frames: u64,

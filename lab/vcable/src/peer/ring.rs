@@ -30,6 +30,7 @@ const CLOSE: u8 = 6;
 const ACK: u8 = 7;
 const COUNT: u8 = 8;
 const PROBE: u8 = 9;
+const VOID: u8 = 12;
 
 /// In the length of a PROBE: the guest wants to be told what has arrived here.
 const PROBE_ASKS: u8 = 1;
@@ -46,7 +47,7 @@ const RETRY: u64 = 300 * MS;
 /// Most frames or packets of one command.
 const MOST: u64 = 10_000;
 
-const USAGE: &str = "ring frame TYPE CHANNEL ID LENGTH BYTES, ring grant OFFSET, ring skip, ring short, ring data BYTES INDEX, ring next NAME=NUMBER..., \
+const USAGE: &str = "ring frame TYPE CHANNEL ID LENGTH BYTES, ring grant OFFSET, ring skip, ring short, ring told COUNT, ring fences BITS, ring data BYTES NUMBER PAIR, ring next NAME=NUMBER..., \
                      ring quiet on|off, ring mirror on|off, ring flood SEED COUNT, ring fuzz SEED COUNT, ring new or ring state wanted";
 
 /// Fields of our next LOGINs that are not what they should be.
@@ -55,7 +56,6 @@ struct Lies {
     version: Option<u32>,
     session: Option<u32>,
     hops: [Option<u32>; 2],
-    ring_size: Option<u32>,
 }
 
 /// The service.
@@ -64,7 +64,7 @@ pub struct Ring {
     port: usize,
     uuids: Option<(Uuid, Uuid)>,
     session: u32,
-    /// The guest's session and the HopIDs on which it receives control and data.
+    /// The guest's session and the HopIDs on which it receives, by ring pair.
     theirs: Option<(u32, [u16; 2])>,
     /// It has accepted our LOGIN.
     accepted: bool,
@@ -76,6 +76,8 @@ pub struct Ring {
     seq: u32,
     /// The guest's control frames that came in order.
     got: u32,
+    /// The guest's data frames that came, as it is told.
+    told: u32,
     /// Ring pairs over which the guest's PROBE came, as bits.
     heard: u32,
     /// Ours went over the data ring.
@@ -94,16 +96,13 @@ pub struct Ring {
     mirrored: Option<(u32, u8)>,
 }
 
-/// HopIDs on which we receive control and data, as a driver would take them.
+/// HopIDs on which we receive, of two ring pairs, as a driver would take them. The first carries control.
 const OWN_HOPS: [u32; 2] = [16, 17];
 
-/// Marks of the data frame of this number (docs/PROTOCOL.md).
-fn marks(index: u64) -> (u8, u8) {
-    let z = (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    let z = z ^ z >> 31;
-    (2 + ((z >> 32) % 14) as u8, 1 + (index % 15) as u8)
+/// Marks of the data frame of this number over two ring pairs (docs/PROTOCOL.md).
+fn marks(number: u64) -> (u8, u8) {
+    let k = (number / 2 % 210) as u8;
+    (2 + k / 15, 1 + k % 15)
 }
 
 impl Ring {
@@ -120,6 +119,7 @@ impl Ring {
         self.up = false;
         self.seq = 0;
         self.got = 0;
+        self.told = 0;
         self.heard = 0;
         self.probed = false;
         self.announced = None;
@@ -131,10 +131,9 @@ impl Ring {
         let lies = if kind == LOGIN { self.lies } else { Lies::default() };
         let mut words = own.words().to_vec();
         words.extend(remote.words());
-        words.extend([kind, request, lies.version.unwrap_or(2), lies.session.unwrap_or(self.session)]);
+        words.extend([kind, request, lies.version.unwrap_or(3), lies.session.unwrap_or(self.session)]);
         words.extend([self.theirs.map_or(0, |t| t.0), status]);
-        words.extend([lies.hops[0].unwrap_or(hops[0]), lies.hops[1].unwrap_or(hops[1])]);
-        words.extend([lies.ring_size.unwrap_or(256), 0]);
+        words.extend([lies.hops[0].unwrap_or(hops[0]), lies.hops[1].unwrap_or(hops[1]), 0, 0]);
         // No key: nothing to prove, no proof.
         words.extend([0; 8]);
         Some(words)
@@ -157,11 +156,16 @@ impl Ring {
     }
 
     fn control(&mut self, io: &mut PeerIo, kind: u8, channel: u16, id: u32, length: u32, payload: &[u8]) {
-        let Some((session, [hop, _])) = self.theirs else { return };
+        let from = if kind == PROBE { self.theirs.map_or(0, |(session, _)| session.into()) } else { 0 };
+        self.control_from(io, (kind, channel, id, length), from, payload);
+    }
+
+    fn control_from(&mut self, io: &mut PeerIo, words: (u8, u16, u32, u32), from: u64, payload: &[u8]) {
+        let Some((_, [hop, _])) = self.theirs else { return };
+        let (kind, channel, id, length) = words;
         let counted = kind != COUNT && kind != PROBE;
         let seq = if counted { self.seq } else { 0 };
         self.seq = self.seq.wrapping_add(u32::from(counted));
-        let from = if kind == PROBE { u64::from(session) } else { 0 };
         let mut data = self.header(kind, channel, seq, id, length, from);
         data.extend_from_slice(payload);
         io.send_frame(self.port, hop, Frame { data, sof: 1, eof: 2, damaged: false });
@@ -174,7 +178,7 @@ impl Ring {
         data.extend(id.to_le_bytes());
         data.extend(length.to_le_bytes());
         data.extend(self.got.to_le_bytes());
-        data.extend([0; 4]);
+        data.extend(self.told.to_le_bytes());
         data.extend(from.to_le_bytes());
         data
     }
@@ -394,8 +398,18 @@ impl Ring {
                 io.send_frame(self.port, hop, Frame { data: vec![0; 8], sof: 1, eof: 2, damaged: false });
                 Ok(String::new())
             }
-            ["data", bytes, index] => {
-                let (_, [_, hop]) = self.theirs.ok_or("no peer is logged in")?;
+            ["told", count] => {
+                self.told = number(count)? as u32;
+                self.control(io, COUNT, 0, 0, 0, &[]);
+                Ok(String::new())
+            }
+            ["fences", bits] => {
+                self.control_from(io, (VOID, 0, 1, 0), number(bits)?, &[]);
+                Ok(String::new())
+            }
+            ["data", bytes, index, pair] => {
+                let (_, hops) = self.theirs.ok_or("no peer is logged in")?;
+                let hop = *hops.get(number(pair)? as usize).ok_or("pair 0 or 1 wanted")?;
                 let bytes = number(bytes)?.clamp(1, 4096) as usize;
                 let (sof, eof) = marks(number(index)?);
                 io.send_frame(self.port, hop, Frame { data: vec![0x3c; bytes], sof, eof, damaged: false });
@@ -411,10 +425,9 @@ impl Ring {
                     match name {
                         "version" => self.lies.version = value,
                         "session" => self.lies.session = value,
-                        "control" => self.lies.hops[0] = value,
-                        "data" => self.lies.hops[1] = value,
-                        "ring" => self.lies.ring_size = value,
-                        _ => return Err(format!("'{name}': version, session, control, data or ring wanted")),
+                        "first" => self.lies.hops[0] = value,
+                        "second" => self.lies.hops[1] = value,
+                        _ => return Err(format!("'{name}': version, session, first or second wanted")),
                     }
                 }
                 self.ask(io);

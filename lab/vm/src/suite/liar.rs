@@ -11,7 +11,7 @@ use crate::vcable::Cable;
 
 /// Words to the peer, and what the driver says of them as it restarts the link. A program holds channel 1 with a message of
 /// 1 MiB that waits for a grant, and no receive.
-const LIES: [(&[&str], &str); 26] = [
+const LIES: [(&[&str], &str); 29] = [
     (&["short"], "a control frame too short"),
     (&["skip"], "the peer does not send a lost control frame again"),
     (&["frame 4 256 0 0 0"], "a channel that there is not"),
@@ -37,25 +37,31 @@ const LIES: [(&[&str], &str); 26] = [
     (&["frame 15 1 0 0 0"], "a control frame of no known type"),
     (&["frame 10 1 4294967295 0 0"], "a receipt for what was not sent"),
     (&["frame 11 1 4294967295 4096 0"], "a grant of a part of nothing"),
-    (&["frame 12 1 1 4294967295 0"], "more fences than a ring takes"),
+    (&["fences 1"], "more fences than a ring takes"),
+    (&["fences 4294967296"], "more fences than a ring takes"),
+    (&["told 1"], "a receipt for a data frame that was not sent"),
+    (&["told 2147483647"], "a receipt for a data frame that was not sent"),
 ];
 
 /// Data that is not what was granted: a program has a receive posted on channel 1, the peer announces two pages.
-const DATA: [(&[&str], &str); 3] = [
-    (&["frame 2 1 5 8192 0", "data 4095 0"], "a data frame of wrong length"),
-    (&["frame 2 1 5 8192 0", "data 4096 1"], "data that cannot be put in order again"),
-    (&["frame 2 1 5 8192 0", "data 4096 0", "data 4096 0"], "data that cannot be put in order again"),
+const DATA: [(&[&str], &str); 5] = [
+    (&["frame 2 1 5 8192 0", "data 4095 0 0"], "a data frame of wrong length"),
+    (&["frame 2 1 5 8192 0", "data 4095 1 1"], "a data frame of wrong length"),
+    (&["frame 2 1 5 8192 0", "data 4096 2 0"], "data that cannot be put in order again"),
+    (&["frame 2 1 5 8192 0", "data 4096 3 1"], "data that cannot be put in order again"),
+    (&["frame 2 1 5 8192 0", "data 4096 0 0", "data 4096 0 0"], "data that cannot be put in order again"),
 ];
 
 /// LOGINs that cannot be: what the driver must answer (docs/PROTOCOL.md), and whether it may be up with them.
-const LOGINS: [(&str, u32); 7] = [
+const LOGINS: [(&str, u32); 8] = [
     ("version=1", 4),
+    ("version=2", 4),
     ("version=4294967295", 4),
     ("session=0", 2),
-    ("control=0", 3),
-    ("control=7 data=4294967295", 3),
-    ("control=20 data=20", 3),
-    ("ring=4294967295", 0),
+    ("first=0 second=0", 2),
+    ("first=7 second=4294967295", 3),
+    ("first=20 second=20", 3),
+    ("second=0", 0),
 ];
 
 /// A key that the host in software does not have.

@@ -1,16 +1,34 @@
-//! linkspan.ko on a host interface with one ring pair to give: control and data share it, on both sides.
+//! linkspan.ko on a host interface with one, two and three ring pairs to give: both sides use as many, all of them for data.
 
-use super::ring::{self, DEVICE};
+use super::ring::{self, DEVICE, number};
 use super::tb;
 use crate::error::{Result, check};
+use crate::guest::Guest;
 use crate::lab::Lab;
 use crate::vcable::Cable;
 
-/// One side has a ring beside that of the control channel, the other one plenty.
-const SHAPE: &str = "host a hops=2\nhost b\ncable ab a:1 b:1\n";
+/// What `ringtest info` says of a pair.
+fn pair(guest: &Guest, index: u64) -> Result<String> {
+    let said = guest.sh(&format!("ringtest info {DEVICE}"))?;
+    let start = format!("pair {index} ");
+    Ok(said.lines().find(|line| line.starts_with(&start)).unwrap_or_default().to_owned())
+}
+
+/// Data frames that a host has sent over each pair.
+fn sent(guest: &Guest, pairs: u64) -> Result<Vec<u64>> {
+    (0..pairs).map(|index| number(&pair(guest, index)?, " sent ")).collect()
+}
 
 pub(crate) fn single(lab: &mut Lab) -> Result<()> {
-    let cable = Cable::shaped(lab, SHAPE)?;
+    for pairs in 1..=3 {
+        with(lab, pairs)?;
+    }
+    Ok(())
+}
+
+/// One side has so many rings beside that of the control channel, the other one plenty.
+fn with(lab: &mut Lab, pairs: u64) -> Result<()> {
+    let cable = Cable::shaped(lab, &format!("host a hops={}\nhost b\ncable ab a:1 b:1\n", pairs + 1))?;
     let specs = ["a", "b"].map(|name| {
         let mut spec = lab.guest(name);
         spec.cables.push(cable.socket(name));
@@ -25,18 +43,29 @@ pub(crate) fn single(lab: &mut Lab) -> Result<()> {
         guest.sh("modprobe linkspan allow=any")?;
     }
     ring::up(&[&a, &b])?;
-    check(a.dmesg()?.contains("no second ring pair"), || "a does not say that it has one ring pair".to_owned())?;
     for guest in [&a, &b] {
-        let said = guest.sh(&format!("ringtest info {DEVICE}"))?;
-        check(said.contains("pairs=1"), || format!("{}: {said}", guest.name()))?;
+        check(ring::pairs(guest)? == pairs, || format!("{}: {:?} ring pairs", guest.name(), ring::pairs(guest)))?;
+        let last = pair(guest, pairs - 1)?;
+        check(last.ends_with(": up"), || format!("{}: {last}", guest.name()))?;
     }
-    lab.say("one ring pair on one side: both share theirs, and say so");
+    for (guest, why) in [(&a, "the host interface has no ring pair left"), (&b, "left out by the other host")] {
+        let first = pair(guest, pairs)?;
+        check(first.ends_with(why), || format!("{}: {first}, expected '{why}'", guest.name()))?;
+    }
+    lab.say(&format!("{pairs} ring pairs on one side: both use as many, and say why not more"));
     for (from, to, words) in
         [(&a, &b, "1 4194304 1048576 0 3"), (&b, &a, "1 4194304 70001 0 4"), (&a, &b, "1 3100000 300001 0 5")]
     {
+        let before = sent(from, pairs)?;
         let said = ring::transfer(from, to, words, ["", ""])?;
-        let whole = words.contains("1048576");
-        check(!whole || said[0].contains("copied 0"), || format!("whole pages were copied at the sender: {said:?}"))?;
+        let frames: Vec<u64> = sent(from, pairs)?.iter().zip(before).map(|(now, then)| now - then).collect();
+        let (most, least) = (frames.iter().max(), frames.iter().min());
+        check(most.zip(least).is_some_and(|(most, least)| most - least <= 1), || format!("{frames:?} frames by pair"))?;
+        if words.contains("1048576") {
+            ring::least_copied(from, &said, 4 << 20)?;
+            let copied = number(&said[1], "copied ")?;
+            check(copied >= (4 << 20) / (pairs + 1), || format!("the first pair brought {copied} bytes of 4 MiB"))?;
+        }
     }
     ring::both(
         (&b, &format!("send {DEVICE} 1 2000000 300001 1234 6")),
@@ -44,7 +73,7 @@ pub(crate) fn single(lab: &mut Lab) -> Result<()> {
     )?;
     ring::both((&a, &format!("ping {DEVICE} 3 40 100000")), (&b, &format!("echo {DEVICE} 3")))?;
     ring::both((&b, &format!("ping {DEVICE} 3 40 100000 poll")), (&a, &format!("echo {DEVICE} 3")))?;
-    lab.say("4 MiB each way, memory that is aligned to nothing, messages of all sizes, compared");
+    lab.say("4 MiB each way, as many frames over each pair; memory that is aligned to nothing, messages of all sizes, compared");
     ring::both((&a, &format!("pour {DEVICE} 20 21 40")), (&b, &format!("slow {DEVICE} 20 21 40")))?;
     ring::both((&a, &format!("churn {DEVICE} 20")), (&b, &format!("churn {DEVICE} 20")))?;
     ring::both((&a, &format!("leave {DEVICE} 30 3")), (&b, &format!("stay {DEVICE} 30 3")))?;

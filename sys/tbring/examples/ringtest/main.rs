@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use linkspan_tbring::udmabuf::Udmabuf;
-use linkspan_tbring::{Access, Error, Region, Ring, abi, info};
+use linkspan_tbring::{Access, Error, Region, Ring, abi, info, pairs};
 use linkspan_transport::{Buf, StaticBuf};
 
 use how::{How, any, next};
@@ -170,6 +170,13 @@ fn tell(device: &str) -> Done {
         "tx_frames={} rx_frames={} copied={} control={} doorbells={} restarts={}",
         raw.tx_frames, raw.rx_frames, raw.copied_bytes, raw.control_frames, raw.doorbells, raw.restarts
     );
+    for (i, pair) in pairs(Path::new(device)).map_err(text)?.iter().enumerate() {
+        let raw = pair.raw;
+        println!(
+            "pair {i} in {} out {} sent {} received {}: {}",
+            raw.in_hopid, raw.out_hopid, raw.tx_frames, raw.rx_frames, pair.state
+        );
+    }
     Ok(())
 }
 
