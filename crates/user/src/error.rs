@@ -3,6 +3,8 @@
 use std::io;
 
 use linkspan_fabric::keys::KeyError;
+use linkspan_perf::PerfError;
+use linkspan_service::pairing::PairError;
 use linkspan_service::rendezvous::RendezvousError;
 
 /// Why something was not done. Its text has one error code.
@@ -33,6 +35,32 @@ pub enum Error {
     /// Keys.
     #[error(transparent)]
     Keys(#[from] KeyError),
+    /// A measurement.
+    #[error(transparent)]
+    Perf(#[from] PerfError),
+    /// Pairing.
+    #[error(transparent)]
+    Pair(#[from] PairError),
+    /// Too many at a time.
+    #[error("{0}")]
+    Limit(String),
+    /// There is no such thing.
+    #[error("LS1844 {0}")]
+    Absent(String),
+    /// It came to its end, but not all of it is as it should be.
+    #[error("{0}")]
+    Incomplete(String),
+    /// A directory at which nothing can be mounted.
+    #[error(
+        "LS1824 cannot mount at {dir} (needs /dev/fuse, and fusermount3 of fuse3 where you are not root): {source}"
+    )]
+    Mount {
+        /// The directory.
+        dir: String,
+        /// The OS error.
+        #[source]
+        source: io::Error,
+    },
     /// The system.
     #[error("LS1831 {what}: {source}")]
     System {
@@ -47,6 +75,20 @@ pub enum Error {
 impl Error {
     pub(crate) fn system(what: impl Into<String>, source: io::Error) -> Error {
         Error::System { what: what.into(), source }
+    }
+
+    /// Whether it may be otherwise when the peer is there again.
+    pub fn passes(&self) -> bool {
+        use linkspan_files::Error as Files;
+        match self {
+            Error::Files(Files::Lost(_) | Files::Cut(_) | Files::Unjoined(_)) => true,
+            Error::Files(Files::Link(linkspan::Error::Connect(_))) | Error::Link(linkspan::Error::Connect(_)) => true,
+            Error::Rendezvous(error) => matches!(
+                error,
+                RendezvousError::Name { .. } | RendezvousError::NoPeer { .. } | RendezvousError::Cable { .. }
+            ),
+            _ => false,
+        }
     }
 
     /// Its causes as one line.
