@@ -93,6 +93,28 @@ impl Error {
 
     /// Its causes as one line.
     pub fn text(&self) -> String {
-        linkspan_fabric::chain(self)
+        let own = self.to_string();
+        // Some say it themselves.
+        match std::error::Error::source(self) {
+            Some(cause) if !own.ends_with(&cause.to_string()) => linkspan_fabric::chain(self),
+            _ => own,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let files = linkspan_files::Error::System { what: "a".into(), source: missing() };
+        for error in
+            [Error::system("a", missing()), Error::from(files), Error::Mount { dir: "a".into(), source: missing() }]
+        {
+            let text = error.text();
+            assert_eq!(text.matches(&missing().to_string()).count(), 1, "{text}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What tasks do.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -290,6 +291,11 @@ pub fn mounted(task: &Arc<Task>, place: Place, source: &str, dir: &Path, data: D
     let (up, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (stop, is_up) = (task.stop(), up.clone());
     let stop = move || !is_up.load(Ordering::Relaxed) && stop();
+    // What a service that was killed has left; attributes may be remembered, a listing is not.
+    let dead = |error: io::Error| error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error());
+    if std::fs::read_dir(dir).is_err_and(dead) {
+        mount::detach(dir)?;
+    }
     let mounted = mount::open(place, source, dir, data, &way, stop)?;
     up.store(true, Ordering::Relaxed);
     task.update(|progress| progress.state = "mounted");

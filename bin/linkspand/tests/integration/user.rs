@@ -31,7 +31,11 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(name: &str, key: bool) -> World {
-        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("user-{name}-{}", std::process::id()));
+        World::below(Path::new(env!("CARGO_TARGET_TMPDIR")), name, key)
+    }
+
+    fn below(folder: &Path, name: &str, key: bool) -> World {
+        let dir = folder.join(format!("linkspan-user-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         for sub in ["one", "two", "data"] {
             fs::create_dir_all(dir.join(sub)).unwrap();
@@ -50,7 +54,10 @@ impl World {
     }
 
     fn spawn(&self, home: &str, bus: &Bus) -> Child {
-        let mut command = program();
+        self.start(program(), home, bus)
+    }
+
+    fn start(&self, mut command: Command, home: &str, bus: &Bus) -> Child {
         command.args(["--user", "-f", "--as-root"]).stdin(Stdio::null());
         command.env("DBUS_SESSION_BUS_ADDRESS", bus.address()).env("HOME", self.path(home));
         for (variable, sub) in [("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config")] {
@@ -77,6 +84,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.path("at"), rustix::mount::UnmountFlags::DETACH);
         let _ = fs::remove_dir_all(&self.dir);
     }
 }

@@ -29,7 +29,7 @@ impl Bus {
 <allow send_requested_reply="true" send_type="method_return"/><allow send_requested_reply="true" send_type="error"/>
 <allow receive_type="method_call"/><allow receive_type="method_return"/><allow receive_type="error"/><allow receive_type="signal"/>
 <allow send_destination="org.freedesktop.DBus"/></policy>
-<include>{}</include><include ignore_missing="yes">/usr/share/dbus-1/system.d/org.freedesktop.PolicyKit1.conf</include><policy user="{user}"><allow own="org.linkspan.Link1"/><allow own="org.linkspan.User1"/></policy><policy context="default"><allow send_destination="org.linkspan.User1"/></policy></busconfig>"#,
+<include>{}</include><include ignore_missing="yes">/usr/share/dbus-1/system.d/org.freedesktop.PolicyKit1.conf</include><policy user="{user}"><allow own="org.linkspan.Link1"/></policy><policy context="default"><allow own="org.linkspan.User1"/><allow send_destination="org.linkspan.User1"/></policy></busconfig>"#,
             folder.join("socket").display(),
             rules.canonicalize().unwrap().display(),
         );

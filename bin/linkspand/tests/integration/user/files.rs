@@ -3,11 +3,15 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
+use linkspan_bus::user::{NAME, PATH};
+use linkspan_bus::zbus::blocking::connection::Builder;
 use linkspan_bus::{Dict, to_dict};
 use serde_json::{Value, json};
 
-use super::super::until;
+use super::super::bus::Bus;
+use super::super::{is_root, until};
 use super::{User, World};
 
 /// A file of this many MiB, no two of which are alike.
@@ -154,7 +158,7 @@ fn a_mount_shows_the_share_and_goes_when_it_is_cancelled() {
         return;
     }
     let world = World::new("mount", true);
-    let (Some(one), Some(two)) = (world.user("one"), world.user("two")) else { return };
+    let (Some(mut one), Some(two)) = (world.user("one"), world.user("two")) else { return };
     let place = two.serve(&world.path("share"));
     fs::write(world.path("share/a"), "a").unwrap();
     fs::create_dir(world.path("at")).unwrap();
@@ -175,4 +179,83 @@ fn a_mount_shows_the_share_and_goes_when_it_is_cancelled() {
     assert_eq!(std::io::read_to_string(&mut open).unwrap(), "a");
     drop(open);
     assert_eq!(one.ended(&task)["state"], "done");
+    // A mount of a service that was killed is dead, and makes place for another one.
+    let mount = |one: &User<'_>| {
+        let task = one.begin("Files.Mount", &(&*place, world.text("at"), Dict::new()));
+        let ended = || panic!("{:?}", one.history());
+        until("it is mounted", || one.progress(&task).unwrap_or_else(ended)["state"] == "mounted");
+        assert_eq!(fs::read_to_string(world.path("at/a")).unwrap(), "a");
+        task
+    };
+    mount(&one);
+    one.kill_and_restart();
+    assert!(one.tasks().is_empty() && fs::read_dir(world.path("at")).is_err());
+    let task = mount(&one);
+    one.cancel(&task).unwrap();
+    assert_eq!(one.ended(&task)["state"], "done");
+}
+
+const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+
+/// Has /dev/fuse as udev makes it, for every user; that of containers is often root's alone.
+const OPEN_FUSE: &str =
+    "mount -t tmpfs -o mode=755,dev tmpfs dev && mknod -m 666 dev/fuse c 10 229 && mount --bind dev/fuse /dev/fuse";
+
+/// What a program says.
+fn said(program: &str, words: &[&str]) -> String {
+    let output = Command::new(program).args(words).stdin(Stdio::null()).output().unwrap();
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
+#[test]
+fn a_user_who_is_not_root_has_a_mount_and_it_goes_when_it_is_cancelled() {
+    if !is_root() {
+        eprintln!("skipped: who is not root cannot become another user; the test before has shown it");
+        return;
+    }
+    let world = World::below(&std::env::temp_dir(), "nobody", true);
+    let Some(two) = world.user("two") else { return };
+    let place = two.serve(&world.path("share"));
+    fs::write(world.path("share/a"), "read").unwrap();
+    for sub in ["at", "dev", "program"] {
+        fs::create_dir(world.path(sub)).unwrap();
+    }
+    fs::copy(env!("CARGO_BIN_EXE_linkspand"), world.path("program/linkspand")).unwrap();
+    for name in ["", "one", "at", "key"] {
+        std::os::unix::fs::chown(world.path(name), Some(65534), Some(65534)).unwrap();
+    }
+    let may = Command::new("unshare").args(["-m", "sh", "-c", OPEN_FUSE]).current_dir(world.path("")).output().unwrap();
+    if !may.status.success() {
+        eprintln!("skipped: /dev/fuse cannot be had for another user: {}", String::from_utf8_lossy(&may.stderr));
+        return;
+    }
+    let Some(bus) = Bus::start() else { return };
+    let mut command = Command::new("unshare");
+    let script = format!("{OPEN_FUSE} && exec \"$@\"");
+    command.args(["-m", "sh", "-c", &script, "sh"]).args(AS_NOBODY).arg(world.path("program/linkspand"));
+    command.current_dir(world.path(""));
+    let process = world.start(command, "one", &bus);
+    let client = Builder::address(&*bus.address()).unwrap().build().unwrap();
+    let one = User { world: &world, home: "one", bus, process, client };
+    one.await_name();
+    let (address, pid) = (one.bus.address(), one.process.id().to_string());
+    let call = |path: &str, method: &str, arguments: &[&str]| {
+        let words = ["gdbus", "call", "--address", &address, "-d", NAME, "-o", path, "-m", &format!("{NAME}.{method}")];
+        said(AS_NOBODY[0], &[&AS_NOBODY[1..], &words[..], arguments].concat())
+    };
+    let history = || call(PATH, "Manager.GetHistory", &["0"]);
+    let task = call(PATH, "Files.Mount", &[&place, &world.text("at"), "{}"]);
+    let task = task.split('\'').nth(1).unwrap_or_else(|| panic!("{task}")).to_owned();
+    until("it is mounted, or has failed", || {
+        call(&task, "Task.GetProgress", &[]).contains("'mounted'") || history().contains("LS")
+    });
+    if history().contains("LS1824") {
+        eprintln!("skipped: {}", history());
+        return;
+    }
+    let read = || said("nsenter", &[&["-m", "-t", &pid][..], &AS_NOBODY, &["cat", &world.text("at/a")]].concat());
+    assert_eq!(read(), "read", "{}", history());
+    call(&task, "Task.Cancel", &[]);
+    until("it has ended", || history().contains("'done'"));
+    assert!(read().contains("No such file"), "{}", read());
 }
