@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use linkspan_bus::user::{NAME, PATH};
 use linkspan_bus::zbus::blocking::connection::Builder;
+use linkspan_bus::zbus::blocking::fdo::PropertiesProxy;
 use linkspan_bus::{Dict, to_dict};
 use serde_json::{Value, json};
 
@@ -124,9 +125,45 @@ fn killed_in_a_transfer_and_started_again_it_has_no_stale_object_and_serves_as_b
     assert_eq!(two.ok("Shares.List", &()).body().deserialize::<Vec<Dict>>().unwrap().len(), 1);
     two.ok("Shares.Remove", &"in");
     assert!(two.ok("Shares.List", &()).body().deserialize::<Vec<Dict>>().unwrap().is_empty());
+    // Records outlive the service, and no later task has the number of one.
+    one.kill_and_restart();
+    assert_eq!(one.history(), [record]);
+    let next = one.begin("Files.Get", &(vec![&*place], world.text("back"), Dict::new()));
+    assert!(one.ended(&next)["id"].as_u64() > one.history()[1]["id"].as_u64());
     // The end in good order.
     one.end();
     two.end();
+}
+
+#[test]
+fn whether_shares_are_served_and_why_not_are_properties() {
+    let world = World::new("properties", true);
+    let Some(mut user) = world.user("one") else { return };
+    let property = |user: &User<'_>, name: &str| {
+        let properties = PropertiesProxy::new(&user.client, NAME, PATH).unwrap();
+        properties.get(format!("{NAME}.Shares").try_into().unwrap(), name).unwrap()
+    };
+    let serving = |user: &User<'_>| bool::try_from(property(user, "Serving")).unwrap();
+    let error = |user: &User<'_>| String::try_from(property(user, "Error")).unwrap();
+    assert!(!serving(&user) && error(&user).is_empty());
+    let changes = PropertiesProxy::new(&user.client, NAME, PATH).unwrap();
+    let mut changes = changes.receive_properties_changed().unwrap();
+    let place = user.serve(&world.path("share"));
+    let told = changes.next().unwrap();
+    assert!(told.args().unwrap().changed_properties().contains_key("Serving"));
+    until("it says that it serves", || serving(&user));
+    let addresses = Vec::<String>::try_from(property(&user, "Addresses")).unwrap();
+    assert_eq!(format!("[{}]:in", addresses[0]), place);
+    let port = addresses[0].rsplit(':').next().unwrap().parse::<u16>().unwrap();
+    let (kind, _) = user.refused("Shares.Serve", &to_dict(&json!({ "bind": ["192.0.2.1"], "port": port })));
+    assert_eq!((kind.as_str(), serving(&user)), ("Failed", true), "what is refused changes nothing");
+    assert_eq!(user.refused("Shares.Add", &("in", world.text("data"), false)).0, "InvalidArgument");
+    // A directory that has gone.
+    fs::remove_dir(world.path("share")).unwrap();
+    user.kill_and_restart();
+    assert!(!serving(&user) && error(&user).starts_with("LS") && error(&user).contains("share"), "{}", error(&user));
+    user.ok("Shares.Remove", &"in");
+    until("it serves again", || serving(&user) && error(&user).is_empty());
 }
 
 #[test]
