@@ -4,16 +4,22 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-/// linkspan's system service: cables and jobs observed, events kept, hosts let in
+/// linkspan's services: of the machine (cables and jobs observed, events kept, hosts let in), and of a user (tests, files, keys)
 ///
-/// Started by systemd, or by D-Bus when a program asks for org.linkspan.Link1. SIGHUP reads the configuration and looks at everything
-/// again. No command of lspan needs it.
+/// Started by systemd, or by D-Bus when a program asks for org.linkspan.Link1 on the system bus, or with --user for org.linkspan.User1 on
+/// the session bus. SIGHUP has that of the machine read the configuration and look at everything again. No command of lspan needs them.
 #[derive(Debug, Parser)]
 #[command(name = "linkspand", version, max_term_width = 110)]
 pub(crate) struct Cli {
     /// Write lines to standard error, not to the journal
     #[arg(short, long)]
     pub(crate) foreground: bool,
+    /// Be the service of this user, on the session bus: tests, transfers, mirrors, mounts, shares and keys for its programs
+    #[arg(long)]
+    pub(crate) user: bool,
+    /// With --user: serve shares also as root, past every permission
+    #[arg(long, requires = "user")]
+    pub(crate) as_root: bool,
     /// Folder of linkspand.toml and linkspand.d/*.toml, of which a later one wins
     #[arg(long, value_name = "DIR", default_value = "/etc/linkspan", global = true)]
     pub(crate) config: PathBuf,

@@ -1,11 +1,13 @@
-//! `linkspand`: linkspan's system service. It observes cables and jobs, keeps events, and does what polkit lets its callers do; what that
-//! is, is in `linkspan-service`, and on D-Bus in `linkspan-bus`.
+//! `linkspand`: linkspan's services. That of the machine observes cables and jobs, keeps events, and does what polkit lets its callers do;
+//! that of a user (`--user`) does for programs what `lspan` does for people. What they do is in `linkspan-service` and `linkspan-user`,
+//! and on D-Bus in `linkspan-bus`.
 #![forbid(unsafe_code)]
 
 mod cli;
 mod config;
 mod log;
 mod run;
+mod user;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,6 +23,11 @@ const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let log = || Arc::new(if cli.foreground { Log::stderr() } else { Log::journal() });
+    if cli.user {
+        let log = log();
+        return ended(user::run(cli.as_root, log.clone()), &log);
+    }
     let config = match Config::read(&cli.config) {
         Ok(config) => config,
         Err(error) => {
@@ -34,14 +41,18 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         None => {
-            let log = Arc::new(if cli.foreground { Log::stderr() } else { Log::journal() });
-            match run::run(&cli, config, log.clone()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    log.line(log::Priority::Error, &error, &[]);
-                    ExitCode::FAILURE
-                }
-            }
+            let log = log();
+            ended(run::run(&cli, config, log.clone()), &log)
+        }
+    }
+}
+
+fn ended(ran: Result<(), String>, log: &Log) -> ExitCode {
+    match ran {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log.line(log::Priority::Error, &error, &[]);
+            ExitCode::FAILURE
         }
     }
 }

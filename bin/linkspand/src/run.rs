@@ -23,7 +23,7 @@ use crate::log::{Log, Priority};
 const GAP: Duration = Duration::from_millis(100);
 
 /// Between two tries to reach a bus that has gone.
-const RETRY: Duration = Duration::from_secs(1);
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
 /// Threads for what may block: calls of clients, and looks.
 const THREADS: usize = 8;
@@ -59,8 +59,14 @@ struct Service {
     changed: Arc<Notify>,
 }
 
-fn failed(what: &str, error: impl std::fmt::Display) -> String {
+pub(crate) fn failed(what: &str, error: impl std::fmt::Display) -> String {
     format!("{what}: {error}")
+}
+
+/// Tells the service manager.
+pub(crate) fn say_state(state: &[NotifyState<'_>]) {
+    // Nobody waits for it where no service manager has started us.
+    let _ = sd_notify::notify(state);
 }
 
 impl Service {
@@ -75,7 +81,7 @@ impl Service {
         self.read_jobs().await;
         self.server =
             Some(self.connect().await.map_err(|error| failed(&format!("LS3226 no {NAME} on the system bus"), error))?);
-        self.say_state(&[NotifyState::Ready]);
+        say_state(&[NotifyState::Ready]);
         let watchdog = sd_notify::watchdog_enabled().unwrap_or(Duration::from_secs(3600));
         let mut alive = interval(watchdog / 2);
         let mut jobs = interval(config.interval());
@@ -104,7 +110,7 @@ impl Service {
                 }
                 () = self.changed.notified() => self.look(BTreeSet::new()).await,
                 _ = jobs.tick() => self.read_jobs().await,
-                _ = alive.tick() => self.say_state(&[NotifyState::Watchdog]),
+                _ = alive.tick() => say_state(&[NotifyState::Watchdog]),
                 () = async { match closed { Some(closed) => closed.await, None => std::future::pending().await } } => {
                     self.log.line(Priority::Warning, "the bus has ended the connection; events are kept, and it is tried again", &[]);
                     self.server = None;
@@ -117,18 +123,13 @@ impl Service {
                 }
             }
         }
-        self.say_state(&[NotifyState::Stopping]);
+        say_state(&[NotifyState::Stopping]);
         let system = self.system.clone();
         self.blocking(move || system.end()).await;
         if let Some(server) = self.server.take() {
             server.end().await;
         }
         Ok(())
-    }
-
-    fn say_state(&self, state: &[NotifyState<'_>]) {
-        // Nobody waits for it where no service manager has started us.
-        let _ = sd_notify::notify(state);
     }
 
     /// What the kernel says, taken by a thread: there is no more than one look's worth of it at a time.

@@ -13,14 +13,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use linkspan::{Context, Url};
 use linkspan_files::Error;
 use linkspan_files::client::{Client, Compared};
-use linkspan_files::fs::{Kind, RealFs};
+use linkspan_files::fs::Kind;
 use linkspan_files::hash::hex;
 use linkspan_files::name::{RelPath, escape};
 use linkspan_files::source::Start;
 use linkspan_files::wire::{Answer, Entry, FaultKind, Request};
 use linkspan_service::rendezvous::{self, FILES, Service};
 use linkspan_user::finder;
-use linkspan_user::place::{self, Local, Place};
+use linkspan_user::place::{Local, Place};
 use serde_json::{Value, json};
 
 use crate::cli::PathArg;
@@ -53,6 +53,7 @@ impl From<linkspan_user::Error> for Failure {
             User::Link(error) => return error.into(),
             User::Rendezvous(error) => return error.into(),
             User::Keys(error) => return error.into(),
+            User::Mount { ref source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Exit::Permission,
             User::System { what, source } => return Failure::system(&what, &source),
             User::Usage(_) => Exit::Usage,
             User::Refused(_) => Exit::Permission,
@@ -95,17 +96,13 @@ pub(crate) fn reach(
     Ok((fabric::one_sided(PathArg::AUTO, false)?, find))
 }
 
-/// Where journals are: `$XDG_STATE_HOME/linkspan/files`; `None` with a word where that cannot be.
+/// Where journals are; `None` with a word where that cannot be.
 pub(crate) fn state_dir() -> Option<OwnedFd> {
-    let why = match place::state_dir("files") {
-        Ok(dir) => match RealFs::root(&dir) {
-            Ok(root) => return Some(root),
-            Err(error) => format!("{}: {error}", dir.display()),
-        },
-        Err(error) => error.text(),
-    };
-    eprintln!("lspan: no journal can be kept: {why}; a transfer that is cut begins anew");
-    None
+    let journals = linkspan_user::transfer::journals();
+    if let Err(error) = &journals {
+        eprintln!("lspan: no journal can be kept: {}; a transfer that is cut begins anew", error.text());
+    }
+    journals.ok()
 }
 
 /// A number of things.

@@ -10,6 +10,7 @@ use linkspan_perf::format::table;
 use linkspan_service::host_name;
 use linkspan_service::pairing::{JoinLine, LIFETIME, Names, Offer, PairError, Paired, join};
 use linkspan_service::rendezvous::RendezvousError;
+use linkspan_user::keys;
 use serde_json::{Value, json};
 
 use crate::cli::{KeyCommand, PairArgs};
@@ -80,8 +81,7 @@ pub(crate) fn run(command: &KeyCommand) -> Result<Exit, Failure> {
         }
         KeyCommand::Show { name } => {
             let ring = ring()?;
-            let own = Peer { name: own_name(name.as_deref())?, key: ring.public(), hosts: Vec::new() };
-            out.text(&(own.line() + "\n"))?;
+            out.text(&(keys::own(&ring, name.as_deref())?.line() + "\n"))?;
             eprintln!("lspan: this user's key is {}", ring.public().fingerprint());
         }
         KeyCommand::List { json: true } => {
@@ -114,12 +114,7 @@ pub(crate) fn run(command: &KeyCommand) -> Result<Exit, Failure> {
             // One line, and it has come whole.
             let read = io::BufRead::read_line(&mut io::stdin().lock().take(LINE_MAX as u64 + 1), &mut text);
             read.map_err(|error| Failure::system("standard input", &error))?;
-            let mut peer = Peer::parse(text.trim())?;
-            peer.name = name.clone().unwrap_or(peer.name);
-            peer.hosts.splice(..0, host.iter().cloned());
-            // With the hosts of the command line it must be a line again.
-            let peer = Peer::parse(&peer.line())?;
-            ring.add(peer.clone())?;
+            let peer = keys::add(&ring, &text, name.as_deref(), host)?;
             out.text(&format!("{} is trusted; its key is {}\n", peer.name, peer.key.fingerprint()))?;
         }
         KeyCommand::Forget { name } => {
@@ -139,21 +134,13 @@ fn ring() -> Result<Keyring, Failure> {
     Ok(ring)
 }
 
-fn own_name(wish: Option<&str>) -> Result<String, Failure> {
-    let name = wish.map_or_else(host_name, str::to_owned);
-    match name_fault(&name) {
-        None => Ok(name),
-        Some(why) => Err(Failure::new(Exit::Usage, format!("the name {name:?} {why}; choose another with --name"))),
-    }
-}
-
 fn described(peer: &Peer) -> Value {
     let key = peer.line().split(' ').nth(1).map(str::to_owned);
     json!({ "name": peer.name, "fingerprint": peer.key.fingerprint(), "key": key, "hosts": peer.hosts })
 }
 
 pub(crate) fn pair(args: &PairArgs) -> Result<Exit, Failure> {
-    let names = Names { own: own_name(args.name.as_deref())?, peer: args.peer.clone() };
+    let names = Names { own: keys::own_name(args.name.as_deref())?, peer: args.peer.clone() };
     if let Some((name, why)) = names.peer.as_deref().and_then(|name| Some((name, name_fault(name)?))) {
         return Err(KeyError::Name { name: name.to_owned(), why }.into());
     }

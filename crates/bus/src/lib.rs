@@ -1,5 +1,6 @@
 //! linkspan on D-Bus: the interfaces of the system service `org.linkspan.Link1` ([`Server`]), and proxies for its clients
-//! ([`ManagerProxy`], [`CableProxy`], [`PeerProxy`], and [`client`] for programs that block).
+//! ([`ManagerProxy`], [`CableProxy`], [`PeerProxy`], and [`client`] for programs that block); and those of the user's service
+//! `org.linkspan.User1` ([`user`]).
 //!
 //! The XML of each interface lies in `xml/`; a test compares it with what the service shows. What is there stays: arguments, properties and
 //! keys of dictionaries are added, and whatever would break a client is called `Link2`.
@@ -14,6 +15,7 @@ mod peer;
 mod polkit;
 mod proxy;
 mod server;
+pub mod user;
 mod watches;
 
 pub use dict::{Dict, from_dict, to_dict};

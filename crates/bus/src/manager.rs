@@ -12,8 +12,8 @@ use zbus::object_server::SignalEmitter;
 use zbus::{Connection, interface};
 
 use crate::polkit::Caller;
-use crate::watches::{INTERVAL_MS, Watches};
-use crate::{Dict, Error, actions, to_dict};
+use crate::watches::{INTERVAL_MS, Watches, ticks};
+use crate::{Dict, Error, PATH, actions, to_dict};
 
 /// Most calls that wait for polkit, its user or the system at a time.
 const CALLS: usize = 64;
@@ -41,7 +41,7 @@ pub(crate) struct Manager {
 }
 
 /// Statistics of a user's jobs, or of all, as the bus shows them.
-pub(crate) async fn read(system: &Arc<System>, uid: Option<u32>) -> Vec<Dict> {
+async fn read(system: &Arc<System>, uid: Option<u32>) -> Vec<Dict> {
     let system = system.clone();
     let dicts = move || {
         let pages = system.statistics();
@@ -224,8 +224,17 @@ impl Manager {
         let _call = self.call()?;
         let caller = Caller::of(connection, &header).await?;
         let uid = self.whose(connection, &caller, all).await?;
-        let interval = Duration::from_millis(interval_ms.into());
-        self.watches.begin(connection, caller.name, interval, uid, self.system.clone()).await
+        let system = self.system.clone();
+        let send = move |emitter: SignalEmitter<'static>| async move {
+            let mut ticks = ticks(Duration::from_millis(interval_ms.into()));
+            loop {
+                ticks.tick().await;
+                if Manager::statistics_changed(&emitter, read(&system, uid).await).await.is_err() {
+                    return;
+                }
+            }
+        };
+        self.watches.begin(connection, PATH, caller.name, send).await
     }
 
     /// Ends Watch. Answers whether the caller watched.

@@ -33,8 +33,26 @@ fn shown<I: Interface>(object: &I) -> (String, String) {
     (I::name().to_string(), xml + "</node>\n")
 }
 
+/// Those of the user's service.
+fn of_user() -> Vec<(String, String)> {
+    use linkspan_user::{shares, task};
+    let say: task::Say = Arc::new(|_| {});
+    let tasks = Arc::new(task::Tasks::new("/x/history".into(), say.clone(), Box::new(|| {})));
+    let task = tasks.prepare(task::Kind::Pair, "", Vec::new()).unwrap();
+    let shares = shares::Shares::new("/x/shares".into(), false, say.clone());
+    let calls = user::Calls::new(Arc::new(user::User { tasks, shares, say, changed: Arc::new(|| {}) }), 0);
+    vec![
+        shown(&user::Manager { calls: calls.clone(), watches: Watches::default() }),
+        shown(&user::Tests(calls.clone())),
+        shown(&user::Files(calls.clone())),
+        shown(&user::Keys(calls.clone())),
+        shown(&user::Shares::new(calls.clone())),
+        shown(&user::TaskObject::new(calls, task)),
+    ]
+}
+
 #[test]
-fn the_xml_that_is_checked_in_is_what_the_service_shows() {
+fn the_xml_that_is_checked_in_is_what_the_services_show() {
     let places = Places { root: "/x".into(), allowed: "/x".into(), statistics: "/x".into(), devmem: "/x".into() };
     let system = Arc::new(System::new(places, 1, Box::new(|_, _| {})));
     let link = Link::default();
@@ -50,11 +68,12 @@ fn the_xml_that_is_checked_in_is_what_the_service_shows() {
         notes,
     };
     let mut changed = Vec::new();
-    for (name, xml) in [
+    let of_machine = [
         shown(&Manager::new(system, Watches::default(), Box::new(|| {}))),
         shown(&CableObject::new(&cable, None)),
         shown(&PeerObject(Host::default())),
-    ] {
+    ];
+    for (name, xml) in of_machine.into_iter().chain(of_user()) {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("xml/{name}.xml"));
         if std::fs::read_to_string(&file).unwrap_or_default() != xml {
             let new = std::env::temp_dir().join(format!("{name}.xml"));

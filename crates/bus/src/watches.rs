@@ -1,19 +1,17 @@
-//! Statistics as they change, for each client that asks, to it alone, until it says so or has left the bus. Nothing is read or sent while
+//! Numbers as they change, for each client that asks, to it alone, until it says so or has left the bus. Nothing is read or sent while
 //! nobody watches.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use linkspan_service::system::System;
 use tokio::task::AbortHandle;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Interval, MissedTickBehavior};
 use zbus::names::{BusName, UniqueName};
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, MatchRule, MessageStream, fdo};
 
-use crate::manager::{Manager, read};
-use crate::{Error, PATH};
+use crate::Error;
 
 /// Most clients that watch at a time.
 pub(crate) const WATCHES: usize = 256;
@@ -34,14 +32,13 @@ impl Watches {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins for a client, in place of what it had asked for before. `uid`: the user whose jobs it sees; `None`: all.
-    pub(crate) async fn begin(
+    /// Begins for a client, in place of what it had asked for before: runs what `send` makes of an emitter to it alone.
+    pub(crate) async fn begin<F: Future<Output = ()> + Send + 'static>(
         &self,
         connection: &Connection,
+        path: &'static str,
         client: UniqueName<'static>,
-        interval: Duration,
-        uid: Option<u32>,
-        system: Arc<System>,
+        send: impl FnOnce(SignalEmitter<'static>) -> F,
     ) -> Result<(), Error> {
         self.end(&client);
         if self.tasks().len() >= WATCHES {
@@ -60,8 +57,8 @@ impl Watches {
         if !bus.name_has_owner(client.clone().into()).await.map_err(|e| Error::ZBus(e.into()))? {
             return Ok(());
         }
-        let emitter = SignalEmitter::new(connection, PATH)?.set_destination(BusName::from(client.clone())).into_owned();
-        let (watches, name) = (self.clone(), client.clone());
+        let emitter = SignalEmitter::new(connection, path)?.set_destination(BusName::from(client.clone())).into_owned();
+        let (watches, name, sending) = (self.clone(), client.clone(), send(emitter));
         let mut tasks = self.tasks();
         // Two calls of one client at a time: the later one counts.
         if let Some(task) = tasks.remove(&client) {
@@ -72,7 +69,7 @@ impl Watches {
         }
         let task = tokio::spawn(async move {
             tokio::select! {
-                () = send(&emitter, interval, uid, &system) => {}
+                () = sending => {}
                 () = next(left) => {}
             }
             watches.tasks().remove(&name);
@@ -106,13 +103,9 @@ async fn next(mut stream: MessageStream) {
     .await;
 }
 
-async fn send(emitter: &SignalEmitter<'_>, interval: Duration, uid: Option<u32>, system: &Arc<System>) {
+/// Regular, whatever each turn takes.
+pub(crate) fn ticks(interval: Duration) -> Interval {
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        if Manager::statistics_changed(emitter, read(system, uid).await).await.is_err() {
-            return;
-        }
-    }
+    ticks
 }

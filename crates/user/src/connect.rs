@@ -1,9 +1,58 @@
 //! The way to a peer that serves files.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use linkspan::Url;
-use linkspan_service::rendezvous::{self, Peer, Service};
+use linkspan::{Context, Url};
+use linkspan_fabric::{Config, Log};
+use linkspan_files::client::Client;
+use linkspan_service::rendezvous::{self, FILES, Peer, Service};
+
+use crate::Error;
+
+/// What connects to a peer that serves files, as often as it is asked to. Cloning is cheap; may be used from any thread.
+#[derive(Clone)]
+pub struct Way {
+    context: Context,
+    find: Arc<dyn Fn() -> Result<Url, linkspan_files::Error> + Send + Sync>,
+}
+
+impl std::fmt::Debug for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Way({:?})", self.context)
+    }
+}
+
+impl Way {
+    /// Over this context; `find` is that of [`finder`].
+    pub fn new(context: Context, find: impl Fn() -> Result<Url, linkspan_files::Error> + Send + Sync + 'static) -> Way {
+        Way { context, find: Arc::new(find) }
+    }
+
+    /// To the peer of this name, with the settings of the environment and a context of its own.
+    ///
+    /// # Errors
+    /// [`Error::Rendezvous`], [`Error::Fabric`], [`Error::Link`].
+    pub fn to(peer: &str, log: Log) -> Result<Way, Error> {
+        let (found, config) = found(peer, FILES)?;
+        Ok(Way::new(Context::new(config, log)?, finder(peer, FILES, &found)))
+    }
+
+    /// A session. `stop` as [`Client::connect`] takes it.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn client(&self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Result<Client, linkspan_files::Error> {
+        let find = self.find.clone();
+        Client::connect(self.context.clone(), move || find(), stop)
+    }
+}
+
+/// A serving peer, and settings with which it has to prove who it is.
+pub(crate) fn found(peer: &str, service: Service) -> Result<(Peer, Config), Error> {
+    let (found, mut config) = (rendezvous::ask(peer, service)?, Config::from_env()?);
+    found.secure(&mut config)?;
+    Ok((found, config))
+}
 
 /// What names the listener of a peer that was found, each time anew: a server that was started again has another handle.
 pub fn finder(

@@ -27,6 +27,9 @@ pub fn usual(test: &str) -> Option<(Test, &'static [u64], Duration)> {
     })
 }
 
+/// The five tests, in the order of `all`.
+pub const TESTS: [&str; 5] = ["bw", "lat", "jitter", "load", "multi"];
+
 /// Measurements of one test.
 #[derive(Clone, Debug)]
 pub struct Suite {
@@ -41,6 +44,15 @@ pub struct Suite {
 }
 
 impl Suite {
+    /// One of [`TESTS`], as usual or with other sizes of messages or another time. `None`: there is no such test.
+    pub fn of(test: &str, sizes: &[u64], time: Option<Duration>) -> Option<Suite> {
+        let (kind, usual, usual_time) = usual(test).filter(|_| TESTS.contains(&test))?;
+        let sizes = if sizes.is_empty() { usual } else { sizes };
+        let spec = |&size: &u64| Spec { stop: Stop::After(time.unwrap_or(usual_time)), ..Spec::new(kind, size) };
+        let streams = (test == "multi").then_some(STREAMS);
+        Some(Suite { specs: sizes.iter().map(spec).collect(), streams, connect: false, timeout: None })
+    }
+
     /// Longest time that one measurement may take.
     pub fn timeout(&self, spec: &Spec) -> Duration {
         self.timeout.unwrap_or_else(|| {

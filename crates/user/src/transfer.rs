@@ -15,7 +15,7 @@ use linkspan_files::{Error as FilesError, Outcome, Rules, sink};
 use linkspan_topology::{Host, Roots};
 
 use crate::Error;
-use crate::place::{Local, Place};
+use crate::place::{self, Local, Place};
 
 /// How often a transfer is taken up again after its connection was lost, while nothing of it moves.
 const TRIES: u32 = 5;
@@ -52,6 +52,15 @@ impl How {
     fn deletion(&self) -> Option<Delete> {
         self.delete.then(|| Delete { most: self.max_delete, keep: self.exclude.clone() })
     }
+}
+
+/// Where journals are: `$XDG_STATE_HOME/linkspan/files`.
+///
+/// # Errors
+/// [`Error::System`].
+pub fn journals() -> Result<OwnedFd, Error> {
+    let dir = place::state_dir("files")?;
+    RealFs::root(&dir).map_err(|error| Error::system(dir.display().to_string(), error))
 }
 
 /// Files of more bytes leave the page cache: half of this machine's memory.

@@ -6,6 +6,7 @@ mod bus;
 mod config;
 mod polkit;
 mod service;
+mod user;
 
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;

@@ -2,53 +2,25 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
-use linkspan_files::client::Client;
-use linkspan_files::fs::Kind;
-use linkspan_files::wire::{Answer, Request};
-use linkspan_mount::Options;
+use linkspan_user::Way;
+use linkspan_user::mount::open;
 use linkspan_user::place::Place;
 use sd_notify::NotifyState;
 
-use super::{reach, usage};
+use super::reach;
 use crate::cli::files::MountArgs;
 use crate::exit::{Exit, Failure};
 use crate::{peer_lines, signals};
 
-/// Longest time until a name or an attribute is answered.
-const NAMES: Duration = Duration::from_secs(5);
-
 pub(crate) fn run(args: &MountArgs) -> Result<Exit, Failure> {
     let place = Place::whole(&args.from)?;
     let (context, find) = reach(&place.peer, &args.peer)?;
-    let (find, interrupt) = (Arc::new(find), signals::interrupt()?);
-    let connect = || {
-        let (find, interrupt) = (find.clone(), interrupt.clone());
-        Client::connect(context.clone(), move || find(), move || interrupt.raised())
-    };
-    let mut names = connect()?;
-    let Answer::Stat(entry) = names.request(Request::Stat(place.at()))? else { return Ok(Exit::Failed) };
-    if entry.kind != Kind::Dir {
-        return Err(usage(&format!("{} is no directory", args.from)));
-    }
-    let options = Options {
-        share: place.share,
-        base: place.path,
-        source: args.from.clone(),
-        names: NAMES.min(args.timeout),
-        data: args.timeout,
-    };
-    let failed = |error| {
-        let dir = args.dir.display();
-        Failure::system(
-            &format!("LS1824 cannot mount at {dir} (needs /dev/fuse, and fusermount3 of fuse3 where you are not root)"),
-            &error,
-        )
-    };
-    let mut mounted = linkspan_mount::mount(names, connect()?, &args.dir, options).map_err(failed)?;
+    let interrupt = signals::interrupt()?;
+    let asked = interrupt.clone();
+    let way = Way::new(context, find);
+    let mut mounted = open(place, &args.from, &args.dir, args.timeout, &way, move || asked.raised())?;
     eprintln!("lspan: {} is mounted at {}, read-only, until Ctrl-C or umount", args.from, args.dir.display());
     let (mut unmounter, stop) = (mounted.unmounter(), signals::descriptor()?);
     let waiting = move || {

@@ -1,4 +1,4 @@
-//! A bus of our own: dbus-daemon(1) with the rules of a system bus.
+//! A bus of our own: dbus-daemon(1) with the rules of a system bus, and a name of a session bus: every user gets in.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,7 +29,7 @@ impl Bus {
 <allow send_requested_reply="true" send_type="method_return"/><allow send_requested_reply="true" send_type="error"/>
 <allow receive_type="method_call"/><allow receive_type="method_return"/><allow receive_type="error"/><allow receive_type="signal"/>
 <allow send_destination="org.freedesktop.DBus"/></policy>
-<include>{}</include><include ignore_missing="yes">/usr/share/dbus-1/system.d/org.freedesktop.PolicyKit1.conf</include><policy user="{user}"><allow own="org.linkspan.Link1"/></policy></busconfig>"#,
+<include>{}</include><include ignore_missing="yes">/usr/share/dbus-1/system.d/org.freedesktop.PolicyKit1.conf</include><policy user="{user}"><allow own="org.linkspan.Link1"/></policy><policy context="default"><allow own="org.linkspan.User1"/><allow send_destination="org.linkspan.User1"/></policy></busconfig>"#,
             folder.join("socket").display(),
             rules.canonicalize().unwrap().display(),
         );

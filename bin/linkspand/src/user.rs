@@ -1,0 +1,103 @@
+//! The service of one user while it runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linkspan_bus::user::{NAME, User, UserServer};
+use linkspan_bus::zbus;
+use linkspan_user::shares::{self, Shares};
+use linkspan_user::task::{Say, Tasks};
+use linkspan_user::{Error, place};
+use sd_notify::NotifyState;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::log::{Log, Priority};
+use crate::run::{RETRY, failed, say_state};
+
+/// Threads for calls of clients that may block.
+const THREADS: usize = 32;
+
+/// How long tasks may take to end. Within the unit's TimeoutStopSec.
+const FAREWELL: Duration = Duration::from_secs(20);
+
+/// How long a bus may be away until the session is over.
+const AWAY: Duration = Duration::from_secs(60);
+
+/// Runs until SIGTERM or SIGINT, or the end of the session. `as_root`: shares are served also where this user is root.
+pub(crate) fn run(as_root: bool, log: Arc<Log>) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(THREADS).build();
+    let runtime = runtime.map_err(|error| format!("no event loop: {error}"))?;
+    let changed = Arc::new(Notify::new());
+    let user = open(as_root, log.clone(), changed.clone())?;
+    runtime.block_on(serve(&Arc::new(user), &log, &changed))
+}
+
+fn open(as_root: bool, log: Arc<Log>, changed: Arc<Notify>) -> Result<User, String> {
+    let text = |error: Error| error.text();
+    let say: Say = Arc::new(move |line: &str| log.line(Priority::Warning, line, &[]));
+    let changed: Arc<dyn Fn() + Send + Sync> = Arc::new(move || changed.notify_one());
+    let told = changed.clone();
+    let tasks =
+        Tasks::new(place::state_dir("service").map_err(text)?.join("history"), say.clone(), Box::new(move || told()));
+    let shares = Shares::new(shares::file().map_err(text)?, as_root, say.clone());
+    Ok(User { tasks: Arc::new(tasks), shares, say, changed })
+}
+
+async fn connect(user: &Arc<User>) -> zbus::Result<UserServer> {
+    UserServer::start(zbus::connection::Builder::session()?, user, rustix::process::geteuid().as_raw()).await
+}
+
+async fn serve(user: &Arc<User>, log: &Log, changed: &Notify) -> Result<(), String> {
+    let handler = |kind| signal(kind).map_err(|error| failed("a signal handler", error));
+    let (mut end, mut stop) = (handler(SignalKind::terminate())?, handler(SignalKind::interrupt())?);
+    let connected = connect(user).await;
+    let mut server = Some(connected.map_err(|error| failed(&format!("LS3235 no {NAME} on the session bus"), error))?);
+    say_state(&[NotifyState::Ready]);
+    let watchdog = sd_notify::watchdog_enabled().unwrap_or(Duration::from_secs(3600));
+    let (mut alive, mut retry) = (interval(watchdog / 2), interval(RETRY));
+    for ticks in [&mut alive, &mut retry] {
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    }
+    let mut lost_at = Instant::now();
+    loop {
+        let closed = server.as_ref().map(UserServer::closed);
+        let lost = closed.is_none();
+        tokio::select! {
+            _ = end.recv() => break,
+            _ = stop.recv() => break,
+            () = changed.notified() => {
+                if let Some(bus) = &server && bus.update().await.is_err() {
+                    (server, lost_at) = (None, Instant::now());
+                }
+            }
+            _ = alive.tick() => say_state(&[NotifyState::Watchdog]),
+            () = async { match closed { Some(closed) => closed.await, None => std::future::pending().await } } => {
+                log.line(Priority::Warning, "the bus has ended the connection; tasks go on, and it is tried again", &[]);
+                (server, lost_at) = (None, Instant::now());
+            }
+            _ = retry.tick(), if lost => {
+                if let Ok(new) = connect(user).await {
+                    log.line(Priority::Info, "on the bus again", &[]);
+                    server = Some(new);
+                } else if lost_at.elapsed() > AWAY {
+                    log.line(Priority::Info, "the bus has not come again: the session is over", &[]);
+                    break;
+                }
+            }
+        }
+    }
+    say_state(&[NotifyState::Stopping]);
+    let own = user.clone();
+    let ending = move || {
+        own.shares.end();
+        own.tasks.end(FAREWELL);
+    };
+    let _ = spawn_blocking(ending).await;
+    if let Some(server) = server {
+        server.end().await;
+    }
+    Ok(())
+}

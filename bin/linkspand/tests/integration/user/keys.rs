@@ -1,0 +1,59 @@
+//! Two users pair over D-Bus, and then have each other's files.
+
+use std::fs;
+
+use linkspan_bus::Dict;
+use linkspan_bus::zbus::zvariant::OwnedObjectPath;
+use serde_json::Value;
+
+use super::{User, World};
+
+fn peers(user: &User<'_>) -> Vec<Value> {
+    let peers: Vec<Dict> = user.ok("Keys.List", &()).body().deserialize().unwrap();
+    peers.iter().map(|peer| linkspan_bus::from_dict(peer).unwrap()).collect()
+}
+
+#[test]
+fn users_that_paired_serve_each_other_and_nobody_else() {
+    let world = World::new("pair", false);
+    let (Some(one), Some(two)) = (world.user("one"), world.user("two")) else { return };
+    let (kind, why) = two.refused("Shares.Serve", &Dict::new());
+    assert!(kind == "NotPermitted" && why.starts_with("LS1815"), "{kind}: {why}");
+    let (line, until, offer): (String, u64, OwnedObjectPath) =
+        two.ok("Keys.Offer", &("two", "one")).body().deserialize().unwrap();
+    assert!(until > 1_700_000_000);
+    let join = one.begin("Keys.Join", &(&*line, "one", "two"));
+    let (here, there) = (one.ended(&join), two.ended(&offer));
+    assert_eq!((here["state"].as_str(), here["name"].as_str()), (Some("done"), Some("two")), "{here}");
+    assert_eq!((&here["fingerprint"], there["name"].as_str()), (&there["fingerprint"], Some("one")), "{there}");
+    assert!(!here.to_string().contains(&line) && !there.to_string().contains(&line), "the line is nobody else's");
+    assert_eq!((peers(&one).len(), peers(&two)[0]["name"].as_str()), (1, Some("one")));
+    // Used once.
+    let again = one.begin("Keys.Join", &(&*line, "one", "two"));
+    assert_eq!(one.ended(&again)["state"], "failed");
+    let place = two.serve(&world.path("share"));
+    fs::write(world.path("data/a"), "a").unwrap();
+    let send = || one.ended(&one.begin("Files.Send", &(vec![world.text("data/a")], &*place, Dict::new())));
+    assert_eq!(send()["state"], "done");
+    assert_eq!(fs::read_to_string(world.path("share/a")).unwrap(), "a");
+    let forgotten: String = two.ok("Keys.Forget", &"one").body().deserialize().unwrap();
+    let (shown, own): (String, String) = one.ok("Keys.Show", &"one").body().deserialize().unwrap();
+    assert_eq!(forgotten, own);
+    let record = send();
+    assert_eq!(record["state"], "failed", "{record}");
+    // The line of Show brings it back.
+    assert_eq!(two.ok("Keys.Add", &(&*shown, "", Vec::<&str>::new())).body().deserialize::<String>().unwrap(), own);
+    assert_eq!(send()["state"], "done");
+}
+
+#[test]
+fn a_bus_that_comes_again_has_the_tasks_that_go_on() {
+    let world = World::new("bus", false);
+    let Some(mut user) = world.user("one") else { return };
+    let (_, _, offer): (String, u64, OwnedObjectPath) = user.ok("Keys.Offer", &("", "")).body().deserialize().unwrap();
+    user.restart_bus();
+    assert_eq!(user.tasks(), [offer.as_str()]);
+    user.cancel(&offer).unwrap();
+    assert_eq!(user.ended(&offer)["state"], "cancelled");
+    super::until("no object is left", || user.tasks().is_empty());
+}

@@ -1,0 +1,241 @@
+//! `org.linkspan.User1.Files`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use linkspan_files::fs::Kind as EntryKind;
+use linkspan_files::wire::{Answer, Entry, Request};
+use linkspan_user::mirror::Ends;
+use linkspan_user::mount::DATA;
+use linkspan_user::place::Place;
+use linkspan_user::task::Kind;
+use linkspan_user::transfer::How;
+use linkspan_user::{Error, Way, work};
+use serde::Deserialize;
+use serde_json::json;
+use zbus::message::Header;
+use zbus::object_server::ObjectServer;
+use zbus::zvariant::OwnedObjectPath;
+use zbus::{Connection, interface};
+
+use super::UserError;
+use super::call::{Calls, options, texts};
+use super::server::User;
+use crate::{Dict, to_dict};
+
+/// Entries that List answers.
+const ENTRIES: usize = 10_000;
+
+/// The interface.
+pub(crate) struct Files(pub(crate) Calls);
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Options {
+    no_fsync: bool,
+    xattrs: bool,
+    dry_run: bool,
+    delete: bool,
+    max_delete: Option<u64>,
+    exclude: Vec<String>,
+    init: bool,
+    watch: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct MountOptions {
+    timeout_ms: Option<u64>,
+}
+
+impl Options {
+    fn how(self) -> Result<How, UserError> {
+        texts("exclude", &self.exclude)?;
+        let Options { no_fsync, xattrs, dry_run, delete, max_delete, exclude, .. } = self;
+        let how = How { no_fsync, xattrs, dry_run, delete, max_delete, exclude };
+        how.rules()?;
+        Ok(how)
+    }
+
+    /// Those of a transfer.
+    fn of_transfer(dict: &Dict) -> Result<How, UserError> {
+        let options: Options = options(dict)?;
+        match options.init || options.watch {
+            true => Err(Error::Usage("init and watch are options of a mirror".into()).into()),
+            false => options.how(),
+        }
+    }
+}
+
+/// A path of this host: the service has no directory of its own to begin from.
+fn local(text: &str) -> Result<PathBuf, Error> {
+    let path = Path::new(text);
+    match path.is_absolute() && !text.contains('\0') {
+        true => Ok(path.to_owned()),
+        false => Err(Error::Usage(format!("{text:?} is not an absolute path"))),
+    }
+}
+
+fn shown(entry: &Entry) -> Dict {
+    let kind = match entry.kind {
+        EntryKind::File => "file",
+        EntryKind::Dir => "directory",
+        EntryKind::Symlink => "symlink",
+        EntryKind::Special => "special",
+    };
+    let mut line = json!({ "kind": kind, "size_bytes": entry.size, "mode": entry.mode, "mtime_s": entry.mtime.sec });
+    match std::str::from_utf8(&entry.name) {
+        Ok(text) => line["name"] = json!(text),
+        Err(_) => line["name_hex"] = json!(linkspan_files::hash::hex(&entry.name)),
+    }
+    to_dict(&line)
+}
+
+fn list(user: &User, place: &Place) -> Result<(Vec<Dict>, bool), Error> {
+    let mut client = Way::to(&place.peer, work::log(&user.say))?.client(|| false)?;
+    if place.share.is_empty() {
+        let Answer::Shares(shares) = client.request(Request::Shares)? else { return Ok((Vec::new(), true)) };
+        let dict = |(name, writable): &(String, bool)| {
+            to_dict(&json!({ "name": name, "kind": "share", "writable": writable }))
+        };
+        return Ok((shares.iter().map(dict).collect(), true));
+    }
+    let (mut entries, mut all) = (Vec::new(), true);
+    client.list(&place.at(), |entry| match entries.len() < ENTRIES {
+        true => entries.push(entry),
+        false => all = false,
+    })?;
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok((entries.iter().map(shown).collect(), all))
+}
+
+/// Files here and at peers that serve shares. A place is written `PEER:SHARE/PATH`, or `linkspan://PEER/SHARE/PATH` with `%` and two
+/// hexadecimal digits for any byte. Paths of this host are absolute.
+#[interface(name = "org.linkspan.User1.Files")]
+impl Files {
+    /// Sends files and directories to a place. Options: no_fsync, xattrs, dry_run, delete (b), max_delete (t), exclude (as), as those of
+    /// `lspan send`.
+    #[zbus(out_args("task"))]
+    async fn send(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(object_server)] objects: &ObjectServer,
+        from: Vec<String>,
+        to: String,
+        options: Dict,
+    ) -> Result<OwnedObjectPath, UserError> {
+        self.0.own(connection, &header).await?;
+        texts("places", from.iter().chain([&to]))?;
+        let (how, place) = (Options::of_transfer(&options)?, Place::whole(&to)?);
+        let sources = from.iter().map(|text| local(text)).collect::<Result<Vec<_>, _>>()?;
+        if sources.is_empty() {
+            return Err(Error::Usage("nothing is named that could be sent".into()).into());
+        }
+        let (peer, arguments) = (place.peer.clone(), from.into_iter().chain([to]).collect());
+        self.0.begin(objects, (Kind::Send, &peer, arguments), move |task| work::send(task, &sources, &place, how)).await
+    }
+
+    /// Gets places of one peer into a directory, or one of them under a new name. Options as of Send.
+    #[zbus(out_args("task"))]
+    async fn get(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(object_server)] objects: &ObjectServer,
+        from: Vec<String>,
+        to: String,
+        options: Dict,
+    ) -> Result<OwnedObjectPath, UserError> {
+        self.0.own(connection, &header).await?;
+        texts("places", from.iter().chain([&to]))?;
+        if from.is_empty() {
+            return Err(Error::Usage("nothing is named that could be fetched".into()).into());
+        }
+        let (how, dir, places) = (Options::of_transfer(&options)?, local(&to)?, Place::of_one_peer(&from)?);
+        let (peer, arguments) = (places[0].peer.clone(), from.into_iter().chain([to]).collect());
+        self.0.begin(objects, (Kind::Get, &peer, arguments), move |task| work::get(task, &places, &dir, how)).await
+    }
+
+    /// Makes a directory like another, one of which is at a peer; with `watch` until it is cancelled, at the latest until the service ends.
+    /// Options: init (b; the first run of two directories), watch (b), and those of Send; delete is meant. Where more would be deleted than
+    /// max_delete allows, nothing is.
+    #[zbus(out_args("task"))]
+    async fn mirror(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(object_server)] objects: &ObjectServer,
+        source: String,
+        destination: String,
+        options: Dict,
+    ) -> Result<OwnedObjectPath, UserError> {
+        self.0.own(connection, &header).await?;
+        texts("places", [&source, &destination])?;
+        let options: Options = self::options(&options)?;
+        let ends = Ends::parse(&source, &destination)?;
+        local(&ends.own.to_string_lossy())?;
+        let (init, watch) = (options.init, options.watch);
+        let how = How { delete: true, ..options.how()? };
+        let (peer, arguments) = (ends.peer.peer.clone(), vec![source, destination]);
+        let run = move |task: &_| work::mirror(task, &ends, how, init, watch);
+        self.0.begin(objects, (Kind::Mirror, &peer, arguments), run).await
+    }
+
+    /// Mounts a place at a directory, read-only, until the task is cancelled or it is unmounted, at the latest until the service ends.
+    /// Options: timeout_ms (t; until data is answered, 60000).
+    #[zbus(out_args("task"))]
+    async fn mount(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+        #[zbus(object_server)] objects: &ObjectServer,
+        place: String,
+        directory: String,
+        options: Dict,
+    ) -> Result<OwnedObjectPath, UserError> {
+        self.0.own(connection, &header).await?;
+        texts("places", [&place, &directory])?;
+        let MountOptions { timeout_ms } = self::options(&options)?;
+        let data = timeout_ms.map_or(DATA, Duration::from_millis);
+        if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&data) {
+            return Err(Error::Usage("timeout_ms must be 100 to 3600000".into()).into());
+        }
+        let (at, dir) = (Place::whole(&place)?, local(&directory)?);
+        let (peer, source) = (at.peer.clone(), place.clone());
+        let run = move |task: &_| work::mounted(task, at, &source, &dir, data);
+        self.0.begin(objects, (Kind::Mount, &peer, vec![place, directory]), run).await
+    }
+
+    /// The entries of a directory at a peer, sorted, 10000 at most (`all`: these are all); of a place without a share the peer's shares.
+    /// Keys: kind (s: share, directory, file, symlink, special), name (s; name_hex where it is no UTF-8), and writable (b) of a share,
+    /// size_bytes, mode (t), mtime_s (t, or x before 1970) of others.
+    #[zbus(out_args("entries", "all"))]
+    async fn list(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+        place: String,
+    ) -> Result<(Vec<Dict>, bool), UserError> {
+        texts("place", [&place])?;
+        let place = Place::parse(&place)?;
+        self.0.blocking(connection, &header, move |user| list(user, &place)).await
+    }
+
+    /// Removes a file at a peer, or with `recursive` a directory.
+    async fn remove(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+        place: String,
+        recursive: bool,
+    ) -> Result<(), UserError> {
+        texts("place", [&place])?;
+        let place = Place::whole(&place)?;
+        let remove = move |user: &User| {
+            let mut client = Way::to(&place.peer, work::log(&user.say))?.client(|| false)?;
+            Ok(client.request(Request::Remove(place.at(), recursive)).map(drop)?)
+        };
+        self.0.blocking(connection, &header, remove).await
+    }
+}

@@ -1,0 +1,40 @@
+//! This user's keys, as people and programs ask for them.
+
+use linkspan_fabric::keys::{KeyError, Keyring, Peer, name_fault};
+use linkspan_service::host_name;
+
+use crate::Error;
+
+/// What this side calls itself: as it wishes, else as its host does.
+///
+/// # Errors
+/// [`Error::Usage`]: that cannot be a name.
+pub fn own_name(wish: Option<&str>) -> Result<String, Error> {
+    let name = wish.map_or_else(host_name, str::to_owned);
+    match name_fault(&name) {
+        None => Ok(name),
+        Some(why) => Err(Error::Usage(format!("the name {name:?} {why}; choose another with --name"))),
+    }
+}
+
+/// By which this user is added elsewhere.
+///
+/// # Errors
+/// As [`own_name`].
+pub fn own(ring: &Keyring, name: Option<&str>) -> Result<Peer, Error> {
+    Ok(Peer { name: own_name(name)?, key: ring.public(), hosts: Vec::new() })
+}
+
+/// Trusts the peer of a line of `lspan key show`, under this name and at these hosts first, where they are said.
+///
+/// # Errors
+/// [`Error::Keys`].
+pub fn add(ring: &Keyring, line: &str, name: Option<&str>, hosts: &[String]) -> Result<Peer, KeyError> {
+    let mut peer = Peer::parse(line.trim())?;
+    peer.name = name.map_or(peer.name, str::to_owned);
+    peer.hosts.splice(..0, hosts.iter().cloned());
+    // With the hosts that were named it must be a line again.
+    let peer = Peer::parse(&peer.line())?;
+    ring.add(peer.clone())?;
+    Ok(peer)
+}

@@ -1,0 +1,299 @@
+//! The shares that a user's service keeps, and serves while it is told to.
+
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use linkspan::Context;
+use linkspan_fabric::{Config, Fabric};
+use linkspan_net::Notifier;
+use linkspan_service::rendezvous::{FILES, shown};
+use serde::{Deserialize, Serialize};
+
+use crate::serve::{Admits, Serving, Waiting, not_as_root, share};
+use crate::task::Say;
+use crate::work::log;
+use crate::{Error, transfer};
+
+/// Most shares: each has an open directory.
+pub const SHARES: usize = 64;
+
+/// A directory that peers see.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// Its name.
+    pub name: String,
+    /// Its directory here.
+    pub directory: PathBuf,
+    /// Peers may change it.
+    pub writable: bool,
+}
+
+impl Kept {
+    /// As `lspan files serve` takes it.
+    fn text(&self) -> String {
+        format!("{}={}:{}", self.name, self.directory.display(), if self.writable { "rw" } else { "ro" })
+    }
+}
+
+/// Where shares are served.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Where {
+    /// Addresses to wait on; none: every usable interface.
+    pub bind: Vec<IpAddr>,
+    /// Port of the rendezvous; `None`: the usual one.
+    pub port: Option<u16>,
+}
+
+/// What is kept on the disk.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct File {
+    shares: Vec<Kept>,
+    serve: Option<Where>,
+}
+
+struct Running {
+    stop: Arc<AtomicBool>,
+    wake: Arc<Notifier>,
+    thread: JoinHandle<()>,
+    addrs: Vec<String>,
+}
+
+#[derive(Default)]
+struct Inner {
+    file: File,
+    running: Option<Running>,
+    error: String,
+}
+
+/// Whether shares are served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// They are.
+    pub serving: bool,
+    /// Where.
+    pub addresses: Vec<String>,
+    /// Why not, though they should; begins with an error code.
+    pub error: String,
+}
+
+/// All of one user. May be used from any thread; what changes something may take as long as opening sockets does.
+pub struct Shares {
+    path: PathBuf,
+    as_root: bool,
+    say: Say,
+    inner: Mutex<Inner>,
+    status: Mutex<Status>,
+}
+
+impl std::fmt::Debug for Shares {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shares").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Shares {
+    /// Those of this file, served where they were. `as_root`: also where this user is root.
+    pub fn new(path: PathBuf, as_root: bool, say: Say) -> Shares {
+        let shares = Shares { path, as_root, say, inner: Mutex::default(), status: Mutex::default() };
+        let mut inner = shares.locked();
+        let read = std::fs::read(&shares.path).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?));
+        match read {
+            Ok(file) => inner.file = file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => (shares.say)(&format!("LS1850 {} cannot be read: {error}", shares.path.display())),
+        }
+        shares.again(&mut inner);
+        drop(inner);
+        shares
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All of them.
+    pub fn list(&self) -> Vec<Kept> {
+        self.locked().file.shares.clone()
+    }
+
+    /// Whether they are served. Waits for nothing.
+    pub fn status(&self) -> Status {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn show(&self, inner: &Inner) {
+        let running = inner.running.as_ref();
+        let addresses = running.map(|running| running.addrs.clone()).unwrap_or_default();
+        let now = Status { serving: running.is_some(), addresses, error: inner.error.clone() };
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+
+    /// One more. Where they are served, they are from now on with it: sessions are cut, and transfers go on by themselves.
+    ///
+    /// # Errors
+    /// [`Error::Usage`], [`Error::Files`]: the directory cannot be opened; [`Error::Limit`], [`Error::System`].
+    pub fn add(&self, new: Kept) -> Result<(), Error> {
+        if !new.directory.is_absolute() {
+            return Err(Error::Usage(format!("the directory {} is not absolute", new.directory.display())));
+        }
+        share(&new.text())?;
+        let mut inner = self.locked();
+        let mut file = inner.file.clone();
+        if file.shares.iter().any(|old| old.name == new.name) {
+            return Err(Error::Usage(format!("a share is called {} already; remove it first", new.name)));
+        }
+        if file.shares.len() == SHARES {
+            return Err(Error::Limit(format!("LS1849 there are {SHARES} shares already; remove one")));
+        }
+        file.shares.push(new);
+        self.keep(&mut inner, file)?;
+        self.again(&mut inner);
+        Ok(())
+    }
+
+    /// Ends one.
+    ///
+    /// # Errors
+    /// [`Error::Absent`], [`Error::System`].
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
+        let mut inner = self.locked();
+        let mut file = inner.file.clone();
+        file.shares.retain(|old| old.name != name);
+        if file.shares.len() == inner.file.shares.len() {
+            return Err(Error::Absent(format!("no share is called {name:?}")));
+        }
+        self.keep(&mut inner, file)?;
+        self.again(&mut inner);
+        Ok(())
+    }
+
+    /// Serves them, now and whenever the service starts.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: this is root, or there is nobody to serve; those of opening sockets and shares. Nothing has changed then.
+    pub fn serve(&self, at: Where) -> Result<(), Error> {
+        let mut inner = self.locked();
+        let file = File { serve: Some(at), ..inner.file.clone() };
+        halt(&mut inner);
+        match self.open(&file) {
+            Ok(running) => {
+                inner.running = running;
+                inner.error.clear();
+                self.show(&inner);
+                self.keep(&mut inner, file)
+            }
+            Err(error) => {
+                self.again(&mut inner);
+                Err(error)
+            }
+        }
+    }
+
+    /// Serves them no more; whether they were to be.
+    ///
+    /// # Errors
+    /// [`Error::System`]: that cannot be written.
+    pub fn stop(&self) -> Result<bool, Error> {
+        let mut inner = self.locked();
+        let was = inner.file.serve.is_some();
+        halt(&mut inner);
+        inner.error.clear();
+        self.show(&inner);
+        let file = File { serve: None, ..inner.file.clone() };
+        self.keep(&mut inner, file)?;
+        Ok(was)
+    }
+
+    /// Ends the serving for this time.
+    pub fn end(&self) {
+        halt(&mut self.locked());
+    }
+
+    fn keep(&self, inner: &mut Inner, file: File) -> Result<(), Error> {
+        let failed = |error| Error::system(self.path.display().to_string(), error);
+        let fresh = self.path.with_extension("new");
+        let text = serde_json::to_vec(&file).map_err(|error| failed(error.into()))?;
+        std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, &self.path)).map_err(failed)?;
+        inner.file = file;
+        Ok(())
+    }
+
+    /// Serves what is kept, where it is to be served.
+    fn again(&self, inner: &mut Inner) {
+        halt(inner);
+        match self.open(&inner.file) {
+            Ok(running) => {
+                inner.running = running;
+                inner.error.clear();
+            }
+            Err(error) => {
+                inner.error = error.text();
+                (self.say)(&format!("shares are not served: {}", inner.error));
+            }
+        }
+        self.show(inner);
+    }
+
+    fn open(&self, file: &File) -> Result<Option<Running>, Error> {
+        let Some(at) = &file.serve else { return Ok(None) };
+        if !self.as_root {
+            not_as_root()?;
+        }
+        let (admits, mut config) = (Admits::of_this_user()?, Config::from_env()?);
+        if let Admits::Paired(ring) = &admits {
+            config.use_keys(ring.clone(), None);
+        }
+        let survey = Fabric::new(config.clone(), log(&self.say), false, linkspan_transports::all())?;
+        config.warnings.clear();
+        let context = Context::new(config, log(&self.say))?;
+        let shares = file.shares.iter().map(|kept| share(&kept.text())).collect::<Result<Vec<_>, _>>()?;
+        let (bind, port, state) = (at.bind.clone(), at.port.unwrap_or(FILES.port), transfer::journals().ok());
+        let what = Serving { shares, services: Vec::new(), state, bind, port, device: 0 };
+        let (say, paired) = (self.say.clone(), matches!(admits, Admits::Paired(_)));
+        let heard = say.clone();
+        let waiting = Waiting::open(what, paired, &survey, &context, move |line| heard(line))?;
+        let addrs = waiting.addrs().iter().map(shown).collect();
+        let wake = Arc::new(Notifier::new().map_err(|error| Error::system("eventfd", error))?);
+        let stop = Arc::new(AtomicBool::new(false));
+        let (own, stopped) = (wake.clone(), stop.clone());
+        let serve = move || {
+            // Its interfaces and transports live as long as it does.
+            let (_survey, _context) = (survey, context);
+            let ran = waiting.run(own.as_fd(), &|| stopped.load(Ordering::Acquire), &|line| say(line));
+            if let Err(error) = ran {
+                say(&format!("shares are not served any more: {}", error.text()));
+            }
+        };
+        let thread = std::thread::Builder::new().name("shares".into()).spawn(serve);
+        let thread = thread.map_err(|error| Error::system("a thread", error))?;
+        Ok(Some(Running { stop, wake, thread, addrs }))
+    }
+}
+
+impl Drop for Shares {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Ends what serves, so that its ports are free.
+fn halt(inner: &mut Inner) {
+    let Some(running) = inner.running.take() else { return };
+    running.stop.store(true, Ordering::Release);
+    running.wake.signal();
+    let _ = running.thread.join();
+}
+
+/// Where shares of this user are kept.
+///
+/// # Errors
+/// [`Error::System`].
+pub fn file() -> Result<PathBuf, Error> {
+    Ok(crate::place::state_dir("service")?.join(Path::new("shares.json")))
+}

@@ -1,0 +1,401 @@
+//! What a user's service does for programs, each with its progress and its end: a bounded number at a time, and a bounded history on
+//! the disk.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use linkspan_net::Notifier;
+use linkspan_perf::Interrupt;
+use linkspan_perf::record::Row;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::Error;
+
+/// Most tasks at a time. A transfer has some threads and a pool of slots.
+pub const TASKS: usize = 64;
+
+/// Records of tasks that have ended, of which the oldest go.
+pub const HISTORY: usize = 256;
+
+/// Longest history that is read, bytes: a record of all five tests has about 20 KiB.
+const HISTORY_MAX: u64 = 32 << 20;
+
+/// Notes that a task keeps.
+const NOTES: usize = 16;
+
+/// Gets what is worth a line.
+pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// What a task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Measures; one at a time, as two would measure each other.
+    Test,
+    /// Sends files.
+    Send,
+    /// Gets files.
+    Get,
+    /// Keeps a directory like another.
+    Mirror,
+    /// Has a place of a peer mounted.
+    Mount,
+    /// Waits for somebody to pair with, or joins.
+    Pair,
+}
+
+impl Kind {
+    /// As in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Test => "test",
+            Kind::Send => "send",
+            Kind::Get => "get",
+            Kind::Mirror => "mirror",
+            Kind::Mount => "mount",
+            Kind::Pair => "pair",
+        }
+    }
+}
+
+/// Numbers of a test.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Measured {
+    /// Measurements that were made.
+    pub done: u32,
+    /// Of how many.
+    pub of: u32,
+    /// What is being measured, in words.
+    pub measuring: String,
+    /// Those that were made, without their histograms.
+    pub results: Vec<Row>,
+}
+
+/// Numbers of a transfer, or of the last run of a mirror.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Moved {
+    /// Bytes of content that crossed the link.
+    pub moved_bytes: u64,
+    /// Bytes that did not have to.
+    pub kept_bytes: u64,
+    /// Bytes of all of it, once they are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_bytes: Option<u64>,
+    /// Files that have arrived.
+    pub files_done: u64,
+    /// Directories and links.
+    pub entries_made: u64,
+    /// Entries that were there.
+    pub entries_same: u64,
+    /// Entries that a dry run would send or make.
+    pub entries_would: u64,
+    /// Entries that went to the trash.
+    pub entries_deleted: u64,
+    /// Entries that failed.
+    pub entries_failed: u64,
+    /// Entries of which something does not travel.
+    pub entries_left_out: u64,
+    /// The last file that has arrived.
+    pub current: String,
+}
+
+/// Of a pairing that was made.
+#[derive(Clone, Debug, Serialize)]
+pub struct PairedWith {
+    /// What the peer is called here.
+    pub name: String,
+    /// What it calls itself.
+    pub calls_itself: String,
+    /// The same on both sides.
+    pub fingerprint: String,
+    /// It has said that it has stored our key.
+    pub confirmed: bool,
+}
+
+/// How far a task is.
+#[derive(Clone, Debug, Serialize)]
+pub struct Progress {
+    /// `connecting`, `running`, `waiting` (for the peer, which is away), `watching` (a mirror), `mounted`; at its end `done`, `failed` or
+    /// `cancelled`.
+    pub state: &'static str,
+    /// What carries it; empty: nothing yet.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub path: String,
+    /// What else is worth a line, the last ones.
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
+    pub notes: VecDeque<String>,
+    /// Of a test.
+    #[serde(flatten)]
+    pub test: Option<Measured>,
+    /// Of a transfer or mirror.
+    #[serde(flatten)]
+    pub moved: Option<Moved>,
+    /// Of a pairing.
+    #[serde(flatten)]
+    pub paired: Option<PairedWith>,
+}
+
+impl Progress {
+    /// One note more, the oldest goes where there are many.
+    pub fn note(&mut self, line: &str) {
+        if self.notes.len() == NOTES {
+            self.notes.pop_front();
+        }
+        self.notes.push_back(line.to_owned());
+    }
+
+    /// Numbers of a transfer.
+    pub fn moved(&mut self) -> &mut Moved {
+        self.moved.get_or_insert_default()
+    }
+}
+
+/// One that runs.
+#[derive(Debug)]
+pub struct Task {
+    /// Never that of another one in the history.
+    pub id: u64,
+    /// What it does.
+    pub kind: Kind,
+    /// With whom, as asked.
+    pub peer: String,
+    /// The other words of what was asked.
+    pub arguments: Vec<String>,
+    /// Seconds since 1970.
+    pub started: u64,
+    pub(crate) interrupt: Interrupt,
+    wake: Notifier,
+    progress: Mutex<Progress>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+impl Task {
+    /// Has it end soon; a mount when no program has anything open there.
+    pub fn cancel(&self) {
+        self.interrupt.raise();
+        self.wake.signal();
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        locked(&self.progress).clone()
+    }
+
+    pub(crate) fn update(&self, change: impl FnOnce(&mut Progress)) {
+        change(&mut locked(&self.progress));
+    }
+
+    /// Whether it is to end, for those who ask.
+    pub(crate) fn stop(&self) -> impl Fn() -> bool + Clone + Send + Sync + 'static {
+        let interrupt = self.interrupt.clone();
+        move || interrupt.raised()
+    }
+
+    /// Can be read when it was cancelled, until it is drained.
+    pub(crate) fn wake(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    pub(crate) fn rouse(&self) {
+        self.wake.signal();
+    }
+
+    pub(crate) fn drain(&self) {
+        self.wake.drain();
+    }
+
+    fn record(&self, error: Option<&str>) -> Value {
+        let own = json!({ "id": self.id, "kind": self.kind, "peer": self.peer, "arguments": self.arguments,
+            "started_unix_s": self.started, "ended_unix_s": now(), "error": error });
+        let (mut record, rest) = (own, serde_json::to_value(self.progress()).unwrap_or_default());
+        if let (Some(record), Value::Object(rest)) = (record.as_object_mut(), rest) {
+            record.extend(rest);
+            record.retain(|_, value| !value.is_null());
+        }
+        record
+    }
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    next: u64,
+    running: BTreeMap<u64, Arc<Task>>,
+    /// What nobody has been told of yet. No more than run at a time, as those who start them are told.
+    ended: Vec<Value>,
+}
+
+/// All of one user. May be used from any thread.
+pub struct Tasks {
+    inner: Mutex<Inner>,
+    one_ended: Condvar,
+    history: Mutex<VecDeque<Value>>,
+    file: PathBuf,
+    say: Say,
+    changed: Box<dyn Fn() + Send + Sync>,
+}
+
+impl std::fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tasks").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+/// The records of a file, as far as they are some.
+fn read(file: &std::path::Path) -> VecDeque<Value> {
+    use std::io::Read;
+    let mut text = String::new();
+    if let Ok(file) = std::fs::File::open(file) {
+        let _ = file.take(HISTORY_MAX).read_to_string(&mut text);
+    }
+    let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut records: VecDeque<Value> = records.filter(|record| record["id"].is_u64()).collect();
+    records.drain(..records.len().saturating_sub(HISTORY));
+    records
+}
+
+impl Tasks {
+    /// With the history in this file. `changed` is called when a task has ended.
+    pub fn new(file: PathBuf, say: Say, changed: Box<dyn Fn() + Send + Sync>) -> Tasks {
+        let history = read(&file);
+        let next = history.iter().filter_map(|record| record["id"].as_u64()).max().unwrap_or(0).saturating_add(1);
+        let inner = Mutex::new(Inner { next, ..Inner::default() });
+        Tasks { inner, one_ended: Condvar::new(), history: Mutex::new(history), file, say, changed }
+    }
+
+    /// A place for one more, which [`Tasks::start`] fills.
+    ///
+    /// # Errors
+    /// [`Error::Limit`]: too many run, or a test does.
+    pub fn prepare(&self, kind: Kind, peer: &str, arguments: Vec<String>) -> Result<Arc<Task>, Error> {
+        let wake = Notifier::new().map_err(|error| Error::system("eventfd", error))?;
+        let mut inner = locked(&self.inner);
+        if inner.running.len() >= TASKS {
+            return Err(Error::Limit(format!(
+                "LS1841 {TASKS} tasks are under way already; wait for one, or cancel it"
+            )));
+        }
+        if kind == Kind::Test && inner.running.values().any(|task| task.kind == Kind::Test) {
+            let text =
+                "LS1842 a test is under way already, and two would measure each other; wait for it, or cancel it";
+            return Err(Error::Limit(text.into()));
+        }
+        let progress = Progress {
+            state: "connecting",
+            path: String::new(),
+            notes: VecDeque::new(),
+            test: (kind == Kind::Test).then(Measured::default),
+            moved: matches!(kind, Kind::Send | Kind::Get | Kind::Mirror).then(Moved::default),
+            paired: None,
+        };
+        let task = Arc::new(Task {
+            id: inner.next,
+            kind,
+            peer: peer.to_owned(),
+            arguments,
+            started: now(),
+            interrupt: Interrupt::new(),
+            wake,
+            progress: Mutex::new(progress),
+        });
+        inner.next += 1;
+        inner.running.insert(task.id, task.clone());
+        Ok(task)
+    }
+
+    /// Runs what was prepared, in a thread of its own.
+    pub fn start(
+        self: &Arc<Tasks>,
+        task: &Arc<Task>,
+        run: impl FnOnce(&Arc<Task>) -> Result<(), Error> + Send + 'static,
+    ) {
+        let (tasks, own) = (self.clone(), task.clone());
+        let body = move || {
+            let ran = std::panic::catch_unwind(AssertUnwindSafe(|| run(&own)));
+            let ran = ran.unwrap_or_else(|_| Err(Error::Incomplete("LS1845 a part of the service failed".into())));
+            tasks.ended(&own, ran);
+        };
+        if let Err(error) = std::thread::Builder::new().name("task".into()).spawn(body) {
+            self.ended(task, Err(Error::system("a thread", error)));
+        }
+    }
+
+    fn ended(&self, task: &Task, ran: Result<(), Error>) {
+        let error = ran.err().map(|error| error.text());
+        task.update(|progress| {
+            progress.state = match &error {
+                None => "done",
+                Some(_) if task.interrupt.raised() => "cancelled",
+                Some(_) => "failed",
+            };
+        });
+        let record = task.record(error.as_deref());
+        if let Err(error) = self.keep(&record) {
+            (self.say)(&format!("LS1846 {} cannot be written: {error}", self.file.display()));
+        }
+        let mut inner = locked(&self.inner);
+        inner.running.remove(&task.id);
+        inner.ended.push(record);
+        drop(inner);
+        self.one_ended.notify_all();
+        (self.changed)();
+    }
+
+    fn keep(&self, record: &Value) -> std::io::Result<()> {
+        let mut history = locked(&self.history);
+        if history.len() == HISTORY {
+            history.pop_front();
+        }
+        history.push_back(record.clone());
+        let fresh = self.file.with_extension("new");
+        let mut out = std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&fresh)?;
+        let lines: String = history.iter().map(|record| format!("{record}\n")).collect();
+        out.write_all(lines.as_bytes())?;
+        std::fs::rename(&fresh, &self.file)
+    }
+
+    /// Those that run, in the order of their start.
+    pub fn running(&self) -> Vec<Arc<Task>> {
+        locked(&self.inner).running.values().cloned().collect()
+    }
+
+    /// Records of those that have ended since the last call.
+    pub fn take_ended(&self) -> Vec<Value> {
+        std::mem::take(&mut locked(&self.inner).ended)
+    }
+
+    /// Records of those that have ended, newest first; 0: all that are kept.
+    pub fn history(&self, most: usize) -> Vec<Value> {
+        let most = if most == 0 { HISTORY } else { most };
+        locked(&self.history).iter().rev().take(most).cloned().collect()
+    }
+
+    /// Cancels all, and waits for their ends as long as this.
+    pub fn end(&self, patience: Duration) {
+        self.running().iter().for_each(|task| task.cancel());
+        let until = Instant::now() + patience;
+        let mut inner = locked(&self.inner);
+        while !inner.running.is_empty() {
+            let Some(rest) = until.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) else {
+                return;
+            };
+            inner = self.one_ended.wait_timeout(inner, rest).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

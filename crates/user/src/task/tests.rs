@@ -1,0 +1,92 @@
+use super::*;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("linkspan-tasks-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+
+    fn tasks(&self) -> Arc<Tasks> {
+        Arc::new(Tasks::new(self.0.join("history"), Arc::new(|_| {}), Box::new(|| {})))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Until it was cancelled.
+fn hold(task: &Arc<Task>) -> Result<(), Error> {
+    let _ = rustix::event::poll(
+        &mut [rustix::event::PollFd::from_borrowed_fd(task.wake(), rustix::event::PollFlags::IN)],
+        None,
+    );
+    Err(Error::Files(linkspan_files::Error::Stopped))
+}
+
+#[test]
+fn a_bounded_number_runs_and_one_test_among_them() {
+    let folder = Folder::new("bounded");
+    let tasks = folder.tasks();
+    let all: Vec<_> = (0..TASKS)
+        .map(|n| {
+            let kind = if n == 0 { Kind::Test } else { Kind::Send };
+            if n == 1 {
+                let refused = tasks.prepare(Kind::Test, "x", Vec::new()).unwrap_err();
+                assert!(refused.text().starts_with("LS1842"), "{refused}");
+            }
+            let task = tasks.prepare(kind, "x", Vec::new()).unwrap();
+            tasks.start(&task, hold);
+            task
+        })
+        .collect();
+    assert!(tasks.prepare(Kind::Get, "x", Vec::new()).unwrap_err().text().starts_with("LS1841"));
+    tasks.end(Duration::from_secs(60));
+    assert!(tasks.running().is_empty());
+    let ended = tasks.take_ended();
+    assert_eq!((ended.len(), tasks.take_ended().len()), (all.len(), 0));
+    assert!(ended.iter().all(|record| record["state"] == "cancelled" && record["error"].is_string()), "{ended:?}");
+}
+
+#[test]
+fn the_newest_records_are_kept_over_a_restart_and_junk_among_them_is_passed_over() {
+    let folder = Folder::new("history");
+    let run = |tasks: &Arc<Tasks>, n: usize| {
+        for _ in 0..n {
+            let task = tasks.prepare(Kind::Send, "x", vec!["a".into()]).unwrap();
+            tasks.start(&task, |_| Ok(()));
+            tasks.end(Duration::from_secs(60));
+        }
+    };
+    run(&folder.tasks(), 3);
+    let file = folder.0.join("history");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("junk\n{text}{{\"id\":\"x\"}}\n\u{0}")).unwrap();
+    let tasks = folder.tasks();
+    assert_eq!(tasks.history(0).iter().map(|record| record["id"].as_u64().unwrap()).collect::<Vec<_>>(), [3, 2, 1]);
+    run(&tasks, HISTORY);
+    let (kept, here) = (folder.tasks().history(0), tasks.history(0));
+    assert_eq!((kept.len(), kept[0]["id"].as_u64(), &kept), (HISTORY, Some(HISTORY as u64 + 3), &here));
+    assert_eq!(tasks.history(2).len(), 2);
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "it has names of files");
+}
+
+#[test]
+fn a_task_that_panics_has_failed() {
+    let folder = Folder::new("panic");
+    let tasks = folder.tasks();
+    let task = tasks.prepare(Kind::Send, "x", Vec::new()).unwrap();
+    tasks.start(&task, |_| panic!("as the test wants it"));
+    while tasks.running().len() == 1 {
+        std::thread::yield_now();
+    }
+    let ended = tasks.take_ended();
+    assert_eq!(ended[0]["state"], "failed");
+    assert!(ended[0]["error"].as_str().unwrap().starts_with("LS1845"));
+}

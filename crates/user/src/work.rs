@@ -1,0 +1,366 @@
+//! What tasks do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use linkspan_fabric::keys::Keyring;
+use linkspan_fabric::{Config, Fabric, Level, Log};
+use linkspan_files::client::Watcher;
+use linkspan_files::engine::{Event, Happened};
+use linkspan_files::name::{RelPath, escape};
+use linkspan_files::wire::Fault;
+use linkspan_files::{Error as FilesError, Outcome};
+use linkspan_perf::record::Row;
+use linkspan_service::pairing::{JoinLine, Names, Offer, PairError, Paired, join};
+use linkspan_service::rendezvous::PERF;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::link::FabricConnector;
+use crate::mirror::{Ends, Face, Mirror};
+use crate::place::{Local, Place};
+use crate::suite::{self, Measuring, Suite};
+use crate::task::{PairedWith, Say, Task};
+use crate::transfer::{self, Fetching, How, Patient, Sending, bytes, drive, left_out};
+use crate::{Error, Way, connect, mount};
+
+/// Warnings of connections, as lines.
+pub fn log(say: &Say) -> Log {
+    let say = say.clone();
+    Log::to(move |level, line| {
+        if level == Level::Warn {
+            say(line);
+        }
+    })
+}
+
+fn log_to(task: &Arc<Task>) -> Log {
+    let task = task.clone();
+    log(&(Arc::new(move |line: &str| task.update(|progress| progress.note(line))) as Say))
+}
+
+/// A test.
+struct Told<'a>(&'a Task);
+
+impl Measuring for Told<'_> {
+    type Failure = Error;
+
+    fn begin(&mut self, what: &str) {
+        self.0.update(|progress| {
+            progress.state = "running";
+            progress.test.get_or_insert_default().measuring = what.to_owned();
+        });
+    }
+
+    fn row(&mut self, mut row: Row) -> Result<(), Error> {
+        let wrong = row.wrong_bytes.is_some_and(|wrong| wrong > 0);
+        // Hundreds of steps: records would be many times as long.
+        row.histogram.clear();
+        self.0.update(|progress| {
+            progress.path = format!("{} {}", row.transport, row.path);
+            let test = progress.test.get_or_insert_default();
+            test.done += 1;
+            test.results.push(row);
+        });
+        match wrong {
+            true => Err(Error::Incomplete("LS1847 wrong data arrived: run `lspan selftest`".into())),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Makes the measurements of these tests, one after another.
+///
+/// # Errors
+/// Those of the way to the peer and of the tests.
+pub fn test(task: &Arc<Task>, suites: &[Suite]) -> Result<(), Error> {
+    let of = suites.iter().map(|suite| suite.specs.len() as u32).sum();
+    task.update(|progress| progress.test.get_or_insert_default().of = of);
+    let (found, config) = connect::found(&task.peer, PERF)?;
+    let fabric = Fabric::new(config, log_to(task), false, linkspan_transports::all())?;
+    let (handle, peer, interrupt) = (found.handle, task.peer.clone(), task.interrupt.clone());
+    let connector = FabricConnector { fabric, device: 0, handle, gpu: None, peer, interrupt };
+    suites.iter().try_for_each(|suite| suite::measure(suite, &connector, &mut Told(task)))
+}
+
+/// A transfer, or a mirror.
+struct Carry<'a> {
+    task: &'a Task,
+    /// The first that failed.
+    failed: Option<String>,
+}
+
+impl Carry<'_> {
+    fn new(task: &Task) -> Carry<'_> {
+        task.update(|progress| progress.state = "running");
+        Carry { task, failed: None }
+    }
+
+    /// What came of it.
+    fn close(self, outcome: &Outcome) -> Result<(), Error> {
+        if let Some(fault) = &outcome.failed {
+            return Err(Error::Files(FilesError::Refused(fault.clone())));
+        }
+        let Some(first) = self.failed else { return Ok(()) };
+        let failed = self.task.progress().moved().entries_failed;
+        Err(Error::Incomplete(format!("LS1848 {failed} of its entries failed; the first: {first}")))
+    }
+}
+
+impl Watcher for Carry<'_> {
+    fn event(&mut self, event: Event) {
+        let path = event.path;
+        let shown = || escape(path.bytes());
+        let fault = |fault: &Fault| format!("{}: {fault}", escape(path.bytes()));
+        if let Happened::Failed(why) = &event.what {
+            self.failed.get_or_insert_with(|| fault(why));
+        }
+        self.task.update(|progress| {
+            let moved = progress.moved();
+            match &event.what {
+                Happened::Same => moved.entries_same += 1,
+                Happened::Done(..) => {
+                    moved.files_done += 1;
+                    moved.current = shown();
+                }
+                Happened::Made(_) => moved.entries_made += 1,
+                Happened::Would(..) => moved.entries_would += 1,
+                Happened::Extra(_) => moved.entries_deleted += 1,
+                Happened::Failed(why) => {
+                    moved.entries_failed += 1;
+                    progress.note(&fault(why));
+                }
+                Happened::LeftOut(why) => {
+                    moved.entries_left_out += 1;
+                    progress.note(&format!("{}: left out: {}", shown(), left_out(*why)));
+                }
+                Happened::Again => {
+                    progress.note(&format!("{}: it changed while it was read and is sent again", shown()));
+                }
+            }
+        });
+    }
+
+    fn tick(&mut self, moved: u64, kept: u64) -> bool {
+        self.task.update(|progress| {
+            let numbers = progress.moved();
+            (numbers.moved_bytes, numbers.kept_bytes) = (moved, kept);
+        });
+        !self.task.interrupt.raised()
+    }
+}
+
+impl Patient for Carry<'_> {
+    fn done(&self) -> u64 {
+        self.task.progress().moved().files_done
+    }
+
+    fn stopped(&self) -> bool {
+        self.task.interrupt.raised()
+    }
+
+    fn lost(&mut self, why: &str) {
+        self.task.update(|progress| {
+            progress.note(&format!("{why}; trying again"));
+            let moved = progress.moved();
+            (moved.entries_same, moved.entries_deleted) = (0, 0);
+        });
+    }
+}
+
+/// The directory of journals, or a note why there is none.
+fn journals(task: &Task) -> Option<std::os::fd::OwnedFd> {
+    let journals = transfer::journals();
+    if let Err(error) = &journals {
+        task.update(|progress| {
+            progress.note(&format!("no journal can be kept: {}; what is cut begins anew", error.text()));
+        });
+    }
+    journals.ok()
+}
+
+/// Sends files and directories to a place.
+///
+/// # Errors
+/// [`Error::Usage`], [`Error::System`], and those of the way and the transfer; [`Error::Incomplete`]: some entries failed.
+pub fn send(task: &Arc<Task>, from: &[PathBuf], to: &Place, how: How) -> Result<(), Error> {
+    let sources = from.iter().map(|path| Local::find(path)).collect::<Result<Vec<_>, _>>()?;
+    let mut client = Way::to(&to.peer, log_to(task))?.client(task.stop())?;
+    task.update(|progress| progress.path = client.path().unwrap_or_default());
+    let (counted, of) = (task.clone(), sources.clone());
+    let count = move || {
+        let total = bytes(&of);
+        counted.update(|progress| progress.moved().total_bytes = Some(total));
+    };
+    // Only for the time that is left.
+    let _ = std::thread::Builder::new().name("count".into()).spawn(count);
+    let sending = Sending::new(&mut client, sources, to, how)?;
+    let mut carry = Carry::new(task);
+    let outcome = drive(&mut carry, |carry| sending.run(&mut client, carry))?;
+    carry.close(&outcome)
+}
+
+/// Gets places of one peer into a directory, or one of them under a new name.
+///
+/// # Errors
+/// As [`send`].
+pub fn get(task: &Arc<Task>, from: &[Place], to: &Path, how: How) -> Result<(), Error> {
+    let fetching = Fetching::new(from, to, journals(task), how)?;
+    let mut client = Way::to(&task.peer, log_to(task))?.client(task.stop())?;
+    task.update(|progress| progress.path = client.path().unwrap_or_default());
+    let total = fetching.bytes(&mut client)?;
+    task.update(|progress| progress.moved().total_bytes = Some(total));
+    fetching.sweep(&|line| task.update(|progress| progress.note(line)));
+    let mut carry = Carry::new(task);
+    let outcome = drive(&mut carry, |carry| fetching.run(&mut client, carry))?;
+    carry.close(&outcome)
+}
+
+/// A mirror.
+struct Mirrored(Arc<Task>);
+
+impl Face for Mirrored {
+    type Failure = Error;
+
+    fn carry(&mut self, once: &mut dyn FnMut(&mut dyn Watcher) -> Result<Outcome, FilesError>) -> Result<bool, Error> {
+        self.0.update(|progress| progress.moved = Some(Default::default()));
+        let mut carry = Carry::new(&self.0);
+        let outcome = drive(&mut carry, |carry| once(carry))?;
+        carry.close(&outcome).map(|()| true)
+    }
+
+    fn renamed(&mut self, old: &RelPath, new: &RelPath) {
+        self.say(&format!("{} has the name {} now", escape(old.bytes()), escape(new.bytes())));
+    }
+
+    fn say(&mut self, line: &str) {
+        self.0.update(|progress| progress.note(line));
+    }
+
+    fn ask(&mut self, _: &str) -> bool {
+        false
+    }
+
+    fn stopped(&self) -> bool {
+        self.0.interrupt.raised()
+    }
+
+    fn resting(&mut self, same: bool) {
+        self.0.update(|progress| progress.state = if same { "watching" } else { "waiting" });
+    }
+
+    fn failed(&mut self, failure: Error, pause: &mut dyn FnMut() -> Duration) -> Result<(), Error> {
+        if self.stopped() {
+            return Ok(());
+        }
+        if !failure.passes() && !matches!(failure, Error::Incomplete(_)) {
+            return Err(failure);
+        }
+        let line = format!("{}; again in {} s", failure.text(), pause().as_secs());
+        self.0.update(|progress| {
+            progress.state = "waiting";
+            progress.note(&line);
+        });
+        Ok(())
+    }
+}
+
+/// Makes a directory like another, one of which is at a peer, once or with `watch` until it is cancelled. `init`: the first run.
+///
+/// # Errors
+/// As [`Mirror::open`], and those of the first run.
+pub fn mirror(task: &Arc<Task>, ends: &Ends, how: How, init: bool, watch: bool) -> Result<(), Error> {
+    let client = Way::to(&ends.peer.peer, log_to(task))?.client(task.stop())?;
+    task.update(|progress| progress.path = client.path().unwrap_or_default());
+    let mut mirror = Mirror::open(ends, client, journals(task), how, init, Mirrored(task.clone()))?;
+    match watch {
+        true => mirror.watch(task.wake()),
+        false => mirror.once().map(drop),
+    }
+}
+
+/// Has a place mounted until it is cancelled and no program has anything open there, or until somebody else unmounts it.
+///
+/// # Errors
+/// As [`mount::open`].
+pub fn mounted(task: &Arc<Task>, place: Place, source: &str, dir: &Path, data: Duration) -> Result<(), Error> {
+    let way = Way::to(&task.peer, log_to(task))?;
+    // Once it is mounted its sessions go on as long as it does.
+    let (up, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (stop, is_up) = (task.stop(), up.clone());
+    let stop = move || !is_up.load(Ordering::Relaxed) && stop();
+    // What a service that was killed has left; attributes may be remembered, a listing is not.
+    let dead = |error: io::Error| error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error());
+    if std::fs::read_dir(dir).is_err_and(dead) {
+        mount::detach(dir)?;
+    }
+    let mounted = mount::open(place, source, dir, data, &way, stop)?;
+    up.store(true, Ordering::Relaxed);
+    task.update(|progress| progress.state = "mounted");
+    let (own, ended, at) = (task.clone(), over.clone(), dir.to_owned());
+    let waiting = move || {
+        loop {
+            let _ = poll(&mut [PollFd::from_borrowed_fd(own.wake(), PollFlags::IN)], None);
+            own.drain();
+            if ended.load(Ordering::Acquire) {
+                return;
+            }
+            if own.interrupt.raised()
+                && let Err(error) = mount::detach(&at)
+            {
+                own.update(|progress| progress.note(&error.text()));
+            }
+        }
+    };
+    let waits = std::thread::Builder::new().name("unmount".into()).spawn(waiting);
+    let waits = waits.map_err(|error| Error::system("a thread", error))?;
+    let ran = mounted.run().map_err(|error| Error::system("/dev/fuse", error));
+    over.store(true, Ordering::Release);
+    task.rouse();
+    let _ = waits.join();
+    ran
+}
+
+fn paired(task: &Task, paired: Paired) {
+    let (name, calls_itself) = (paired.peer.name, paired.says);
+    let with = PairedWith { name, calls_itself, fingerprint: paired.fingerprint, confirmed: paired.confirmed };
+    task.update(|progress| progress.paired = Some(with));
+}
+
+/// A join line that waits.
+///
+/// # Errors
+/// [`Error::Pair`], [`Error::Fabric`].
+pub fn offer(ring: Keyring, say: &Say) -> Result<Offer, Error> {
+    Ok(Offer::open(Config::from_env()?, Arc::new(ring), log(say))?)
+}
+
+/// Waits until somebody has joined with the line.
+///
+/// # Errors
+/// [`Error::Pair`].
+pub fn offered(task: &Arc<Task>, offer: Offer, names: &Names) -> Result<(), Error> {
+    task.update(|progress| progress.state = "waiting");
+    paired(task, offer.wait(names, &task.stop())?);
+    Ok(())
+}
+
+/// Joins with a line.
+///
+/// # Errors
+/// [`Error::Pair`], [`Error::Keys`], [`Error::Fabric`].
+pub fn joined(task: &Arc<Task>, line: &JoinLine, names: &Names) -> Result<(), Error> {
+    let ring = Arc::new(Keyring::open_or_make()?.0);
+    paired(task, join(Config::from_env()?, &ring, log_to(task), line, names, &task.stop())?);
+    Ok(())
+}
+
+/// A join line as it is written.
+///
+/// # Errors
+/// [`Error::Pair`].
+pub fn join_line(text: &str) -> Result<JoinLine, Error> {
+    Ok(JoinLine::parse(text).map_err(PairError::from)?)
+}
