@@ -46,6 +46,41 @@ impl Event {
     }
 }
 
+/// What was not taken of the peer that had the name before: its last notifications, and its end.
+#[derive(Default)]
+pub(crate) struct Before {
+    notifications: VecDeque<u64>,
+    why: Option<Arc<str>>,
+}
+
+impl Before {
+    /// That of a transport which another one replaces. Of a peer that came and went while nobody took its events there is nothing, but
+    /// what it had to tell of the one before.
+    pub(crate) fn of(replaced: &mut TransportState) -> Before {
+        let Some(member) = &mut replaced.member else { return Before::default() };
+        let before = std::mem::take(&mut member.before);
+        let (came, went) = (member.came, member.went);
+        member.closed();
+        let notifications = std::mem::take(&mut replaced.carry);
+        match &replaced.phase {
+            Phase::Broken(why) if went && !came => Before { notifications, why: Some(why.clone()) },
+            _ => before,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.notifications.is_empty() && self.why.is_none()
+    }
+
+    fn take(&mut self, peer: &Arc<str>) -> Option<Event> {
+        let peer = peer.clone();
+        match self.notifications.pop_front() {
+            Some(value) => Some(Event::Notified { peer, value }),
+            None => self.why.take().map(|why| Event::Lost { peer, why }),
+        }
+    }
+}
+
 /// What a transport knows of the endpoint that it belongs to.
 pub(crate) struct Member {
     peer: Arc<str>,
@@ -56,12 +91,13 @@ pub(crate) struct Member {
     was_up: bool,
     came: bool,
     went: bool,
+    before: Before,
 }
 
 impl Member {
-    pub(crate) fn new(peer: &Arc<str>, endpoint: (u64, EndpointName), events: &Arc<Events>) -> Member {
+    pub(crate) fn new(peer: &Arc<str>, endpoint: (u64, EndpointName), events: &Arc<Events>, before: Before) -> Member {
         let (peer, events) = (peer.clone(), events.clone());
-        Member { peer, endpoint, events, queued: false, was_up: false, came: false, went: false }
+        Member { peer, endpoint, events, queued: false, was_up: false, came: false, went: false, before }
     }
 
     /// The endpoint's number and name.
@@ -114,10 +150,13 @@ impl Member {
     }
 }
 
-/// The next event of a transport that was taken from the queue, and whether it has more.
+/// The next event of a transport that was taken from the queue, and whether it may have more. After its own end it has none.
 pub(crate) fn take(state: &mut TransportState) -> (Option<Event>, bool) {
     let Some(member) = &mut state.member else { return (None, false) };
     let peer = member.peer.clone();
+    if let Some(event) = member.before.take(&peer) {
+        return (Some(event), true);
+    }
     if std::mem::take(&mut member.came) {
         return (Some(Event::Connected { peer }), true);
     }
@@ -187,6 +226,11 @@ impl Events {
         self.lock().ready.pop_front()
     }
 
+    /// Takes a transport out that another one has replaced.
+    pub(crate) fn forget(&self, shared: &Arc<Shared>) {
+        self.lock().ready.retain(|one| !Arc::ptr_eq(one, shared));
+    }
+
     /// Sleeps until there may be an event, at most so long.
     pub(crate) fn wait(&self, most: Duration) {
         let queue = self.lock();
@@ -226,6 +270,11 @@ impl Events {
         drop(queue);
         self.cond.notify_all();
         self.tell(wakers);
+    }
+
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        self.lock().ready.len()
     }
 
     #[cfg(test)]
