@@ -66,8 +66,14 @@ def test_names_that_are_unknown_twice_or_wrong_say_so(hub: linkspan.Endpoint) ->
             worker.connect("hub", other.url)
         with pytest.raises(linkspan.ConnectFailed, match='is called "hub"'):
             worker.connect("hob", other.url, timeout=LONG)
-        with pytest.raises(linkspan.ConnectFailed, match="another process of this one's name"):
-            twin.connect("hub", hub.url, timeout=0.2)
+        for timeout in (0.2, 2.0, LONG):
+            with pytest.raises(linkspan.ConnectFailed) as refused:
+                twin.connect("hub", hub.url, timeout=timeout)
+            # A machine that is busy may take longer to ask.
+            if "another process of this one's name" in str(refused.value):
+                break
+        else:
+            raise AssertionError(refused.value)
         # Closing its transport removes the peer, and it may come again.
         peer.close()
         with pytest.raises(linkspan.UnknownPeer, match="it has none"):

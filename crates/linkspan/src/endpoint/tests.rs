@@ -21,8 +21,12 @@ fn peers_have_a_bound_and_those_that_were_lost_count_until_their_event_is_taken(
     let ctx = context();
     let hub = ctx.endpoint("hub").expect("an endpoint");
     let mut workers: Vec<_> = (0..MOST_PEERS).map(|n| connect(&ctx, &format!("w{n}"), &hub, LONG)).collect();
-    let one_more = connect(&ctx, "more", &hub, Duration::from_millis(300)).expect_err("the endpoint is full");
-    assert!(one_more.to_string().contains("as many peers as it can"), "{one_more}");
+    // A machine that is busy may take longer to ask.
+    let refused = [300, 2000, 20_000].into_iter().any(|ms| {
+        let error = connect(&ctx, "more", &hub, Duration::from_millis(ms)).expect_err("the endpoint is full");
+        error.to_string().contains("as many peers as it can")
+    });
+    assert!(refused);
     let error = hub.connect_blocking("other", hub.url(), LONG).expect_err("the endpoint is full");
     assert!(matches!(error, Error::TooManyPeers(_, MOST_PEERS)), "{error}");
     drop(workers.pop());
