@@ -350,6 +350,9 @@ impl Endpoint {
     pub fn try_event(&self) -> Result<Option<Event>, Error> {
         self.open()?;
         let events = &self.state.events;
+        if let Some(event) = events.take_returned() {
+            return Ok(Some(event));
+        }
         while let Some(shared) = events.pop() {
             let mut guard = shared.lock();
             let (event, more) = events::take(&mut guard);
@@ -365,6 +368,12 @@ impl Endpoint {
             }
         }
         Ok(None)
+    }
+
+    /// Puts an event back that was taken and not used, as by a task that was cancelled when it had been given it: it comes before those that
+    /// nobody has taken.
+    pub fn give_back(&self, event: Event) {
+        self.state.events.give_back(event);
     }
 
     /// For foreign event loops: a descriptor that can be read when there is an event, or an operation with any peer has reported.

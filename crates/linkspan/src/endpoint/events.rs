@@ -178,9 +178,17 @@ pub(super) const MOST_WAKERS: usize = 64;
 
 #[derive(Default)]
 struct Queue {
+    /// Taken by somebody who had no use for it any more.
+    returned: VecDeque<Event>,
     ready: VecDeque<Arc<Shared>>,
     wakers: Vec<Waker>,
     closed: bool,
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.returned.is_empty()
+    }
 }
 
 /// The queue of an endpoint. Each transport stands in it once at most, so it is as long as there are peers.
@@ -204,6 +212,23 @@ impl Events {
     pub(crate) fn push(&self, shared: Arc<Shared>) {
         let mut queue = self.lock();
         queue.ready.push_back(shared);
+        self.told(queue);
+    }
+
+    /// Puts an event back that was taken.
+    pub(crate) fn give_back(&self, event: Event) {
+        let mut queue = self.lock();
+        if !queue.closed {
+            queue.returned.push_back(event);
+        }
+        self.told(queue);
+    }
+
+    pub(crate) fn take_returned(&self) -> Option<Event> {
+        self.lock().returned.pop_front()
+    }
+
+    fn told(&self, mut queue: std::sync::MutexGuard<'_, Queue>) {
         let wakers = self.wakers(&mut queue);
         drop(queue);
         self.tell(wakers);
@@ -234,7 +259,7 @@ impl Events {
     /// Sleeps until there may be an event, at most so long.
     pub(crate) fn wait(&self, most: Duration) {
         let queue = self.lock();
-        if queue.ready.is_empty() && !queue.closed {
+        if queue.is_empty() && !queue.closed {
             self.waiting.fetch_add(1, Ordering::Relaxed);
             drop(self.cond.wait_timeout(queue, most));
             self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -244,7 +269,7 @@ impl Events {
     /// Keeps a waker for the next event. False: there may be one already.
     pub(crate) fn wake_by(&self, waker: &Waker) -> bool {
         let mut queue = self.lock();
-        if !queue.ready.is_empty() || queue.closed {
+        if !queue.is_empty() || queue.closed {
             return false;
         }
         if queue.wakers.iter().any(|w| w.will_wake(waker)) {
@@ -266,6 +291,7 @@ impl Events {
         let mut queue = self.lock();
         queue.closed = true;
         queue.ready.clear();
+        queue.returned.clear();
         let wakers = self.wakers(&mut queue);
         drop(queue);
         self.cond.notify_all();
@@ -285,7 +311,7 @@ impl Events {
     }
 
     pub(crate) fn has_news(&self) -> bool {
-        !self.lock().ready.is_empty()
+        !self.lock().is_empty()
     }
 
     pub(crate) fn is_closed(&self) -> bool {

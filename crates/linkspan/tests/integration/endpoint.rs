@@ -260,6 +260,21 @@ fn a_peer_that_is_removed_tells_nothing_more_and_may_come_again() {
 }
 
 #[test]
+fn an_event_that_is_given_back_is_the_next_one_of_those_who_wait() {
+    let (hub, worker) = (endpoint(0, "hub"), endpoint(0, "w"));
+    worker.connect_blocking("hub", hub.url(), LONG).unwrap();
+    let first = event(&hub);
+    std::thread::scope(|s| {
+        let waits = s.spawn(|| event(&hub));
+        hub.give_back(first.clone());
+        assert_eq!(waits.join().unwrap(), first);
+    });
+    hub.give_back(first);
+    hub.close();
+    assert!(matches!(hub.try_event(), Err(Error::EndpointClosed(_))));
+}
+
+#[test]
 fn an_event_loop_waits_for_one_descriptor() {
     let (hub, worker) = (endpoint(0, "hub"), endpoint(0, "w"));
     let remote = hub_buffer(&hub);
