@@ -53,13 +53,20 @@ pub(crate) struct Op {
     stage: Mutex<Stage>,
     /// What runs where a task was made of it.
     run: Mutex<Option<Py<PyAny>>>,
+    /// The event that it has found, until somebody has its result.
+    found: Mutex<Option<(Arc<linkspan::Endpoint>, linkspan::Event)>>,
 }
 
 static AWAITING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 impl Op {
     pub(crate) fn new(under: Under) -> Op {
-        Op { stage: Mutex::new(Stage::Under(under)), run: Mutex::default() }
+        Op { stage: Mutex::new(Stage::Under(under)), run: Mutex::default(), found: Mutex::default() }
+    }
+
+    /// An event whose result nobody has had.
+    fn unread(&self) -> Option<(Arc<linkspan::Endpoint>, linkspan::Event)> {
+        self.found.lock().unwrap_or_else(|e| e.into_inner()).take()
     }
 
     /// Held for as long as one look takes, never while anything waits.
@@ -120,7 +127,13 @@ impl Op {
             (Found::Report(report), Under::Op(_, gives)) => given(py, report, *gives),
             (Found::Report(Ok(_)), Under::Dial(_, endpoint, peer)) => dialled(py, endpoint, peer),
             (Found::Report(report), _) => given(py, report, Gives::Nothing),
-            (Found::Event(event), _) => Event::python(py, event),
+            (Found::Event(event), under) => {
+                if let Under::Event(endpoint) = under {
+                    let found = (endpoint.clone(), event.clone());
+                    *self.found.lock().unwrap_or_else(|e| e.into_inner()) = Some(found);
+                }
+                Event::python(py, event)
+            }
             (Found::Peer(transport), _) => Transport::python(py, transport),
         };
         self.finish(py, report);
@@ -219,6 +232,7 @@ impl Op {
     ///     Forked: In a child of fork(2).
     pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         if let Some(result) = self.result_of(py) {
+            drop(self.unread());
             return result;
         }
         process::ours()?;
@@ -278,6 +292,11 @@ impl Op {
             Stage::Under(under) => under,
             other => {
                 *self.lock() = other;
+                // An event that nobody will have is the next one of others.
+                if let Some((endpoint, event)) = self.unread() {
+                    self.finish(py, Err(Op::cancelled(py)));
+                    py.detach(|| endpoint.give_back(event));
+                }
                 return Ok(false);
             }
         };
@@ -391,6 +410,8 @@ impl Drop for Op {
             std::mem::forget(stage);
         } else if let Stage::Under(under) = stage {
             process::unlocked(|| drop(under));
+        } else if let Some((endpoint, event)) = self.unread() {
+            process::unlocked(|| endpoint.give_back(event));
         }
     }
 }

@@ -66,8 +66,14 @@ def test_names_that_are_unknown_twice_or_wrong_say_so(hub: linkspan.Endpoint) ->
             worker.connect("hub", other.url)
         with pytest.raises(linkspan.ConnectFailed, match='is called "hub"'):
             worker.connect("hob", other.url, timeout=LONG)
-        with pytest.raises(linkspan.ConnectFailed, match="another process of this one's name"):
-            twin.connect("hub", hub.url, timeout=0.2)
+        for timeout in (0.2, 2.0, LONG):
+            with pytest.raises(linkspan.ConnectFailed) as refused:
+                twin.connect("hub", hub.url, timeout=timeout)
+            # A machine that is busy may take longer to ask.
+            if "another process of this one's name" in str(refused.value):
+                break
+        else:
+            raise AssertionError(refused.value)
         # Closing its transport removes the peer, and it may come again.
         peer.close()
         with pytest.raises(linkspan.UnknownPeer, match="it has none"):
@@ -152,6 +158,44 @@ def test_events_are_awaited(hub: linkspan.Endpoint) -> None:
             await waits
 
     asyncio.run(asyncio.wait_for(main(), LONG))
+
+
+def test_an_event_that_nobody_has_read_is_not_lost_with_the_operation(hub: linkspan.Endpoint) -> None:
+    remote = hub.expose(bytearray(8)).remote
+
+    def until_done(op: linkspan.Op[linkspan.Event]) -> None:
+        end = time.monotonic() + LONG
+        while not op.done():
+            assert time.monotonic() < end
+
+    async def cancelled() -> None:
+        op = hub.next_event_async()
+        task = asyncio.create_task(op)
+        await asyncio.sleep(0)
+        peer.write(b"x", remote, notify=2, timeout=LONG)
+        # It has the event, and its task has not run since.
+        until_done(op)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with linkspan.Endpoint("w") as worker:
+        peer = worker.connect("hub", hub.url, timeout=LONG)
+        op = hub.next_event_async()
+        until_done(op)
+        assert op.cancel() is False
+        with pytest.raises(linkspan.Aborted):
+            op.wait()
+        again = hub.next_event_async()
+        until_done(again)
+        del again
+        assert hub.next_event(LONG).kind == "connected"
+        asyncio.run(cancelled())
+        read = hub.next_event_async()
+        assert read.wait().value == 2 and read.wait().value == 2
+        assert read.cancel() is False and read.wait().value == 2
+        with pytest.raises(linkspan.TimedOut):
+            hub.next_event(0)
 
 
 def test_the_iterator_over_events_ends_with_the_endpoint(hub: linkspan.Endpoint) -> None:

@@ -19,6 +19,7 @@ use crate::{Error, Exposed, Listener, Op, Transport, Url, View};
 
 mod events;
 
+use events::Before;
 pub use events::Event;
 pub(crate) use events::{Events, Member};
 
@@ -55,6 +56,9 @@ pub(crate) struct EndpointState {
 /// Any number of peers, by their names, each with a [`Transport`]. Peers come by this endpoint's URL or are connected to; both
 /// sides are endpoints, and each knows the other by the name that it was made with. Where both connect to each other, one
 /// connection comes of it. Memory is exposed once for all peers, those to come included, and one queue tells what they do.
+///
+/// A peer that has gone may come again, or another one of its name; what the first had told comes before what the second tells. Of one
+/// that came and went while nobody took events there are none.
 ///
 /// A peer without an endpoint of its own (a [`Transport`] that connects to the URL) has the name that it was paired under, or else its
 /// transport's number in hexadecimal. Whoever has the URL may take a name that is free: names are no proof of who a peer is.
@@ -346,6 +350,9 @@ impl Endpoint {
     pub fn try_event(&self) -> Result<Option<Event>, Error> {
         self.open()?;
         let events = &self.state.events;
+        if let Some(event) = events.take_returned() {
+            return Ok(Some(event));
+        }
         while let Some(shared) = events.pop() {
             let mut guard = shared.lock();
             let (event, more) = events::take(&mut guard);
@@ -353,7 +360,7 @@ impl Endpoint {
             if more {
                 events.push(shared.clone());
             }
-            if let Some(Event::Lost { peer, .. }) = &event {
+            if let (Some(Event::Lost { peer, .. }), false) = (&event, more) {
                 self.state.forget(peer, &shared);
             }
             if event.is_some() {
@@ -361,6 +368,12 @@ impl Endpoint {
             }
         }
         Ok(None)
+    }
+
+    /// Puts an event back that was taken and not used, as by a task that was cancelled when it had been given it: it comes before those that
+    /// nobody has taken.
+    pub fn give_back(&self, event: Event) {
+        self.state.events.give_back(event);
     }
 
     /// For foreign event loops: a descriptor that can be read when there is an event, or an operation with any peer has reported.
@@ -479,7 +492,7 @@ impl EndpointState {
         self.inner.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// A transport of a peer, with all that peers are given.
+    /// A transport of a peer, with all that peers are given, and with what the one that it replaces had still to tell.
     fn member(
         &self,
         inner: &Inner,
@@ -488,13 +501,21 @@ impl EndpointState {
     ) -> Result<(Arc<Shared>, u64), Error> {
         let id = random()?;
         let mut state = TransportState::new(&self.ctx, self.device, id);
-        state.join(Member::new(&Arc::from(peer), (self.number, self.name), &self.events));
+        let before = inner.peers.get(peer).map(|replaced| {
+            self.events.forget(&replaced.shared);
+            Before::of(&mut replaced.shared.lock())
+        });
+        let before = before.unwrap_or_default();
+        state.news = !before.is_empty();
+        state.join(Member::new(&Arc::from(peer), (self.number, self.name), &self.events, before));
         if let Some(gpu) = &inner.gpu {
             state.attach(gpu)?;
         }
         state.shared_regions.copy(&inner.regions, None, None);
         state.accepting = accepting.map(|accepting| accepting as Arc<_>);
-        Ok((Shared::with_notifier(state, self.events.notifier.clone())?, id))
+        let shared = Shared::with_notifier(state, self.events.notifier.clone())?;
+        shared.unlock(shared.lock());
+        Ok((shared, id))
     }
 
     /// Whether there is no place for another peer of this name. Those that never came about give theirs up.

@@ -2,7 +2,7 @@
 //!
 //! A [`Transport`] talks to one peer. It carries one-sided operations (the peer's program takes no part in them) and tagged
 //! messages, over shared memory on one host and RDMA, a Thunderbolt cable or TCP between hosts, and says which and why
-//! ([`Transport::path`]).
+//! ([`Transport::path`]). An [`Endpoint`] has any number of peers by their names, and a transport for each.
 //!
 //! ```
 //! use std::time::Duration;

@@ -149,7 +149,7 @@ pub(crate) struct TransportState {
     pub(crate) epoch: u32,
     past: [(u32, u64, Refused); PAST],
     /// Notifications of paths that have ended.
-    carry: VecDeque<u64>,
+    pub(crate) carry: VecDeque<u64>,
     steps: u32,
     checked: Instant,
     /// How often its driver has slept.

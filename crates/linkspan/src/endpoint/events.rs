@@ -46,6 +46,41 @@ impl Event {
     }
 }
 
+/// What was not taken of the peer that had the name before: its last notifications, and its end.
+#[derive(Default)]
+pub(crate) struct Before {
+    notifications: VecDeque<u64>,
+    why: Option<Arc<str>>,
+}
+
+impl Before {
+    /// That of a transport which another one replaces. Of a peer that came and went while nobody took its events there is nothing, but
+    /// what it had to tell of the one before.
+    pub(crate) fn of(replaced: &mut TransportState) -> Before {
+        let Some(member) = &mut replaced.member else { return Before::default() };
+        let before = std::mem::take(&mut member.before);
+        let (came, went) = (member.came, member.went);
+        member.closed();
+        let notifications = std::mem::take(&mut replaced.carry);
+        match &replaced.phase {
+            Phase::Broken(why) if went && !came => Before { notifications, why: Some(why.clone()) },
+            _ => before,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.notifications.is_empty() && self.why.is_none()
+    }
+
+    fn take(&mut self, peer: &Arc<str>) -> Option<Event> {
+        let peer = peer.clone();
+        match self.notifications.pop_front() {
+            Some(value) => Some(Event::Notified { peer, value }),
+            None => self.why.take().map(|why| Event::Lost { peer, why }),
+        }
+    }
+}
+
 /// What a transport knows of the endpoint that it belongs to.
 pub(crate) struct Member {
     peer: Arc<str>,
@@ -56,12 +91,13 @@ pub(crate) struct Member {
     was_up: bool,
     came: bool,
     went: bool,
+    before: Before,
 }
 
 impl Member {
-    pub(crate) fn new(peer: &Arc<str>, endpoint: (u64, EndpointName), events: &Arc<Events>) -> Member {
+    pub(crate) fn new(peer: &Arc<str>, endpoint: (u64, EndpointName), events: &Arc<Events>, before: Before) -> Member {
         let (peer, events) = (peer.clone(), events.clone());
-        Member { peer, endpoint, events, queued: false, was_up: false, came: false, went: false }
+        Member { peer, endpoint, events, queued: false, was_up: false, came: false, went: false, before }
     }
 
     /// The endpoint's number and name.
@@ -114,10 +150,13 @@ impl Member {
     }
 }
 
-/// The next event of a transport that was taken from the queue, and whether it has more.
+/// The next event of a transport that was taken from the queue, and whether it may have more. After its own end it has none.
 pub(crate) fn take(state: &mut TransportState) -> (Option<Event>, bool) {
     let Some(member) = &mut state.member else { return (None, false) };
     let peer = member.peer.clone();
+    if let Some(event) = member.before.take(&peer) {
+        return (Some(event), true);
+    }
     if std::mem::take(&mut member.came) {
         return (Some(Event::Connected { peer }), true);
     }
@@ -139,9 +178,17 @@ pub(super) const MOST_WAKERS: usize = 64;
 
 #[derive(Default)]
 struct Queue {
+    /// Taken by somebody who had no use for it any more.
+    returned: VecDeque<Event>,
     ready: VecDeque<Arc<Shared>>,
     wakers: Vec<Waker>,
     closed: bool,
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.returned.is_empty()
+    }
 }
 
 /// The queue of an endpoint. Each transport stands in it once at most, so it is as long as there are peers.
@@ -165,6 +212,23 @@ impl Events {
     pub(crate) fn push(&self, shared: Arc<Shared>) {
         let mut queue = self.lock();
         queue.ready.push_back(shared);
+        self.told(queue);
+    }
+
+    /// Puts an event back that was taken.
+    pub(crate) fn give_back(&self, event: Event) {
+        let mut queue = self.lock();
+        if !queue.closed {
+            queue.returned.push_back(event);
+        }
+        self.told(queue);
+    }
+
+    pub(crate) fn take_returned(&self) -> Option<Event> {
+        self.lock().returned.pop_front()
+    }
+
+    fn told(&self, mut queue: std::sync::MutexGuard<'_, Queue>) {
         let wakers = self.wakers(&mut queue);
         drop(queue);
         self.tell(wakers);
@@ -187,10 +251,15 @@ impl Events {
         self.lock().ready.pop_front()
     }
 
+    /// Takes a transport out that another one has replaced.
+    pub(crate) fn forget(&self, shared: &Arc<Shared>) {
+        self.lock().ready.retain(|one| !Arc::ptr_eq(one, shared));
+    }
+
     /// Sleeps until there may be an event, at most so long.
     pub(crate) fn wait(&self, most: Duration) {
         let queue = self.lock();
-        if queue.ready.is_empty() && !queue.closed {
+        if queue.is_empty() && !queue.closed {
             self.waiting.fetch_add(1, Ordering::Relaxed);
             drop(self.cond.wait_timeout(queue, most));
             self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -200,7 +269,7 @@ impl Events {
     /// Keeps a waker for the next event. False: there may be one already.
     pub(crate) fn wake_by(&self, waker: &Waker) -> bool {
         let mut queue = self.lock();
-        if !queue.ready.is_empty() || queue.closed {
+        if !queue.is_empty() || queue.closed {
             return false;
         }
         if queue.wakers.iter().any(|w| w.will_wake(waker)) {
@@ -222,10 +291,16 @@ impl Events {
         let mut queue = self.lock();
         queue.closed = true;
         queue.ready.clear();
+        queue.returned.clear();
         let wakers = self.wakers(&mut queue);
         drop(queue);
         self.cond.notify_all();
         self.tell(wakers);
+    }
+
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        self.lock().ready.len()
     }
 
     #[cfg(test)]
@@ -236,7 +311,7 @@ impl Events {
     }
 
     pub(crate) fn has_news(&self) -> bool {
-        !self.lock().ready.is_empty()
+        !self.lock().is_empty()
     }
 
     pub(crate) fn is_closed(&self) -> bool {

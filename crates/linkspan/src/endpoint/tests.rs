@@ -21,8 +21,12 @@ fn peers_have_a_bound_and_those_that_were_lost_count_until_their_event_is_taken(
     let ctx = context();
     let hub = ctx.endpoint("hub").expect("an endpoint");
     let mut workers: Vec<_> = (0..MOST_PEERS).map(|n| connect(&ctx, &format!("w{n}"), &hub, LONG)).collect();
-    let one_more = connect(&ctx, "more", &hub, Duration::from_millis(300)).expect_err("the endpoint is full");
-    assert!(one_more.to_string().contains("as many peers as it can"), "{one_more}");
+    // A machine that is busy may take longer to ask.
+    let refused = [300, 2000, 20_000].into_iter().any(|ms| {
+        let error = connect(&ctx, "more", &hub, Duration::from_millis(ms)).expect_err("the endpoint is full");
+        error.to_string().contains("as many peers as it can")
+    });
+    assert!(refused);
     let error = hub.connect_blocking("other", hub.url(), LONG).expect_err("the endpoint is full");
     assert!(matches!(error, Error::TooManyPeers(_, MOST_PEERS)), "{error}");
     drop(workers.pop());
@@ -44,6 +48,42 @@ fn peers_that_never_came_about_give_their_place_up() {
     }
     assert!(hub.peers().is_empty());
     connect(&ctx, "w", &hub, LONG).expect("there is a place");
+}
+
+#[test]
+fn events_of_one_that_was_replaced_come_first_and_do_not_pile_up() {
+    let ctx = context();
+    let hub = ctx.endpoint("hub").expect("an endpoint");
+    let memory = crate::Memory::host(8);
+    let remote = hub.expose(&memory.view(), Access::Write).expect("exposed").remote();
+    for life in 0..20 {
+        let worker = connect(&ctx, "w", &hub, LONG).expect("it takes the name of the last one");
+        let peer = worker.peer("hub").expect("it is there");
+        for n in 0..2 {
+            let notify = Some(crate::Notify::value(10 * life + n));
+            peer.write_blocking(&memory.view(), &remote, notify, Some(LONG)).expect("written");
+        }
+        if life == 0 {
+            let first = hub.next_event_blocking(Some(LONG)).expect("an event");
+            assert!(matches!(first, Event::Connected { .. }));
+        }
+    }
+    let began = Instant::now();
+    while !hub.peers().is_empty() && began.elapsed() < LONG {
+        std::thread::yield_now();
+    }
+    assert!(hub.state.events.queued() <= 1, "one name stands in the queue once");
+    let mut told = Vec::new();
+    while let Some(event) = hub.try_event().expect("open") {
+        told.push(match event {
+            Event::Connected { .. } => "connected".to_owned(),
+            Event::Notified { value, .. } => value.to_string(),
+            Event::Lost { .. } => "lost".to_owned(),
+        });
+    }
+    // The first one, of which the program had heard, and the last one.
+    assert_eq!(told, ["0", "1", "lost", "connected", "190", "191", "lost"]);
+    assert!(hub.state.lock().peers.is_empty());
 }
 
 #[test]

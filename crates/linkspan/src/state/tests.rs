@@ -236,3 +236,23 @@ fn a_peer_with_another_key_does_not_take_a_transport_over() {
     transport.write_blocking(&source.view(), &remote, Some(Notify::COUNT), Some(LONG)).expect("written");
     there.wait_for_write_blocking(Some(LONG)).expect("notified");
 }
+
+/// A transport has no name of its own, so it has the one that its key was paired under.
+#[test]
+fn a_paired_peer_of_an_endpoint_is_called_as_it_was_paired() {
+    let (ada, bob, eve) = (Keyed::new("named-ada"), Keyed::new("named-bob"), Keyed::new("named-eve"));
+    for (peer, name) in [(&ada, "ada"), (&eve, "eve")] {
+        peer.trusts(&bob, "bob");
+        bob.trusts(peer, name);
+    }
+    let hub = bob.context().endpoint("hub").expect("an endpoint");
+    let transports = [&eve, &ada].map(|user| user.context().transport().expect("a transport"));
+    for transport in &transports {
+        transport.connect_blocking(hub.url(), LONG).expect("connected");
+    }
+    assert_eq!(hub.peers(), ["ada".into(), "eve".into()]);
+    // A second connection of the same user is refused while the first one is there.
+    let again = ada.context().transport().expect("a transport");
+    again.connect_blocking(hub.url(), Duration::from_millis(300)).expect_err("the name is taken");
+    assert_eq!(hub.peer("ada").expect("it is there").peer_name().as_deref(), Some("ada"));
+}
