@@ -575,6 +575,12 @@ static const char *ls_got_part(struct ls_link *lk, const struct ls_header *h)
 	return NULL;
 }
 
+/* Of what the sender said that it has sent. More may have come since. */
+static bool ls_is_missing(struct ls_link *lk)
+{
+	return (s64)(lk->suspect_seq - lk->rx_seq) > 0;
+}
+
 static const char *ls_got_void(struct ls_link *lk, const struct ls_header *h)
 {
 	u64 fences = le64_to_cpu(h->from);
@@ -613,15 +619,17 @@ const char *ls_got_data(struct ls_link *lk, const struct ls_header *h)
 	case LS_VOID:
 		return ls_got_void(lk, h);
 	case LS_EMPTY:
-		if (lk->voiding && !lk->void_due && id == lk->void_round) {
-			lk->void_empty = true;
-			lk->void_seq = le64_to_cpu(h->from);
-		}
+		if (!lk->voiding || lk->void_due || id != lk->void_round)
+			return NULL;
+		lk->void_empty = true;
+		lk->void_seq = le64_to_cpu(h->from);
+		if (lk->void_seq - lk->rx_seq > LS_WINDOW * lk->pairs)
+			return "more data frames than may be under way";
 		return NULL;
 	case LS_ASK:
 		lk->count_due = true;
 		lk->suspect_seq = le64_to_cpu(h->from);
-		if (lk->voiding || lk->rx_seq == lk->suspect_seq)
+		if (lk->voiding || !ls_is_missing(lk))
 			return NULL;
 		lk->suspect = true;
 		lk->void_quiet = 0;
@@ -660,7 +668,7 @@ void ls_data_tick(struct ls_link *lk)
 	}
 	lk->void_quiet++;
 	if (lk->suspect) {
-		lk->suspect = lk->rx_seq != lk->suspect_seq;
+		lk->suspect = ls_is_missing(lk);
 		if (lk->suspect && lk->void_quiet > LS_QUIET)
 			ls_void_begin(lk);
 		return;

@@ -31,6 +31,7 @@ const ACK: u8 = 7;
 const COUNT: u8 = 8;
 const PROBE: u8 = 9;
 const VOID: u8 = 12;
+const EMPTY: u8 = 13;
 
 /// In the length of a PROBE: the guest wants to be told what has arrived here.
 const PROBE_ASKS: u8 = 1;
@@ -47,7 +48,7 @@ const RETRY: u64 = 300 * MS;
 /// Most frames or packets of one command.
 const MOST: u64 = 10_000;
 
-const USAGE: &str = "ring frame TYPE CHANNEL ID LENGTH BYTES, ring grant OFFSET, ring skip, ring short, ring told COUNT, ring fences BITS, ring data BYTES NUMBER PAIR, ring next NAME=NUMBER..., \
+const USAGE: &str = "ring frame TYPE CHANNEL ID LENGTH BYTES, ring grant OFFSET, ring skip, ring short, ring told COUNT, ring fences BITS, ring empty COUNT, ring data BYTES NUMBER PAIR, ring next NAME=NUMBER..., \
                      ring quiet on|off, ring mirror on|off, ring flood SEED COUNT, ring fuzz SEED COUNT, ring new or ring state wanted";
 
 /// Fields of our next LOGINs that are not what they should be.
@@ -78,6 +79,8 @@ pub struct Ring {
     got: u32,
     /// The guest's data frames that came, as it is told.
     told: u32,
+    /// Round of the guest's last VOID.
+    round: u32,
     /// Ring pairs over which the guest's PROBE came, as bits.
     heard: u32,
     /// Ours went over the data ring.
@@ -342,6 +345,7 @@ impl Service for Ring {
                 self.control(io, MSG, channel, 0, message.len() as u32, &message);
             }
             RTS => self.announced = Some((channel, u32::from_le_bytes([head[8], head[9], head[10], head[11]]))),
+            VOID => self.round = u32::from_le_bytes([head[8], head[9], head[10], head[11]]),
             _ => {}
         }
         true
@@ -405,6 +409,10 @@ impl Ring {
             }
             ["fences", bits] => {
                 self.control_from(io, (VOID, 0, 1, 0), number(bits)?, &[]);
+                Ok(String::new())
+            }
+            ["empty", count] => {
+                self.control_from(io, (EMPTY, 0, self.round, 0), number(count)?, &[]);
                 Ok(String::new())
             }
             ["data", bytes, index, pair] => {

@@ -44,12 +44,13 @@ const LIES: [(&[&str], &str); 29] = [
 ];
 
 /// Data that is not what was granted: a program has a receive posted on channel 1, the peer announces two pages.
-const DATA: [(&[&str], &str); 5] = [
+const DATA: [(&[&str], &str); 6] = [
     (&["frame 2 1 5 8192 0", "data 4095 0 0"], "a data frame of wrong length"),
     (&["frame 2 1 5 8192 0", "data 4095 1 1"], "a data frame of wrong length"),
     (&["frame 2 1 5 8192 0", "data 4096 2 0"], "data that cannot be put in order again"),
     (&["frame 2 1 5 8192 0", "data 4096 3 1"], "data that cannot be put in order again"),
     (&["frame 2 1 5 8192 0", "data 4096 0 0", "data 4096 0 0"], "data that cannot be put in order again"),
+    (&["frame 2 1 5 8192 0", "data 4096 2 0", "empty 419"], "more data frames than may be under way"),
 ];
 
 /// LOGINs that cannot be: what the driver must answer (docs/PROTOCOL.md), and whether it may be up with them.
