@@ -51,8 +51,14 @@ fn with(lab: &mut Lab, pairs: u64) -> Result<()> {
     for (guest, why) in [(&a, "the host interface has no ring pair left"), (&b, "left out by the other host")] {
         let first = pair(guest, pairs)?;
         check(first.ends_with(why), || format!("{}: {first}, expected '{why}'", guest.name()))?;
+        let status = guest.sh("lspan status")?;
+        for line in [format!("ring pair {}: up; ", pairs - 1), format!("ring pair {pairs}: ")] {
+            check(status.lines().any(|said| said.contains(&line)), || {
+                format!("no '{line}' in lspan status:\n{status}")
+            })?;
+        }
     }
-    lab.say(&format!("{pairs} ring pairs on one side: both use as many, and say why not more"));
+    lab.say(&format!("{pairs} ring pairs on one side: both use as many, and say why not more, in lspan status too"));
     for (from, to, words) in
         [(&a, &b, "1 4194304 1048576 0 3"), (&b, &a, "1 4194304 70001 0 4"), (&a, &b, "1 3100000 300001 0 5")]
     {
