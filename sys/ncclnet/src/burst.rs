@@ -10,8 +10,12 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
 
-/// Sends are back to back when their thread has made at most so many tests between them. In a round trip it makes more.
+/// Sends are back to back when their thread has made at most so many tests between them, the one before still has to report...
 const NEAR: u32 = 16;
+
+/// ... or at most so many where it has: a pass of NCCL's proxy makes one. Within a round trip a thread makes more, the shortest (TCP on
+/// one host) not many.
+const NEXT: u32 = 2;
 
 /// Tests after which all that waits leaves.
 const PATIENCE: u32 = 32;
@@ -43,11 +47,13 @@ impl Burst {
         Burst { posted_at: TESTS.get().wrapping_sub(NEAR + 1), posted: false, bytes: 0, listed: false }
     }
 
-    /// A send of `len` bytes is about to be posted on `comm`. Returns whether it waits for others.
+    /// A send of `len` bytes is about to be posted on `comm`; it is `alone` where all before it have reported. Returns whether it waits
+    /// for others.
     #[inline]
-    pub(crate) fn posts(&mut self, len: usize, comm: usize, bursts: &Bursts) -> bool {
+    pub(crate) fn posts(&mut self, len: usize, alone: bool, comm: usize, bursts: &Bursts) -> bool {
         let tests = TESTS.get();
-        let near = tests.wrapping_sub(std::mem::replace(&mut self.posted_at, tests)) <= NEAR;
+        let near = if alone { NEXT } else { NEAR };
+        let near = tests.wrapping_sub(std::mem::replace(&mut self.posted_at, tests)) <= near;
         let bytes = self.bytes.saturating_add(len);
         self.posted = near && bytes <= TOGETHER && (self.listed || bursts.add(comm));
         self.listed |= self.posted;

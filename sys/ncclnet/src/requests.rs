@@ -126,6 +126,12 @@ impl Requests {
         !self.free.is_empty()
     }
 
+    /// Whether none is in flight.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.free.len() == self.entries.len()
+    }
+
     /// Starts a request and returns its address, or null without space.
     #[inline]
     pub(crate) fn start(&mut self, ticket: u64, mrs: impl ExactSizeIterator<Item = usize>) -> *mut c_void {

@@ -13,7 +13,7 @@ impl Comm {
     }
 
     fn post(&mut self, len: usize, bursts: &Bursts) {
-        if self.burst.posts(len, 1, bursts) {
+        if self.burst.posts(len, false, 1, bursts) {
             self.waiting += 1;
         } else {
             self.left += self.waiting + 1;
@@ -45,6 +45,21 @@ fn other(comm: &mut Comm, bursts: &Bursts) {
     if due {
         comm.leave();
     }
+}
+
+#[test]
+fn a_send_leaves_at_once_after_a_round_trip_of_few_tests_where_all_before_it_have_reported() {
+    let (bursts, mut burst) = (Bursts::new(), Burst::new());
+    for _ in 0..100 {
+        assert!(!burst.posts(8, true, 1, &bursts));
+        for _ in 0..=NEXT {
+            bursts.tested(|_| {});
+        }
+        assert!(!burst.tests());
+    }
+    assert!(!burst.posts(8, true, 1, &bursts));
+    bursts.tested(|_| {});
+    assert!(burst.posts(8, true, 1, &bursts), "back to back");
 }
 
 #[test]
@@ -107,11 +122,11 @@ fn sends_of_more_comms_than_there_are_places_for_leave_at_once() {
     let bursts = Bursts::new();
     let mut comms: Vec<Burst> = (0..=COMMS).map(|_| Burst::new()).collect();
     for (n, comm) in comms.iter_mut().enumerate() {
-        comm.posts(8, n + 1, &bursts);
-        assert_eq!(comm.posts(8, n + 1, &bursts), n < COMMS);
+        comm.posts(8, false, n + 1, &bursts);
+        assert_eq!(comm.posts(8, false, n + 1, &bursts), n < COMMS);
     }
     bursts.remove(1);
-    assert!(comms[COMMS].posts(8, COMMS + 1, &bursts), "a comm that was closed has given its place back");
+    assert!(comms[COMMS].posts(8, false, COMMS + 1, &bursts), "a comm that was closed has given its place back");
 }
 
 #[test]

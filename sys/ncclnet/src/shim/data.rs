@@ -65,7 +65,7 @@ unsafe fn isend<P: Exported>(
         if !p.requests.has_space() {
             return Ok(null_mut());
         }
-        p.path.hold(p.burst.posts(len, comm as usize, &P::global().bursts));
+        p.path.hold(p.burst.posts(len, p.requests.is_empty(), comm as usize, &P::global().bursts));
         let ticket = p.path.isend(part)?;
         Ok::<_, Refused>(ticket.map_or(null_mut(), |t| p.requests.start(t, [mr as usize].into_iter())))
     })??;
