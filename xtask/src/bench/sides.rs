@@ -55,7 +55,7 @@ impl Side {
         for &program in programs {
             match program {
                 Program::PluginHost => {
-                    let plugin = targets.iter().find(|t| t.kind == "cdylib" && t.folder.ends_with("/nccl"));
+                    let plugin = targets.iter().find(|t| t.kind == "cdylib" && t.name == "linkspan_nccl");
                     if let Some(target) = plugin {
                         side.plugin = Some(side.build(target, "--lib")?);
                     }
@@ -88,19 +88,17 @@ impl Side {
         cargo
     }
 
-    /// What the workspace can build: folders and packages are looked up, for they may differ between the commits.
+    /// What the workspace can build: packages are looked up, for they may differ between the commits.
     fn targets(&self) -> Result<Vec<Target>, String> {
         let text = run::output(self.cargo().args(["metadata", "--no-deps", "--locked", "--format-version", "1"]))?;
         let all: Value = serde_json::from_str(&text).map_err(|e| format!("cargo metadata: {e}"))?;
         let mut found = Vec::new();
         for package in list(&all["packages"]) {
-            let manifest = Path::new(text_of(&package["manifest_path"]));
-            let folder = manifest.parent().unwrap_or(manifest).to_string_lossy().into_owned();
             for target in list(&package["targets"]) {
                 for kind in list(&target["kind"]) {
                     let (package, name) = (text_of(&package["name"]), text_of(&target["name"]));
                     let (kind, package, name) = (text_of(kind).to_owned(), package.to_owned(), name.to_owned());
-                    found.push(Target { kind, package, name, folder: folder.clone() });
+                    found.push(Target { kind, package, name });
                 }
             }
         }
@@ -132,7 +130,6 @@ struct Target {
     kind: String,
     package: String,
     name: String,
-    folder: String,
 }
 
 fn list(value: &Value) -> &[Value] {
