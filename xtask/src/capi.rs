@@ -24,12 +24,13 @@ pub(crate) const TEXTS: &str = "bindings/c/src/status/texts.in";
 pub(crate) const SYMBOLS: &str = "debian/liblinkspan0.symbols";
 
 /// The exported functions and their types, in the order in which they are to be read.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 10] = [
     "types",
     "types/ring",
     "calls/library",
     "calls/memory",
     "calls/transport",
+    "calls/endpoint",
     "calls/data",
     "calls/operation",
     "calls/ring",

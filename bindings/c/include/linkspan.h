@@ -61,6 +61,21 @@
 // LS1127: memory of a GPU that the transport does not carry.
 #define LINKSPAN_DEVICE_MEMORY 1127
 
+// LS1133: the endpoint has no peer of this name: it has not connected, or its end was told.
+#define LINKSPAN_UNKNOWN_PEER 1133
+
+// LS1134: no peer can have this name: 1 to 64 visible characters of ASCII, and not the endpoint's own.
+#define LINKSPAN_PEER_NAME 1134
+
+// LS1135: the endpoint has a peer of this name already, by another URL.
+#define LINKSPAN_PEER_NAME_TAKEN 1135
+
+// LS1136: the endpoint has as many peers as it can have.
+#define LINKSPAN_TOO_MANY_PEERS 1136
+
+// LS1137: the endpoint was closed.
+#define LINKSPAN_ENDPOINT_CLOSED 1137
+
 // LS1301: there is no driver for such a GPU on this machine.
 #define LINKSPAN_NO_GPU_DRIVER 1301
 
@@ -130,6 +145,18 @@
 // Notify: it covers all earlier writes of the transport too, not only its own.
 #define LINKSPAN_FENCE 1
 
+// Bytes that hold any name of a peer with the zero at its end.
+#define LINKSPAN_PEER_NAME_SIZE 72
+
+// Event: a peer is connected, whichever side dialled.
+#define LINKSPAN_PEER_CONNECTED 1
+
+// Event: it has written, and notified.
+#define LINKSPAN_PEER_NOTIFIED 2
+
+// Event: it has ended or was lost for good, after all of its notifications. Its name is free again.
+#define LINKSPAN_PEER_LOST 3
+
 // LS1161: another thread is in a call on this ring or swap; this call did nothing.
 #define LINKSPAN_IN_CALL 1161
 
@@ -189,6 +216,9 @@
 
 // Settings, interfaces and the engine thread of any number of transports.
 typedef struct linkspan_context linkspan_context;
+
+// Any number of peers by their names.
+typedef struct linkspan_endpoint linkspan_endpoint;
 
 // Accepts any number of peers at one URL.
 typedef struct linkspan_listener linkspan_listener;
@@ -308,6 +338,26 @@ typedef struct linkspan_peer_info {
   // Paths to the peer so far: one, and one more for every revocation.
   uint32_t epoch;
 } linkspan_peer_info;
+
+// The name of an endpoint's peer.
+typedef struct linkspan_peer_name {
+  // As text.
+  char name[LINKSPAN_PEER_NAME_SIZE];
+} linkspan_peer_name;
+
+// What has happened at a peer of an endpoint.
+typedef struct linkspan_event {
+  // LINKSPAN_PEER_*.
+  uint32_t kind;
+  // 0.
+  uint32_t reserved;
+  // What a notification brought along.
+  uint64_t value;
+  // The peer's name.
+  char peer[LINKSPAN_PEER_NAME_SIZE];
+  // Why it was lost, one line; else empty.
+  char why[424];
+} linkspan_event;
 
 // The notification of a write.
 typedef struct linkspan_notify {
@@ -515,7 +565,8 @@ int32_t linkspan_transport_open(struct linkspan_context *from, uint32_t device, 
 int32_t linkspan_transport_attach(struct linkspan_transport *transport,
                                   const char *gpu);
 
-// Ends a transport: what is pending reports LINKSPAN_ABORTED, the peer is told.
+// Ends a transport: what is pending reports LINKSPAN_ABORTED, the peer is told. That of an endpoint's peer stays connected
+// (linkspan_endpoint_remove ends it); what was exposed through this handle is taken back.
 //
 // Threads: calls of other threads on it end first; it waits for them.
 int32_t linkspan_transport_close(struct linkspan_transport *transport);
@@ -583,6 +634,82 @@ int32_t linkspan_listener_accept(struct linkspan_listener *listener,
 //
 // Threads: an accept of another thread ends with LINKSPAN_ABORTED.
 int32_t linkspan_listener_close(struct linkspan_listener *listener);
+
+// An endpoint on device number `device` (0: the first), which accepts peers from now on. `from` null: the context of the
+// process. `own`: its name, 1 to 64 visible characters of ASCII, another one for each endpoint of a job.
+int32_t linkspan_endpoint_open(struct linkspan_context *from,
+                               uint32_t device,
+                               const char *own,
+                               struct linkspan_endpoint **out);
+
+// As linkspan_transport_attach, for the transports of all its peers, those to come included.
+int32_t linkspan_endpoint_attach(struct linkspan_endpoint *at, const char *gpu);
+
+// Closes all connections of an endpoint, takes back what it exposed and turns new peers away. What is pending reports
+// LINKSPAN_ABORTED. Handles of its peers' transports stay valid until they are closed; each call on them is LINKSPAN_BROKEN.
+//
+// Threads: a linkspan_endpoint_next of another thread ends with LINKSPAN_ENDPOINT_CLOSED.
+int32_t linkspan_endpoint_close(struct linkspan_endpoint *at);
+
+// Writes the URL for its peers, any number of them, as linkspan_transport_bind.
+int32_t linkspan_endpoint_url(struct linkspan_endpoint *at, char *url, size_t capacity);
+
+// Connects to the endpoint called `peer` at `url`; a transport's or listener's, which has no name, is called `peer` here. Where
+// it is connected already, or comes here meanwhile, that is the one.
+int32_t linkspan_endpoint_connect(struct linkspan_endpoint *at,
+                                  const char *peer,
+                                  const char *url,
+                                  int64_t timeout_ms);
+
+// As linkspan_endpoint_connect, without waiting. The value is 0.
+int32_t linkspan_endpoint_connect_start(struct linkspan_endpoint *at,
+                                        const char *peer,
+                                        const char *url,
+                                        int64_t timeout_ms,
+                                        struct linkspan_op **out);
+
+// The transport of the peer called `peer`, for all that goes to it or comes from it: a handle of its own for each call, to be
+// closed by linkspan_transport_close, which leaves the peer connected. LINKSPAN_UNKNOWN_PEER where it has not connected or its
+// end was told.
+int32_t linkspan_endpoint_peer(struct linkspan_endpoint *at,
+                               const char *peer,
+                               struct linkspan_transport **out);
+
+// Names of the peers that are connected, or whose path is made again, in order. `count` as for linkspan_supported.
+int32_t linkspan_endpoint_peers(struct linkspan_endpoint *at, struct linkspan_peer_name *list, size_t *count);
+
+// Closes the connection to a peer: what is under way there reports LINKSPAN_ABORTED, and no event of it comes any more. It may
+// connect again.
+int32_t linkspan_endpoint_remove(struct linkspan_endpoint *at,
+                                 const char *peer);
+
+// Gives all peers access to memory, those to come included: it is registered once, and `out` is good for every peer. Otherwise as
+// linkspan_transport_expose, which gives it to one peer alone.
+int32_t linkspan_endpoint_expose(struct linkspan_endpoint *at,
+                                 struct linkspan_view range,
+                                 uint32_t rights,
+                                 struct linkspan_remote *out,
+                                 uint32_t *reused);
+
+// Takes access back from all peers, as linkspan_transport_unexpose.
+int32_t linkspan_endpoint_unexpose(struct linkspan_endpoint *at,
+                                   const struct linkspan_remote *region,
+                                   int64_t timeout_ms);
+
+// Waits for the next event of any peer; timeout 0 asks without waiting. Those of one peer come in order, and peers take turns.
+// Each is taken once, whichever thread asks.
+int32_t linkspan_endpoint_next(struct linkspan_endpoint *at,
+                               int64_t timeout_ms,
+                               struct linkspan_event *out);
+
+// A descriptor for epoll, poll or select that can be read when there is an event, or an operation with any peer has reported:
+// then linkspan_endpoint_poll, linkspan_endpoint_next with timeout 0 until LINKSPAN_TIMEOUT, and linkspan_op_test. It belongs to
+// the endpoint and is closed with it.
+int32_t linkspan_endpoint_event_fd(struct linkspan_endpoint *at,
+                                   int *out);
+
+// Silences the event descriptor. `news` may be null: 1 where peers may have events.
+int32_t linkspan_endpoint_poll(struct linkspan_endpoint *at, uint32_t *news);
 
 // Writes into the peer's memory. `note` may be null: no notification. `bytes` may be null.
 int32_t linkspan_write(struct linkspan_transport *transport,

@@ -252,6 +252,8 @@ private:
     linkspan_remote raw_;
 };
 
+class Exposed;
+
 /// Memory of this process, registered as long as this lives. The destructor takes back what was exposed of it and waits for
 /// operations that use it; afterwards the bytes are the caller's alone.
 class Memory {
@@ -354,30 +356,42 @@ public:
 private:
     friend class Exposed;
     friend class Transport;
+    friend class Endpoint;
+
+    /// A region, and who gave it out: a transport, or an endpoint for all of its peers.
+    struct Right {
+        void *owner;
+        std::int32_t (*unexpose)(void *owner, const linkspan_remote *remote);
+        linkspan_remote remote;
+
+        bool operator==(const Right &other) const noexcept {
+            return owner == other.owner && std::equal(remote.bytes, remote.bytes + LINKSPAN_REMOTE_SIZE, other.remote.bytes);
+        }
+    };
 
     /// What is exposed of it, so that the bytes cannot go before the rights on them.
     struct State {
         linkspan_memory *handle = nullptr;
         std::mutex lock;
-        std::vector<std::pair<linkspan_transport *, linkspan_remote>> exposed;
+        std::vector<Right> exposed;
 
         /// Takes the right back, if that has not been done.
-        void take_back(linkspan_transport *transport, const linkspan_remote &remote) noexcept {
+        void take_back(const Right &right) noexcept {
             {
                 const std::lock_guard<std::mutex> hold(lock);
-                const auto same = [&](const auto &one) {
-                    return one.first == transport && std::equal(remote.bytes, remote.bytes + LINKSPAN_REMOTE_SIZE, one.second.bytes);
-                };
-                const auto found = std::find_if(exposed.begin(), exposed.end(), same);
+                const auto found = std::find(exposed.begin(), exposed.end(), right);
                 if (found == exposed.end()) {
                     return;
                 }
                 exposed.erase(found);
             }
-            // That of a transport that was closed has gone with it. Where the peer does not let go in time the path is revoked.
-            static_cast<void>(linkspan_transport_unexpose(transport, &remote, 1000));
+            // That of an owner that was closed has gone with it.
+            static_cast<void>(right.unexpose(right.owner, &right.remote));
         }
     };
+
+    /// Exposes a part of it by `expose`, a function of the C library for owners of this kind; `unexpose` is its opposite.
+    template <auto expose, auto unexpose, class T> Exposed exposed_by(T *owner, const View &part, Access access) const;
 
     explicit Memory(linkspan_memory *handle) : state_(std::make_shared<State>()) { state_->handle = handle; }
 
@@ -417,9 +431,9 @@ private:
             if (state_->exposed.empty()) {
                 return;
             }
-            const auto last = state_->exposed.back();
+            const Right last = state_->exposed.back();
             hold.unlock();
-            state_->take_back(last.first, last.second);
+            state_->take_back(last);
         }
     }
 
@@ -435,7 +449,7 @@ private:
 };
 
 /// A right that the peer has on a part of a memory, taken back when this is dropped: afterwards nothing of the peer lands there
-/// any more. It ends with its memory and with its transport too.
+/// any more. It ends with its memory and with its transport or endpoint too.
 class [[nodiscard]] Exposed {
 public:
     Exposed(Exposed &&) noexcept = default;
@@ -443,8 +457,7 @@ public:
         if (this != &other) {
             end();
             state_ = std::move(other.state_);
-            transport_ = other.transport_;
-            remote_ = other.remote_;
+            right_ = other.right_;
             reused_ = other.reused_;
         }
         return *this;
@@ -452,7 +465,7 @@ public:
     ~Exposed() { end(); }
 
     /// What the peer needs: give it these bytes by any way.
-    RemoteBuffer remote() const noexcept { return RemoteBuffer(remote_); }
+    RemoteBuffer remote() const noexcept { return RemoteBuffer(right_.remote); }
     operator RemoteBuffer() const noexcept { return remote(); }
 
     /// Whether the same range was exposed with the same rights already: then both have the same key.
@@ -461,21 +474,39 @@ public:
     /// Takes the right back now.
     void end() noexcept {
         if (state_) {
-            state_->take_back(transport_, remote_);
+            state_->take_back(right_);
             state_.reset();
         }
     }
 
 private:
-    friend class Transport;
-    Exposed(std::shared_ptr<Memory::State> state, linkspan_transport *transport, const linkspan_remote &remote, bool reused)
-        : state_(std::move(state)), transport_(transport), remote_(remote), reused_(reused) {}
+    friend class Memory;
+    Exposed(std::shared_ptr<Memory::State> state, const Memory::Right &right, bool reused)
+        : state_(std::move(state)), right_(right), reused_(reused) {}
 
     std::shared_ptr<Memory::State> state_;
-    linkspan_transport *transport_;
-    linkspan_remote remote_;
+    Memory::Right right_;
     bool reused_;
 };
+
+template <auto expose, auto unexpose, class T>
+Exposed Memory::exposed_by(T *owner, const View &part, Access access) const {
+    // Where the peer does not let go within a second the path is revoked.
+    const auto take_back = [](void *from, const linkspan_remote *remote) {
+        return unexpose(static_cast<T *>(from), remote, 1000);
+    };
+    Right right{owner, take_back, {}};
+    std::uint32_t reused = 0;
+    const std::lock_guard<std::mutex> hold(state_->lock);
+    state_->exposed.push_back(right);
+    const std::int32_t status = expose(owner, part.raw(), static_cast<std::uint32_t>(access), &right.remote, &reused);
+    if (status != LINKSPAN_OK) {
+        state_->exposed.pop_back();
+        detail::check(status);
+    }
+    state_->exposed.back() = right;
+    return Exposed(state_, right, reused != 0);
+}
 
 /// The notification of a write: a value that comes out of the peer's wait_for_write. With `fence` it covers all earlier writes
 /// of the transport too, not only its own.
@@ -687,19 +718,7 @@ public:
     /// Gives the peer access to a memory, or to a part of it, as long as the result lives.
     Exposed expose(const Memory &memory, Access access) const { return expose(memory, memory.view(), access); }
     Exposed expose(const Memory &memory, const View &part, Access access) const {
-        linkspan_remote remote{};
-        std::uint32_t reused = 0;
-        Memory::State &state = *memory.state_;
-        const std::lock_guard<std::mutex> hold(state.lock);
-        state.exposed.emplace_back(handle(), remote);
-        const std::int32_t status =
-            linkspan_transport_expose(handle(), part.raw(), static_cast<std::uint32_t>(access), &remote, &reused);
-        if (status != LINKSPAN_OK) {
-            state.exposed.pop_back();
-            detail::check(status);
-        }
-        state.exposed.back().second = remote;
-        return Exposed(memory.state_, handle(), remote, reused != 0);
+        return memory.exposed_by<linkspan_transport_expose, linkspan_transport_unexpose>(handle(), part, access);
     }
 
     /// Bytes written.
@@ -883,6 +902,151 @@ private:
     }
 
     detail::Handle<linkspan_listener, linkspan_listener_close> handle_;
+};
+
+/// What has happened at a peer of an endpoint.
+struct Event {
+    enum class Kind : std::uint32_t {
+        /// It is connected, whichever side dialled.
+        connected = LINKSPAN_PEER_CONNECTED,
+        /// It has written, and notified.
+        notified = LINKSPAN_PEER_NOTIFIED,
+        /// It has ended or was lost for good, after all of its notifications. Its name is free again.
+        lost = LINKSPAN_PEER_LOST,
+    };
+
+    Kind kind;
+    /// The peer's name.
+    std::string peer;
+    /// What a notification brought along.
+    std::uint64_t value = 0;
+    /// Why it was lost.
+    std::string why;
+};
+
+/// Any number of peers by their names, memory that is exposed once for all of them, and one queue of events. Peers are endpoints
+/// too, and come by this one's URL or are connected to. The destructor closes all connections.
+class Endpoint {
+public:
+    /// `name`: 1 to 64 visible characters of ASCII, another one for each endpoint of a job.
+    explicit Endpoint(const std::string &name, std::uint32_t device = 0) : Endpoint(nullptr, name, device) {}
+    Endpoint(const Context &context, const std::string &name, std::uint32_t device = 0)
+        : Endpoint(context.handle(), name, device) {}
+
+    /// One whose peers' transports carry memory of this GPU, as Transport::for_gpu.
+    static Endpoint for_gpu(const std::string &name, const std::string &gpu) {
+        Endpoint endpoint(Context::for_gpus(), name);
+        endpoint.attach(gpu);
+        return endpoint;
+    }
+
+    /// Transports of its peers carry memory of this GPU, those of peers to come included.
+    void attach(const std::string &gpu) const { detail::check(linkspan_endpoint_attach(handle(), gpu.c_str())); }
+
+    /// The URL for its peers, which carries a secret.
+    std::string url() const {
+        char url[LINKSPAN_URL_SIZE];
+        detail::check(linkspan_endpoint_url(handle(), url, sizeof url));
+        return url;
+    }
+
+    /// Connects to the endpoint called `peer`. Where it is connected already, or comes here meanwhile, that is the one.
+    Transport connect(const std::string &peer, const std::string &url, milliseconds timeout = std::chrono::seconds(10)) const {
+        detail::check(linkspan_endpoint_connect(handle(), peer.c_str(), url.c_str(), timeout.count()));
+        return this->peer(peer);
+    }
+    Operation connect_async(const std::string &peer, const std::string &url,
+                            milliseconds timeout = std::chrono::seconds(10)) const {
+        linkspan_op *op = nullptr;
+        detail::check(linkspan_endpoint_connect_start(handle(), peer.c_str(), url.c_str(), timeout.count(), &op));
+        return Operation(op);
+    }
+
+    /// The transport of a peer, for all that goes to it or comes from it. The peer stays connected when the result is dropped.
+    Transport peer(const std::string &name) const {
+        linkspan_transport *out = nullptr;
+        detail::check(linkspan_endpoint_peer(handle(), name.c_str(), &out));
+        return Transport(out);
+    }
+
+    /// Names of the peers that are connected, in order.
+    std::vector<std::string> peers() const {
+        std::vector<linkspan_peer_name> list;
+        std::size_t count = 0;
+        detail::check(linkspan_endpoint_peers(handle(), nullptr, &count));
+        while (count > list.size()) {
+            list.resize(count);
+            const std::int32_t status = linkspan_endpoint_peers(handle(), list.data(), &count);
+            if (status != LINKSPAN_TOO_SMALL) {
+                detail::check(status);
+                list.resize(count);
+            }
+        }
+        std::vector<std::string> names;
+        for (const linkspan_peer_name &one : list) {
+            names.emplace_back(one.name);
+        }
+        return names;
+    }
+
+    /// Closes the connection to a peer. It may connect again.
+    void remove(const std::string &peer) const { detail::check(linkspan_endpoint_remove(handle(), peer.c_str())); }
+
+    /// Gives all peers access to a memory, or to a part of it, as long as the result lives: those to come included.
+    Exposed expose(const Memory &memory, Access access) const { return expose(memory, memory.view(), access); }
+    Exposed expose(const Memory &memory, const View &part, Access access) const {
+        return memory.exposed_by<linkspan_endpoint_expose, linkspan_endpoint_unexpose>(handle(), part, access);
+    }
+
+    /// The next event of any peer. Those of one peer come in order, and each is taken once.
+    Event next(milliseconds timeout = forever) const {
+        linkspan_event event{};
+        detail::check(linkspan_endpoint_next(handle(), timeout.count(), &event));
+        return event_of(event);
+    }
+
+    /// The next event, if there is one.
+    std::optional<Event> try_next() const {
+        linkspan_event event{};
+        const std::int32_t status = linkspan_endpoint_next(handle(), 0, &event);
+        if (status == LINKSPAN_TIMEOUT) {
+            return std::nullopt;
+        }
+        detail::check(status);
+        return event_of(event);
+    }
+
+    /// A descriptor for epoll, poll or select: when it can be read, poll(), try_next() and Operation::test(). Closed with the endpoint.
+    int event_fd() const {
+        int fd = -1;
+        detail::check(linkspan_endpoint_event_fd(handle(), &fd));
+        return fd;
+    }
+
+    /// Silences the descriptor. Whether peers may have events.
+    bool poll() const {
+        std::uint32_t news = 0;
+        detail::check(linkspan_endpoint_poll(handle(), &news));
+        return news != 0;
+    }
+
+    /// Ends it now. A next() of another thread throws.
+    void close() noexcept { handle_.reset(nullptr); }
+
+    linkspan_endpoint *handle() const noexcept { return handle_.get(); }
+
+private:
+    Endpoint(linkspan_context *context, const std::string &name, std::uint32_t device) {
+        linkspan_endpoint *out = nullptr;
+        detail::check(linkspan_endpoint_open(context, device, name.c_str(), &out));
+        handle_.reset(out);
+    }
+
+    static Event event_of(const linkspan_event &event) {
+        return {static_cast<Event::Kind>(event.kind), event.peer, event.value, event.why};
+    }
+
+    detail::Handle<linkspan_endpoint, linkspan_endpoint_close> handle_;
 };
 
 /// What the device at `path` (/dev/linkspan/0) says about its link and the other host.

@@ -6,6 +6,7 @@
 #![allow(clippy::missing_safety_doc, reason = "the promise is the same for all and stands above")]
 
 mod data;
+mod endpoint;
 mod library;
 mod memory;
 mod objects;
@@ -15,6 +16,7 @@ mod swap;
 mod transport;
 
 pub use data::*;
+pub use endpoint::*;
 pub use library::*;
 pub use memory::*;
 pub use operation::*;

@@ -40,6 +40,16 @@ pub const LINKSPAN_READ_ONLY_MEMORY: i32 = 1113;
 pub const LINKSPAN_NOT_EXPOSED: i32 = 1115;
 /// LS1127: memory of a GPU that the transport does not carry.
 pub const LINKSPAN_DEVICE_MEMORY: i32 = 1127;
+/// LS1133: the endpoint has no peer of this name: it has not connected, or its end was told.
+pub const LINKSPAN_UNKNOWN_PEER: i32 = 1133;
+/// LS1134: no peer can have this name: 1 to 64 visible characters of ASCII, and not the endpoint's own.
+pub const LINKSPAN_PEER_NAME: i32 = 1134;
+/// LS1135: the endpoint has a peer of this name already, by another URL.
+pub const LINKSPAN_PEER_NAME_TAKEN: i32 = 1135;
+/// LS1136: the endpoint has as many peers as it can have.
+pub const LINKSPAN_TOO_MANY_PEERS: i32 = 1136;
+/// LS1137: the endpoint was closed.
+pub const LINKSPAN_ENDPOINT_CLOSED: i32 = 1137;
 /// LS1301: there is no driver for such a GPU on this machine.
 pub const LINKSPAN_NO_GPU_DRIVER: i32 = 1301;
 /// LS1304: the driver shows no GPU of this number.
@@ -93,6 +103,16 @@ pub const LINKSPAN_ACCESS_WRITE: u32 = 2;
 /// Notify: it covers all earlier writes of the transport too, not only its own.
 pub const LINKSPAN_FENCE: u32 = 1;
 
+/// Bytes that hold any name of a peer with the zero at its end.
+pub const LINKSPAN_PEER_NAME_SIZE: usize = 72;
+
+/// Event: a peer is connected, whichever side dialled.
+pub const LINKSPAN_PEER_CONNECTED: u32 = 1;
+/// Event: it has written, and notified.
+pub const LINKSPAN_PEER_NOTIFIED: u32 = 2;
+/// Event: it has ended or was lost for good, after all of its notifications. Its name is free again.
+pub const LINKSPAN_PEER_LOST: u32 = 3;
+
 /// Settings, interfaces and the engine thread of any number of transports.
 pub struct linkspan_context {
     _private: [u8; 0],
@@ -105,6 +125,11 @@ pub struct linkspan_transport {
 
 /// Accepts any number of peers at one URL.
 pub struct linkspan_listener {
+    _private: [u8; 0],
+}
+
+/// Any number of peers by their names.
+pub struct linkspan_endpoint {
     _private: [u8; 0],
 }
 
@@ -159,6 +184,30 @@ pub struct linkspan_peer_info {
     pub connected: u32,
     /// Paths to the peer so far: one, and one more for every revocation.
     pub epoch: u32,
+}
+
+/// The name of an endpoint's peer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct linkspan_peer_name {
+    /// As text.
+    pub name: [c_char; LINKSPAN_PEER_NAME_SIZE],
+}
+
+/// What has happened at a peer of an endpoint.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct linkspan_event {
+    /// LINKSPAN_PEER_*.
+    pub kind: u32,
+    /// 0.
+    pub reserved: u32,
+    /// What a notification brought along.
+    pub value: u64,
+    /// The peer's name.
+    pub peer: [c_char; LINKSPAN_PEER_NAME_SIZE],
+    /// Why it was lost, one line; else empty.
+    pub why: [c_char; 424],
 }
 
 /// What a memory is.

@@ -1,7 +1,7 @@
 //! Operations that have begun: waited for by a thread, or awaited in an asyncio loop.
 
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,8 @@ pub(crate) enum Gives {
 /// What is under way.
 pub(crate) enum Under {
     Op(linkspan::Op<'static>, Gives),
+    /// The next notification.
+    Notification(linkspan::Op<'static>, Weak<linkspan::Transport>),
     Accept(Arc<linkspan::Listener>),
     /// An endpoint's connecting to a peer, by its name.
     Dial(linkspan::Op<'static>, Arc<linkspan::Endpoint>, String),
@@ -53,8 +55,25 @@ pub(crate) struct Op {
     stage: Mutex<Stage>,
     /// What runs where a task was made of it.
     run: Mutex<Option<Py<PyAny>>>,
-    /// The event that it has found, until somebody has its result.
-    found: Mutex<Option<(Arc<linkspan::Endpoint>, linkspan::Event)>>,
+    /// What it has found, until somebody has its result.
+    found: Mutex<Option<Unread>>,
+}
+
+/// What others get where nobody has the result of the operation that found it.
+enum Unread {
+    Event(Arc<linkspan::Endpoint>, linkspan::Event),
+    Notification(Weak<linkspan::Transport>, u64),
+}
+
+impl Unread {
+    fn give_back(self) {
+        match self {
+            Unread::Event(endpoint, event) => endpoint.give_back(event),
+            Unread::Notification(transport, value) => {
+                transport.upgrade().inspect(|transport| transport.give_back(value));
+            }
+        }
+    }
 }
 
 static AWAITING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -64,8 +83,8 @@ impl Op {
         Op { stage: Mutex::new(Stage::Under(under)), run: Mutex::default(), found: Mutex::default() }
     }
 
-    /// An event whose result nobody has had.
-    fn unread(&self) -> Option<(Arc<linkspan::Endpoint>, linkspan::Event)> {
+    /// What nobody has had.
+    fn unread(&self) -> Option<Unread> {
         self.found.lock().unwrap_or_else(|e| e.into_inner()).take()
     }
 
@@ -123,17 +142,18 @@ impl Op {
             }
         });
         let Some((found, under)) = looked else { return false };
+        let unread = match (&found, &under) {
+            (Found::Event(event), Under::Event(endpoint)) => Some(Unread::Event(endpoint.clone(), event.clone())),
+            (Found::Report(Ok(value)), Under::Notification(_, of)) => Some(Unread::Notification(of.clone(), *value)),
+            _ => None,
+        };
+        *self.found.lock().unwrap_or_else(|e| e.into_inner()) = unread;
         let report = match (found, &under) {
             (Found::Report(report), Under::Op(_, gives)) => given(py, report, *gives),
             (Found::Report(Ok(_)), Under::Dial(_, endpoint, peer)) => dialled(py, endpoint, peer),
+            (Found::Report(report), Under::Notification(..)) => given(py, report, Gives::Number),
             (Found::Report(report), _) => given(py, report, Gives::Nothing),
-            (Found::Event(event), under) => {
-                if let Under::Event(endpoint) = under {
-                    let found = (endpoint.clone(), event.clone());
-                    *self.found.lock().unwrap_or_else(|e| e.into_inner()) = Some(found);
-                }
-                Event::python(py, event)
-            }
+            (Found::Event(event), _) => Event::python(py, event),
             (Found::Peer(transport), _) => Transport::python(py, transport),
         };
         self.finish(py, report);
@@ -168,11 +188,11 @@ enum Found {
 impl Under {
     fn look(&mut self, waker: Option<&Waker>) -> Option<Found> {
         match (self, waker.map(Context::from_waker)) {
-            (Under::Op(op, _) | Under::Dial(op, ..), Some(mut cx)) => match Pin::new(op).poll(&mut cx) {
+            (Under::Op(op, _) | Under::Notification(op, _) | Under::Dial(op, ..), Some(mut cx)) => match Pin::new(op).poll(&mut cx) {
                 Poll::Ready(report) => Some(Found::Report(report)),
                 Poll::Pending => None,
             },
-            (Under::Op(op, _) | Under::Dial(op, ..), None) => op.test().map(Found::Report),
+            (Under::Op(op, _) | Under::Notification(op, _) | Under::Dial(op, ..), None) => op.test().map(Found::Report),
             (Under::Accept(listener), Some(mut cx)) => match pin!(listener.accept()).poll(&mut cx) {
                 Poll::Ready(transport) => Some(Found::Peer(transport)),
                 Poll::Pending => None,
@@ -249,6 +269,10 @@ impl Op {
                 let report = py.detach(|| op.wait());
                 given(py, report, gives)
             }
+            Under::Notification(op, _) => {
+                let report = py.detach(|| op.wait());
+                given(py, report, Gives::Number)
+            }
             Under::Accept(listener) => accept(py, &listener, None),
             Under::Dial(op, endpoint, peer) => {
                 // What is asked meanwhile whether a signal came.
@@ -292,10 +316,10 @@ impl Op {
             Stage::Under(under) => under,
             other => {
                 *self.lock() = other;
-                // An event that nobody will have is the next one of others.
-                if let Some((endpoint, event)) = self.unread() {
+                // What nobody will have is the next one of others.
+                if let Some(unread) = self.unread() {
                     self.finish(py, Err(Op::cancelled(py)));
-                    py.detach(|| endpoint.give_back(event));
+                    py.detach(|| unread.give_back());
                 }
                 return Ok(false);
             }
@@ -410,8 +434,8 @@ impl Drop for Op {
             std::mem::forget(stage);
         } else if let Stage::Under(under) = stage {
             process::unlocked(|| drop(under));
-        } else if let Some((endpoint, event)) = self.unread() {
-            process::unlocked(|| endpoint.give_back(event));
+        } else if let Some(unread) = self.unread() {
+            process::unlocked(|| unread.give_back());
         }
     }
 }

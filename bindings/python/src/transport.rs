@@ -12,7 +12,7 @@ use crate::arguments::{begun, blocking, gpu_of, limit, notification, pairs, seco
 use crate::endpoint::Of;
 use crate::error::BindingError;
 use crate::memory::{mutable_of, view_of};
-use crate::op::{Gives, Op};
+use crate::op::{Gives, Op, Under};
 use crate::pages::{Pages, RemotePages, indices};
 use crate::process;
 use crate::remote::{Exposed, RemoteBuffer, Support, Url, access_of};
@@ -595,7 +595,8 @@ impl Transport {
     #[pyo3(signature = (timeout = None))]
     fn wait_for_write_async(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Op> {
         let (inner, timeout) = (self.inner()?, seconds(timeout)?);
-        Ok(begun(py.detach(|| inner.wait_for_write(timeout)), Gives::Number))
+        let op = py.detach(|| inner.wait_for_write(timeout));
+        Ok(Op::new(Under::Notification(op, Arc::downgrade(&inner))))
     }
 
     /// The notifications of the peer, one after the other, for `async for`.
@@ -739,7 +740,7 @@ impl Transport {
             let mut left = inner;
             while let Some(Err(used)) = left.take().map(Arc::try_unwrap) {
                 // Another thread is in a call: it ends now.
-                used.abort();
+                used.close();
                 left = Some(used);
                 std::thread::sleep(Duration::from_millis(1));
             }

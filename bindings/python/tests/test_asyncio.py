@@ -78,6 +78,42 @@ def test_cancelling_a_task_cancels_its_operation(pair: Pair) -> None:
     asyncio.run(main())
 
 
+def test_a_notification_that_nobody_has_read_is_not_lost_with_the_operation(pair: Pair) -> None:
+    a, b = pair
+    remote = b.expose(bytearray(0)).remote
+
+    def until_done(op: linkspan.Op[int]) -> None:
+        end = time.monotonic() + LONG
+        while not op.done():
+            assert time.monotonic() < end
+
+    async def cancelled() -> None:
+        op = b.wait_for_write_async()
+        task = asyncio.create_task(op)
+        await asyncio.sleep(0)
+        a.write(b"", remote, notify=7, timeout=LONG)
+        # It has the notification, and its task has not run since.
+        until_done(op)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    again = b.wait_for_write_async()
+    a.write(b"", remote, notify=8, timeout=LONG)
+    until_done(again)
+    assert again.cancel() is False
+    with pytest.raises(linkspan.Aborted):
+        again.wait()
+    dropped = b.wait_for_write_async()
+    until_done(dropped)
+    del dropped
+    # In the order in which they came, and each once.
+    assert [b.wait_for_write(LONG), b.wait_for_write_async(LONG).wait()] == [7, 8]
+    with pytest.raises(linkspan.TimedOut):
+        b.wait_for_write(0)
+
+
 def test_errors_are_awaited_too(pair: Pair) -> None:
     a, b = pair
 

@@ -29,6 +29,9 @@ use crate::{Error, Fabric, chain};
 /// Reconnected rails that their connections have not taken yet, over all peers of one listener.
 const MAX_WAITING: usize = 256;
 
+/// Logins at a time that one pass looks at in some 10 us; a process on each of 32 hosts that connects at the same moment is no crowd.
+const CROWD: usize = 32;
+
 /// The acceptors of this process, for one that needs a slot to look at the others' streams.
 static ACCEPTORS: Mutex<Vec<Weak<Mutex<Acceptor>>>> = Mutex::new(Vec::new());
 
@@ -150,6 +153,12 @@ impl Listener {
         fds.extend(
             acceptor.pending_conns.values().flat_map(|a| a.streams.iter().map(|s| s.secured.stream.wait_fd(false))),
         );
+    }
+
+    /// Whether more streams are logging in than a job's own peers make at a time: with each pass all of them are looked at, so whoever
+    /// drives other connections too does well to look a thousand times a second at most, and not whenever one of them stirs.
+    pub fn is_crowded(&self) -> bool {
+        self.acceptor.lock().unwrap_or_else(|e| e.into_inner()).pending_logins.len() > CROWD
     }
 
     /// Whether nothing is coming up and new connections can be accepted at once.

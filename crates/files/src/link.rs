@@ -1,7 +1,6 @@
 //! The two connections of a session: one for control, and while something is transferred one for its bytes.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -42,29 +41,25 @@ pub(crate) const ASKING: usize = 8;
 /// Receives of the side that answers: the next request comes while one is carried out.
 pub(crate) const ANSWERING: usize = 2;
 
-/// A transport whose waiting calls end when it is closed.
+/// A transport that several threads use.
 pub(crate) struct Line {
     transport: Transport,
-    closed: Arc<AtomicBool>,
 }
 
 impl Line {
     pub(crate) fn new(transport: Transport) -> Arc<Line> {
-        Line::stopped_by(transport, || false)
+        Arc::new(Line { transport })
     }
 
     /// Calls that wait also end where `stop` says so.
     pub(crate) fn stopped_by(transport: Transport, stop: impl Fn() -> bool + Send + Sync + 'static) -> Arc<Line> {
-        let closed = Arc::new(AtomicBool::new(false));
-        let asked = closed.clone();
-        transport.stop_waiting_when(move || asked.load(Ordering::Relaxed) || stop());
-        Arc::new(Line { transport, closed })
+        transport.stop_waiting_when(stop);
+        Line::new(transport)
     }
 
-    /// Ends every call that waits, now and later.
+    /// Ends every call that waits, now and later. The peer hears of it at once, and lets go of what it holds.
     pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
-        self.transport.abort();
+        self.transport.close();
     }
 
     pub(crate) fn path(&self) -> Option<String> {

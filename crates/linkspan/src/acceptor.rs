@@ -63,14 +63,21 @@ impl PendingHello {
 pub(crate) struct Acceptor {
     listener: Listener,
     fabric: Fabric,
-    coming: Mutex<Vec<Coming>>,
+    arrivals: Mutex<Arrivals>,
+}
+
+struct Arrivals {
+    coming: Vec<Coming>,
+    /// A crowd of logins is not looked at before.
+    look: Option<Instant>,
 }
 
 impl Acceptor {
     pub(crate) fn new(fabric: &Fabric, device: usize) -> Result<Acceptor, Error> {
         let listener = fabric.listen(device)?;
         listener.attend();
-        Ok(Acceptor { listener, fabric: fabric.clone(), coming: Mutex::default() })
+        let arrivals = Mutex::new(Arrivals { coming: Vec::new(), look: None });
+        Ok(Acceptor { listener, fabric: fabric.clone(), arrivals })
     }
 
     pub(crate) fn handle(&self) -> [u8; linkspan_fabric::HANDLE_LEN] {
@@ -79,8 +86,10 @@ impl Acceptor {
 
     /// The next path that has said who it is.
     pub(crate) fn next(&self) -> Option<(Channel, Hello)> {
-        let mut coming = self.coming.lock().unwrap_or_else(|e| e.into_inner());
-        while coming.len() < MOST {
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(|e| e.into_inner());
+        let Arrivals { coming, look } = &mut *arrivals;
+        let looks = look.is_none_or(|look| Instant::now() >= look);
+        while looks && coming.len() < MOST {
             match self.listener.accept() {
                 Ok(Some(channel)) => coming.push(Coming { pending: PendingHello::new(channel), since: Instant::now() }),
                 Ok(None) => break,
@@ -89,6 +98,9 @@ impl Acceptor {
                     break;
                 }
             }
+        }
+        if looks {
+            *look = self.listener.is_crowded().then(|| Instant::now() + COMING);
         }
         let mut at = 0;
         while at < coming.len() {
@@ -109,8 +121,11 @@ impl Acceptor {
 
     /// Adds what to wait for, and says for how long at most; `None` where there is work.
     pub(crate) fn arm(&self, fds: &mut Vec<WaitFd>) -> Option<Duration> {
-        self.listener.wait_fds(fds);
-        let mut coming = self.coming.lock().unwrap_or_else(|e| e.into_inner());
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(|e| e.into_inner());
+        let Arrivals { coming, look } = &mut *arrivals;
+        if look.is_none() {
+            self.listener.wait_fds(fds);
+        }
         let quiet = coming.iter_mut().all(|c| c.pending.channel.arm(fds));
         quiet.then_some(if coming.is_empty() && self.listener.is_idle() { IDLE } else { COMING })
     }

@@ -93,8 +93,21 @@ impl Endpoint {
     /// As [`Endpoint::new`]; [`Error::Gpu`]: there is no such GPU, or no driver for it.
     pub fn for_gpu(name: &str, gpu: &str) -> Result<Endpoint, Error> {
         let (gpu, endpoint) = (crate::gpu(gpu)?, Context::shared_for_gpus()?.endpoint(name)?);
-        endpoint.state.lock().gpu = Some(gpu);
+        endpoint.attach(&gpu)?;
         Ok(endpoint)
+    }
+
+    /// Its peers' transports carry memory of `gpu` from now on, those of peers to come included: one GPU for each endpoint.
+    ///
+    /// # Errors
+    /// As [`Transport::attach`], for the peers that are here.
+    pub fn attach(&self, gpu: &Arc<dyn Gpu>) -> Result<(), Error> {
+        let mut inner = self.state.lock();
+        for transport in inner.peers.values() {
+            transport.attach(gpu)?;
+        }
+        inner.gpu = Some(gpu.clone());
+        Ok(())
     }
 
     pub(crate) fn on(ctx: &Context, device: usize, name: &str) -> Result<Endpoint, Error> {
@@ -236,7 +249,7 @@ impl Endpoint {
         self.open()?;
         let found = self.state.lock().peers.remove(name);
         let transport = found.ok_or_else(|| self.unknown(name))?;
-        transport.close("the peer was removed from its endpoint");
+        transport.end("the peer was removed from its endpoint");
         Ok(())
     }
 
@@ -409,7 +422,7 @@ impl Endpoint {
         self.state.events.close();
         let peers = std::mem::take(&mut self.state.lock().peers);
         for transport in peers.into_values() {
-            transport.close(&format!("endpoint {:?} was closed", self.name()));
+            transport.end(&format!("endpoint {:?} was closed", self.name()));
         }
         let mut holds = Vec::new();
         self.state.lock().regions.clear(&mut holds);

@@ -426,6 +426,14 @@ impl Transport {
         self.begin(|state| wait(state, timeout))
     }
 
+    /// Puts a notification back that a wait gave and nobody used, as that of a task which was cancelled when it had been given it: it is
+    /// the next one.
+    pub fn give_back(&self, value: u64) {
+        let mut guard = self.shared.lock();
+        guard.give_back(value);
+        self.shared.unlock(guard);
+    }
+
     /// The blocking twin of [`Transport::wait_for_write`].
     ///
     /// # Errors
@@ -522,8 +530,13 @@ impl Transport {
         self.shared.stop_when(Box::new(stop));
     }
 
-    /// Ends it although others have handles on it.
-    pub(crate) fn close(&self, why: &str) {
+    /// Ends it although others use it still, as dropping it does: the connection is closed, everything pending ends with
+    /// [`Error::Aborted`], and every later call with [`Error::Broken`]. The peer hears of it at once, also where operations are cut.
+    pub fn close(&self) {
+        self.end("it was closed");
+    }
+
+    pub(crate) fn end(&self, why: &str) {
         let mut guard = self.shared.lock();
         guard.close(why);
         self.shared.wake_all(guard);
@@ -567,7 +580,7 @@ impl Transport {
 
 impl Drop for Transport {
     fn drop(&mut self) {
-        self.close("it was dropped");
+        self.end("it was dropped");
     }
 }
 

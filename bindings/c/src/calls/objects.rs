@@ -4,11 +4,14 @@ use std::collections::HashMap;
 use std::ffi::c_char;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use linkspan::{Access, Context, Exposed, Gpu, Listener, MutableView, Notify, Op, RemoteBuffer, Transport, View};
+use linkspan::{
+    Access, Context, Endpoint, Error, Exposed, Gpu, Listener, MutableView, Notify, Op, RemoteBuffer, Transport, View,
+};
 
+use crate::callback::defer_wakeups;
 use crate::lease::Registered;
 use crate::op::Started;
 use crate::raw;
@@ -17,9 +20,20 @@ use crate::table::Table;
 use crate::types as t;
 
 pub(super) struct Peer {
-    pub(super) transport: Transport,
-    pub(super) exposed: Mutex<HashMap<u32, (Exposed, u32)>>,
+    pub(super) transport: Arc<Transport>,
+    pub(super) rights: Rights,
+    /// The connection outlives the handle.
+    pub(super) of_endpoint: bool,
 }
+
+pub(super) struct EndpointObject {
+    pub(super) endpoint: Endpoint,
+    pub(super) rights: Rights,
+}
+
+/// The regions that were exposed through one handle by their keys, each with how often.
+#[derive(Default)]
+pub(super) struct Rights(Mutex<HashMap<u32, (Exposed, u32)>>);
 
 pub(super) struct ListenerObject {
     pub(super) listener: Listener,
@@ -31,6 +45,7 @@ pub(super) static TRANSPORTS: Table<Peer> = Table::new(0xA2, "transport");
 pub(super) static LISTENERS: Table<ListenerObject> = Table::new(0xA3, "listener");
 pub(super) static MEMORIES: Table<Registered> = Table::new(0xA4, "memory");
 pub(super) static OPS: Table<Started> = Table::new(0xA5, "operation");
+pub(super) static ENDPOINTS: Table<EndpointObject> = Table::new(0xA8, "endpoint");
 
 /// The number in a handle.
 pub(super) fn id<T>(handle: *mut T) -> u64 {
@@ -43,8 +58,40 @@ pub(super) fn handle<T>(id: u64) -> *mut T {
 }
 
 impl Peer {
-    pub(super) fn open(transport: Transport) -> CallResult<*mut t::linkspan_transport> {
-        TRANSPORTS.insert(Arc::new(Peer { transport, exposed: Mutex::default() })).map(handle)
+    pub(super) fn open(transport: Arc<Transport>, of_endpoint: bool) -> CallResult<*mut t::linkspan_transport> {
+        TRANSPORTS.insert(Arc::new(Peer { transport, rights: Rights::default(), of_endpoint })).map(handle)
+    }
+}
+
+impl Rights {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, (Exposed, u32)>> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub(super) fn give(&self, expose: impl FnOnce() -> Result<Exposed, Error>) -> CallResult<Exposed> {
+        let _later = defer_wakeups();
+        let mut given = self.lock();
+        let region = expose()?;
+        given.entry(region.remote().key()).or_insert((region, 0)).1 += 1;
+        Ok(region)
+    }
+
+    /// The region of a key, which has been given out once less from here on.
+    pub(super) fn take(&self, key: u32) -> CallResult<Exposed> {
+        let mut given = self.lock();
+        let entry = given.get_mut(&key).ok_or(Error::NotExposed(key))?;
+        entry.1 -= 1;
+        let (region, left) = *entry;
+        if left == 0 {
+            given.remove(&key);
+        }
+        Ok(region)
+    }
+
+    /// All that were given out and not taken back, each as often as it was.
+    pub(super) fn take_all(&self) -> Vec<Exposed> {
+        let given = std::mem::take(&mut *self.lock());
+        given.into_values().flat_map(|(region, times)| (0..times).map(move |_| region)).collect()
     }
 }
 

@@ -12,7 +12,6 @@ use super::objects::{
     LISTENERS, ListenerObject, Peer, TRANSPORTS, access, context, gpu_named, handle, id, limit, peer, remote, started,
     view,
 };
-use crate::callback::defer_wakeups;
 use crate::raw::{self, Out, OutText};
 use crate::status::{CallResult, border};
 use crate::text::fixed;
@@ -20,6 +19,9 @@ use crate::types::*;
 
 /// How often a call that must look whether it is to end does so.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// How long a peer that is using a region may go on once its handle is closed; then its path is revoked.
+const REVOKE_AFTER: Duration = Duration::from_secs(1);
 
 /// A transport through device number `device` (0: the first). `from` null: the context of the process.
 #[unsafe(no_mangle)]
@@ -31,7 +33,7 @@ pub unsafe extern "C" fn linkspan_transport_open(
     border(|| {
         // SAFETY: the caller's promise, see the module.
         let out = unsafe { Out::new(out, "out")? };
-        out.set(Peer::open(context(from)?.transport_on(device as usize)?)?);
+        out.set(Peer::open(Arc::new(context(from)?.transport_on(device as usize)?), false)?);
         Ok(())
     })
 }
@@ -48,7 +50,8 @@ pub unsafe extern "C" fn linkspan_transport_attach(transport: *mut linkspan_tran
     })
 }
 
-/// Ends a transport: what is pending reports LINKSPAN_ABORTED, the peer is told.
+/// Ends a transport: what is pending reports LINKSPAN_ABORTED, the peer is told. That of an endpoint's peer stays connected
+/// (linkspan_endpoint_remove ends it); what was exposed through this handle is taken back.
 ///
 /// Threads: calls of other threads on it end first; it waits for them.
 #[unsafe(no_mangle)]
@@ -57,8 +60,17 @@ pub extern "C" fn linkspan_transport_close(transport: *mut linkspan_transport) -
         let peer = TRANSPORTS.remove(id(transport))?;
         // It is in no table any more; calls that hold it already return with an error.
         while Arc::strong_count(&peer) > 1 {
-            peer.transport.abort();
+            match peer.of_endpoint {
+                true => peer.transport.abort(),
+                false => peer.transport.close(),
+            }
             std::thread::sleep(Duration::from_micros(200));
+        }
+        if peer.of_endpoint {
+            for region in peer.rights.take_all() {
+                // One that has ended has taken them back.
+                let _ = peer.transport.unexpose(&region, REVOKE_AFTER);
+            }
         }
         Ok(())
     })
@@ -80,7 +92,7 @@ pub unsafe extern "C" fn linkspan_transport_bind(
 
 /// # Safety
 /// As `raw::text`.
-unsafe fn url(text: *const c_char) -> CallResult<Url> {
+pub(super) unsafe fn url(text: *const c_char) -> CallResult<Url> {
     // SAFETY: by the caller's promise.
     let text = unsafe { raw::text(text, LINKSPAN_URL_SIZE, "url")? };
     Ok(text.parse().map_err(Error::Url)?)
@@ -152,11 +164,8 @@ pub unsafe extern "C" fn linkspan_transport_expose(
     border(|| {
         // SAFETY: the caller's promise, see the module.
         let (out, reused) = unsafe { (Out::new(out, "out")?, Out::maybe(reused, "reused")?) };
-        let peer = peer(transport)?;
-        let _later = defer_wakeups();
-        let mut exposed = peer.exposed.lock().unwrap_or_else(|e| e.into_inner());
-        let region = peer.transport.expose(&view(range)?, access(rights)?)?;
-        exposed.entry(region.remote().key()).or_insert((region, 0)).1 += 1;
+        let (peer, range, rights) = (peer(transport)?, view(range)?, access(rights)?);
+        let region = peer.rights.give(|| peer.transport.expose(&range, rights))?;
         out.set(linkspan_remote { bytes: region.remote().encode() });
         reused.into_iter().for_each(|reused| reused.set(region.reused_registration().into()));
         Ok(())
@@ -176,16 +185,7 @@ pub unsafe extern "C" fn linkspan_transport_unexpose(
         // SAFETY: the caller's promise, see the module.
         let key = remote(&unsafe { raw::value(region, "region")? })?.key();
         let (peer, limit) = (peer(transport)?, limit(timeout_ms)?);
-        let region = {
-            let mut exposed = peer.exposed.lock().unwrap_or_else(|e| e.into_inner());
-            let entry = exposed.get_mut(&key).ok_or(Error::NotExposed(key))?;
-            entry.1 -= 1;
-            let (region, left) = *entry;
-            if left == 0 {
-                exposed.remove(&key);
-            }
-            region
-        };
+        let region = peer.rights.take(key)?;
         Ok(peer.transport.unexpose(&region, limit)?)
     })
 }
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn linkspan_listener_accept(
                 Err(error) => return Err(error.into()),
             }
         };
-        out.set(Peer::open(transport)?);
+        out.set(Peer::open(Arc::new(transport), false)?);
         Ok(())
     })
 }

@@ -49,6 +49,11 @@ fn the_layout_is_the_one_that_c_was_promised() {
         LINKSPAN_READ_ONLY_MEMORY
         LINKSPAN_NOT_EXPOSED
         LINKSPAN_DEVICE_MEMORY
+        LINKSPAN_UNKNOWN_PEER
+        LINKSPAN_PEER_NAME
+        LINKSPAN_PEER_NAME_TAKEN
+        LINKSPAN_TOO_MANY_PEERS
+        LINKSPAN_ENDPOINT_CLOSED
         LINKSPAN_NO_GPU_DRIVER
         LINKSPAN_NO_GPU
         LINKSPAN_GPU_RANGE
@@ -72,6 +77,10 @@ fn the_layout_is_the_one_that_c_was_promised() {
         LINKSPAN_ACCESS_READ
         LINKSPAN_ACCESS_WRITE
         LINKSPAN_FENCE
+        LINKSPAN_PEER_NAME_SIZE
+        LINKSPAN_PEER_CONNECTED
+        LINKSPAN_PEER_NOTIFIED
+        LINKSPAN_PEER_LOST
         LINKSPAN_IN_CALL
         LINKSPAN_QUEUE_FULL
         LINKSPAN_NO_DEVICE
@@ -101,6 +110,8 @@ fn the_layout_is_the_one_that_c_was_promised() {
         linkspan_remote { bytes }
         linkspan_remote_info { length, key, generation, access, reserved }
         linkspan_peer_info { path, connected, epoch }
+        linkspan_peer_name { name }
+        linkspan_event { kind, reserved, value, peer, why }
         linkspan_notify { value, flags, reserved }
         linkspan_part { local, remote }
         linkspan_ring_options { wait_ms, submissions, completions, thread_us, reserved }

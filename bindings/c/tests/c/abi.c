@@ -51,6 +51,20 @@
     PIN(int32_t, linkspan_listener_url, (struct linkspan_listener *, char *, size_t)) \
     PIN(int32_t, linkspan_listener_accept, (struct linkspan_listener *, int64_t, struct linkspan_transport **)) \
     PIN(int32_t, linkspan_listener_close, (struct linkspan_listener *)) \
+    PIN(int32_t, linkspan_endpoint_open, (struct linkspan_context *, uint32_t, const char *, struct linkspan_endpoint **)) \
+    PIN(int32_t, linkspan_endpoint_attach, (struct linkspan_endpoint *, const char *)) \
+    PIN(int32_t, linkspan_endpoint_close, (struct linkspan_endpoint *)) \
+    PIN(int32_t, linkspan_endpoint_url, (struct linkspan_endpoint *, char *, size_t)) \
+    PIN(int32_t, linkspan_endpoint_connect, (struct linkspan_endpoint *, const char *, const char *, int64_t)) \
+    PIN(int32_t, linkspan_endpoint_connect_start, (struct linkspan_endpoint *, const char *, const char *, int64_t, struct linkspan_op **)) \
+    PIN(int32_t, linkspan_endpoint_peer, (struct linkspan_endpoint *, const char *, struct linkspan_transport **)) \
+    PIN(int32_t, linkspan_endpoint_peers, (struct linkspan_endpoint *, struct linkspan_peer_name *, size_t *)) \
+    PIN(int32_t, linkspan_endpoint_remove, (struct linkspan_endpoint *, const char *)) \
+    PIN(int32_t, linkspan_endpoint_expose, (struct linkspan_endpoint *, struct linkspan_view, uint32_t, struct linkspan_remote *, uint32_t *)) \
+    PIN(int32_t, linkspan_endpoint_unexpose, (struct linkspan_endpoint *, const struct linkspan_remote *, int64_t)) \
+    PIN(int32_t, linkspan_endpoint_next, (struct linkspan_endpoint *, int64_t, struct linkspan_event *)) \
+    PIN(int32_t, linkspan_endpoint_event_fd, (struct linkspan_endpoint *, int *)) \
+    PIN(int32_t, linkspan_endpoint_poll, (struct linkspan_endpoint *, uint32_t *)) \
     PIN(int32_t, linkspan_write, (struct linkspan_transport *, struct linkspan_view, const struct linkspan_remote *, const struct linkspan_notify *, int64_t, uint64_t *)) \
     PIN(int32_t, linkspan_write_start, (struct linkspan_transport *, struct linkspan_view, const struct linkspan_remote *, const struct linkspan_notify *, int64_t, struct linkspan_op **)) \
     PIN(int32_t, linkspan_read, (struct linkspan_transport *, struct linkspan_view, const struct linkspan_remote *, int64_t, uint64_t *)) \
@@ -136,6 +150,11 @@ int main(int argc, char **argv) {
     CONSTANT(LINKSPAN_READ_ONLY_MEMORY)
     CONSTANT(LINKSPAN_NOT_EXPOSED)
     CONSTANT(LINKSPAN_DEVICE_MEMORY)
+    CONSTANT(LINKSPAN_UNKNOWN_PEER)
+    CONSTANT(LINKSPAN_PEER_NAME)
+    CONSTANT(LINKSPAN_PEER_NAME_TAKEN)
+    CONSTANT(LINKSPAN_TOO_MANY_PEERS)
+    CONSTANT(LINKSPAN_ENDPOINT_CLOSED)
     CONSTANT(LINKSPAN_NO_GPU_DRIVER)
     CONSTANT(LINKSPAN_NO_GPU)
     CONSTANT(LINKSPAN_GPU_RANGE)
@@ -159,6 +178,10 @@ int main(int argc, char **argv) {
     CONSTANT(LINKSPAN_ACCESS_READ)
     CONSTANT(LINKSPAN_ACCESS_WRITE)
     CONSTANT(LINKSPAN_FENCE)
+    CONSTANT(LINKSPAN_PEER_NAME_SIZE)
+    CONSTANT(LINKSPAN_PEER_CONNECTED)
+    CONSTANT(LINKSPAN_PEER_NOTIFIED)
+    CONSTANT(LINKSPAN_PEER_LOST)
     CONSTANT(LINKSPAN_IN_CALL)
     CONSTANT(LINKSPAN_QUEUE_FULL)
     CONSTANT(LINKSPAN_NO_DEVICE)
@@ -218,6 +241,14 @@ int main(int argc, char **argv) {
     FIELD(linkspan_peer_info, path)
     FIELD(linkspan_peer_info, connected)
     FIELD(linkspan_peer_info, epoch)
+    STRUCT(linkspan_peer_name)
+    FIELD(linkspan_peer_name, name)
+    STRUCT(linkspan_event)
+    FIELD(linkspan_event, kind)
+    FIELD(linkspan_event, reserved)
+    FIELD(linkspan_event, value)
+    FIELD(linkspan_event, peer)
+    FIELD(linkspan_event, why)
     STRUCT(linkspan_notify)
     FIELD(linkspan_notify, value)
     FIELD(linkspan_notify, flags)

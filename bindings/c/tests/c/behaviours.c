@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "common.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -573,6 +574,151 @@ static void a_listener_serves_many_peers(int path) {
     OK(linkspan_memory_release(memory, 0));
 }
 
+// The URL of an endpoint that has gone.
+static const char *other_url(linkspan_context *context) {
+    static char url[LINKSPAN_URL_SIZE];
+    linkspan_endpoint *other;
+    OK(linkspan_endpoint_open(context, 0, "other", &other));
+    OK(linkspan_endpoint_url(other, url, sizeof url));
+    OK(linkspan_endpoint_close(other));
+    return url;
+}
+
+// The next event is of this kind and this peer.
+static linkspan_event event_of(linkspan_endpoint *at, uint32_t kind, const char *peer) {
+    linkspan_event event;
+    OK(linkspan_endpoint_next(at, LONG, &event));
+    if (event.kind != kind || strcmp(event.peer, peer) != 0) {
+        fprintf(stderr, "event %u of %s (%s), not %u of %s\n", event.kind, event.peer, event.why, kind, peer);
+        exit(1);
+    }
+    return event;
+}
+
+static void an_endpoint_has_peers_by_name_and_one_queue_of_events(int path) {
+    enum { WORKERS = 3 };
+    linkspan_context *contexts[1 + WORKERS];
+    linkspan_endpoint *trainer, *workers[WORKERS];
+    linkspan_transport *to[WORKERS];
+    linkspan_op *op;
+    char url[LINKSPAN_URL_SIZE], names[WORKERS][8];
+    contexts[0] = context_over(path);
+    IS(LINKSPAN_PEER_NAME, linkspan_endpoint_open(contexts[0], 0, "two words", &trainer));
+    OK(linkspan_endpoint_open(contexts[0], 0, "trainer", &trainer));
+    OK(linkspan_endpoint_url(trainer, url, sizeof url));
+    linkspan_memory *weights = memory_of(MIB);
+    fill(weights, 3);
+    // Exposed once, before anybody has come.
+    linkspan_remote region, same;
+    uint32_t reused = 7, news = 7;
+    OK(linkspan_endpoint_expose(trainer, all_of(weights), LINKSPAN_ACCESS_READ | LINKSPAN_ACCESS_WRITE, &region, &reused));
+    OK(linkspan_endpoint_expose(trainer, all_of(weights), LINKSPAN_ACCESS_READ | LINKSPAN_ACCESS_WRITE, &same, NULL));
+    CHECK(reused == 0 && memcmp(&region, &same, sizeof same) == 0);
+    int fd = -1;
+    OK(linkspan_endpoint_event_fd(trainer, &fd));
+    for (int i = 0; i < WORKERS; i++) {
+        snprintf(names[i], sizeof names[i], "w%d", i);
+        contexts[1 + i] = context_over(path);
+        OK(linkspan_endpoint_open(contexts[1 + i], 0, names[i], &workers[i]));
+    }
+    OK(linkspan_endpoint_connect(workers[0], "trainer", url, LONG));
+    OK(linkspan_endpoint_connect_start(workers[1], "trainer", url, LONG, &op));
+    OK(linkspan_op_wait(op, NULL));
+    OK(linkspan_op_free(op));
+    event_of(trainer, LINKSPAN_PEER_CONNECTED, "w0");
+    event_of(trainer, LINKSPAN_PEER_CONNECTED, "w1");
+    linkspan_event none;
+    IS(LINKSPAN_TIMEOUT, linkspan_endpoint_next(trainer, 0, &none));
+    OK(linkspan_endpoint_connect(workers[2], "trainer", url, LONG));
+    struct pollfd waits = {fd, POLLIN, 0};
+    CHECK(poll(&waits, 1, (int)LONG) == 1);
+    OK(linkspan_endpoint_poll(trainer, &news));
+    event_of(trainer, LINKSPAN_PEER_CONNECTED, "w2");
+    // One remote buffer is good for all of them; their notifications come in the one queue.
+    for (int i = 0; i < WORKERS; i++) {
+        event_of(workers[i], LINKSPAN_PEER_CONNECTED, "trainer");
+        OK(linkspan_endpoint_peer(workers[i], "trainer", &to[i]));
+        linkspan_memory *got = memory_of(MIB);
+        const linkspan_notify told = note(100 + (uint64_t)i);
+        OK(linkspan_read(to[i], all_of(got), &region, LONG, NULL));
+        CHECK(filled(bytes_of(got), MIB, 3));
+        OK(linkspan_write(to[i], part_of(got, 0, 64), &region, &told, LONG, NULL));
+        CHECK(event_of(trainer, LINKSPAN_PEER_NOTIFIED, names[i]).value == 100 + (uint64_t)i);
+        OK(linkspan_memory_release(got, 0));
+    }
+    linkspan_peer_name list[WORKERS];
+    size_t count = 0;
+    OK(linkspan_endpoint_peers(trainer, NULL, &count));
+    CHECK(count == WORKERS);
+    OK(linkspan_endpoint_peers(trainer, list, &count));
+    CHECK(strcmp(list[0].name, "w0") == 0 && strcmp(list[2].name, "w2") == 0);
+    // A handle of a peer is closed without the peer; what was exposed through it goes with it.
+    linkspan_transport *one, *two;
+    linkspan_memory *own = memory_of(64);
+    OK(linkspan_endpoint_peer(trainer, "w0", &one));
+    OK(linkspan_endpoint_peer(trainer, "w0", &two));
+    const linkspan_remote lent = expose(one, own);
+    OK(linkspan_read(to[0], part_of(weights, 0, 64), &lent, LONG, NULL));
+    OK(linkspan_transport_close(one));
+    IS(LINKSPAN_REMOTE_ACCESS, linkspan_read(to[0], part_of(weights, 0, 64), &lent, LONG, NULL));
+    OK(linkspan_memory_release(own, 0));
+    OK(linkspan_send_start(two, 4, part_of(weights, 0, 8), LONG, &op));
+    OK(linkspan_recv(to[0], 4, part_of(weights, 8, 8), LONG, NULL));
+    OK(linkspan_op_wait(op, NULL));
+    OK(linkspan_op_free(op));
+    OK(linkspan_transport_close(two));
+    IS(LINKSPAN_UNKNOWN_PEER, linkspan_endpoint_peer(trainer, "w9", &one));
+    IS(LINKSPAN_PEER_NAME_TAKEN, linkspan_endpoint_connect(workers[0], "trainer", other_url(contexts[1]), LONG));
+    // One is removed, of one the end is told after what it had to tell, and all lose what was taken back.
+    OK(linkspan_endpoint_remove(trainer, "w1"));
+    event_of(workers[1], LINKSPAN_PEER_LOST, "trainer");
+    const linkspan_notify last = note(9);
+    OK(linkspan_write(to[2], part_of(weights, 0, 0), &region, &last, LONG, NULL));
+    OK(linkspan_endpoint_close(workers[2]));
+    CHECK(event_of(trainer, LINKSPAN_PEER_NOTIFIED, "w2").value == 9);
+    CHECK(event_of(trainer, LINKSPAN_PEER_LOST, "w2").why[0] != 0);
+    IS(LINKSPAN_BROKEN, linkspan_wait_for_write(to[2], 0, NULL));
+    OK(linkspan_endpoint_unexpose(trainer, &region, LONG));
+    OK(linkspan_read(to[0], part_of(weights, 0, 8), &region, LONG, NULL));
+    OK(linkspan_endpoint_unexpose(trainer, &region, LONG));
+    IS(LINKSPAN_REMOTE_ACCESS, linkspan_read(to[0], part_of(weights, 0, 8), &region, LONG, NULL));
+    IS(LINKSPAN_NOT_EXPOSED, linkspan_endpoint_unexpose(trainer, &region, LONG));
+    OK(linkspan_endpoint_close(trainer));
+    IS(LINKSPAN_HANDLE, linkspan_endpoint_next(trainer, 0, &none));
+    OK(linkspan_endpoint_close(workers[0]));
+    OK(linkspan_endpoint_close(workers[1]));
+    OK(linkspan_memory_release(weights, LONG));
+    for (int i = 0; i < WORKERS; i++) {
+        OK(linkspan_transport_close(to[i]));
+    }
+    for (int i = 0; i <= WORKERS; i++) {
+        OK(linkspan_context_close(contexts[i]));
+    }
+}
+
+static void *next_event(void *arg) {
+    linkspan_event event;
+    return (void *)(intptr_t)linkspan_endpoint_next(arg, LINKSPAN_FOREVER, &event);
+}
+
+static void closing_an_endpoint_ends_the_waits_for_its_events(void) {
+    linkspan_context *context = context_over(0);
+    linkspan_endpoint *endpoint;
+    OK(linkspan_endpoint_open(context, 0, "alone", &endpoint));
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) {
+        CHECK(pthread_create(&threads[i], NULL, next_event, endpoint) == 0);
+    }
+    OK(linkspan_endpoint_close(endpoint));
+    for (int i = 0; i < 3; i++) {
+        void *status;
+        CHECK(pthread_join(threads[i], &status) == 0);
+        // One that came too late finds no endpoint.
+        CHECK((intptr_t)status == LINKSPAN_ENDPOINT_CLOSED || (intptr_t)status == LINKSPAN_HANDLE);
+    }
+    OK(linkspan_context_close(context));
+}
+
 static void *wait_long(void *arg) {
     linkspan_transport *transport = arg;
     const int32_t status = linkspan_wait_for_write(transport, LINKSPAN_FOREVER, NULL);
@@ -760,6 +906,8 @@ int main(void) {
         EACH(batches_scatter_and_gather_in_one_call),
         EACH(tagged_messages_meet_their_receives),
         EACH(a_listener_serves_many_peers),
+        EACH(an_endpoint_has_peers_by_name_and_one_queue_of_events),
+        ONCE(closing_an_endpoint_ends_the_waits_for_its_events),
         EACH(abort_ends_what_several_threads_wait_for),
         EACH(an_epoll_loop_drives_by_event_fd_and_poll),
         EACH(an_operation_calls_back_once),

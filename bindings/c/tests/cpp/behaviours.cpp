@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +16,8 @@ namespace {
 using namespace std::chrono_literals;
 using linkspan::Access;
 using linkspan::Context;
+using linkspan::Endpoint;
+using linkspan::Event;
 using linkspan::Exposed;
 using linkspan::Listener;
 using linkspan::Memory;
@@ -264,6 +267,37 @@ void a_listener_serves_many_peers() {
     two.poll();
 }
 
+void an_endpoint_has_peers_by_name() {
+    const Endpoint trainer(context(), "trainer");
+    std::vector<char> weights(1000, 'w'), got(1000);
+    Memory memory(weights), here(got);
+    const Exposed region = trainer.expose(memory, Access::read_write);
+    std::optional<Endpoint> worker(std::in_place, context(), "worker");
+    THROWS(Error, LINKSPAN_UNKNOWN_PEER, worker->peer("trainer"));
+    const Transport to = worker->connect("trainer", trainer.url(), patience);
+    const Event came = trainer.next(patience);
+    CHECK(came.kind == Event::Kind::connected && came.peer == "worker" && trainer.peers() == std::vector<std::string>{"worker"});
+    CHECK(!trainer.try_next() && trainer.event_fd() >= 0);
+    trainer.poll();
+    to.read(here.mutable_view(), region, patience);
+    CHECK(got == weights);
+    to.write(here.view(), region, Notify{5}, patience);
+    const Event told = trainer.next(patience);
+    CHECK(told.kind == Event::Kind::notified && told.value == 5);
+    // The other way, through a transport that is dropped: the peer stays.
+    {
+        const Transport back = trainer.peer("worker");
+        const Exposed lent = to.expose(here, Access::write);
+        CHECK(back.write(memory.view(), lent, {}, patience) == 1000);
+    }
+    CHECK(worker->connect_async("trainer", trainer.url(), patience).get() == 0 && trainer.peers().size() == 1);
+    worker.reset();
+    const Event gone = trainer.next(patience);
+    CHECK(gone.kind == Event::Kind::lost && gone.peer == "worker" && !gone.why.empty() && trainer.peers().empty());
+    THROWS(TimedOut, LINKSPAN_TIMEOUT, trainer.next(1ms));
+    memory.release(0ms);
+}
+
 } // namespace
 
 int main() try {
@@ -277,6 +311,7 @@ int main() try {
         {"futures", futures},
         {"destructor_cancels_pending_works", destructor_cancels_pending_works},
         {"a_listener_serves_many_peers", a_listener_serves_many_peers},
+        {"an_endpoint_has_peers_by_name", an_endpoint_has_peers_by_name},
     };
     for (const auto &[name, test] : tests) {
         test();

@@ -377,6 +377,32 @@ fn broken_transport_fails_fast() {
 }
 
 #[test]
+fn a_transport_that_is_closed_with_operations_under_way_tells_its_peer() {
+    for (name, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let (_inbox, remote) = open(&b, 8 * MIB);
+        let src = filled(8 * MIB, 4);
+        let writes: Vec<_> = std::thread::scope(|scope| {
+            // One that another thread waits for.
+            let waits = scope.spawn(|| a.wait_for_write_blocking(None));
+            until("the wait to begin", || a.stats().pending > 0);
+            let writes = (0..16).map(|_| a.write(&src.view(), &remote, None, None)).collect();
+            a.close();
+            assert_eq!(waits.join().unwrap().unwrap_err().code(), "LS1103", "{name}");
+            writes
+        });
+        for write in writes {
+            assert!(!matches!(write.wait(), Err(error) if error.code() != "LS1103"), "{name}");
+        }
+        assert!(a.write_blocking(&src.view(), &remote, None, None).unwrap_err().is_broken(), "{name}");
+        // Not as of a peer that has revoked the path, which may come back. Where a message was cut its end is all that can be told.
+        let told = b.wait_for_write_blocking(None).unwrap_err().to_string();
+        let at_once = ["the peer closed its transport", "the peer's process has ended"];
+        assert!(at_once.iter().any(|why| told.contains(why)), "{name}: {told}");
+    }
+}
+
+#[test]
 fn notifications_count_and_come_in_order() {
     for (_, extra) in PATHS {
         let (a, b) = pair(extra);
