@@ -7,7 +7,6 @@ use linkspan_proto::login::Token;
 use linkspan_stream::{Dial, Options};
 use linkspan_topology::mesh::Route;
 use linkspan_verbs::Rdma;
-use linkspan_verbs_sys::AnyNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
 
 use super::*;
@@ -29,7 +28,7 @@ fn fabric(device: bool, path: &str) -> (Fabric, Lines) {
         _ => None,
     };
     let lo = linkspan_net::interface_of(Ipv4Addr::LOCALHOST.into(), 0).unwrap().unwrap().index;
-    let nic = || AnyNic::Soft(SoftNet::new(1).nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, 1), lo)));
+    let nic = || SoftNet::new(1).nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, 1), lo));
     let nics = device.then(nic).into_iter().collect();
     (Fabric::apart(Config::read(&get).unwrap(), log, false, vec![Box::new(Rdma::given(nics))]).unwrap(), lines)
 }
