@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
 
+use linkspan_mesh::hops::RelayMark;
 use linkspan_proto::login::Token;
 use linkspan_stream::{Dial, Options};
 use linkspan_topology::mesh::Route;
@@ -48,8 +49,7 @@ impl Reconnector {
     /// One whose stream is in its login, which nobody answers.
     pub(crate) fn logging_in(reach: Path, stream: Stream) -> Reconnector {
         let params = ClientParams::new(9, Token::random().unwrap(), 5, 64);
-        let login = Login::client(params, Seed::random().unwrap(), clock::now()).unwrap();
-        let state = State::Login(Box::new(LoginRun { stream, login }), 64, None);
+        let state = State::Login(Box::new(LoginRun::client(stream, params).unwrap()), 64, None);
         Reconnector { state, ..Reconnector::later(reach) }
     }
 }
