@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
 use linkspan_fuzz::Input;
-use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, OFFER_LEN, ShmOffer, ShmRail, identity};
+use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, ShmRail, identity};
 use linkspan_shmring::{Map, Side};
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{
@@ -26,11 +26,6 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn decode(bytes: &[u8]) {
-    if let Some((raw, _)) = bytes.split_first_chunk::<OFFER_LEN>()
-        && let Some(offer) = ShmOffer::decode(raw)
-    {
-        assert_eq!(offer.encode(), *raw);
-    }
     if let Some((raw, _)) = bytes.split_first_chunk::<IDENTITY_LEN>()
         && let Ok(identity) = Identity::decode(raw)
     {
@@ -60,9 +55,13 @@ fn damaged(input: &mut Input<'_>, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The name of the socket that an offer stands for.
-fn address(offer: &ShmOffer) -> SocketAddrUnix {
-    let hex: String = offer.encode()[8..24].iter().map(|b| format!("{b:02x}")).collect();
+/// Where the socket's name and the token are in an identity.
+const NAME: std::ops::Range<usize> = 48..64;
+const TOKEN: std::ops::Range<usize> = 64..80;
+
+/// The name of the socket of a side that listens.
+fn address(listener: &Identity) -> SocketAddrUnix {
+    let hex: String = listener.encode()[NAME].iter().map(|b| format!("{b:02x}")).collect();
     SocketAddrUnix::new_abstract_name(format!("linkspan-{hex}").as_bytes()).expect("a short name")
 }
 
@@ -82,38 +81,26 @@ fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
         rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
-fn hello(token: &[u8], own: &Identity, gate: u64, nonce: [u64; 2]) -> Vec<u8> {
-    let mut out = b"LSh1".to_vec();
-    out.extend(1u32.to_le_bytes());
-    out.extend(token);
-    out.extend(own.encode());
-    for word in [RING as u64, gate, nonce[0], nonce[1]] {
-        out.extend(word.to_le_bytes());
-    }
-    out
-}
-
-fn welcome(own: &Identity, gate: u64, nonce: [u64; 2]) -> Vec<u8> {
-    let mut out = b"LSw1".to_vec();
-    out.extend(0u32.to_le_bytes());
-    out.extend(own.encode());
-    for word in [gate, nonce[0], nonce[1]] {
-        out.extend(word.to_le_bytes());
-    }
+/// A message of kind 1 (hello), 2 (welcome) or 3 (ready), for or from this listener.
+fn message(kind: u8, listener: &Identity, verdict: u32, words: [u64; 4]) -> Vec<u8> {
+    let mut out = vec![b'L', b'S', b'm', kind];
+    out.extend(verdict.to_le_bytes());
+    out.extend(&listener.encode()[TOKEN]);
+    words.iter().for_each(|word| out.extend(word.to_le_bytes()));
     out
 }
 
 fn against_accepting(input: &mut Input<'_>, own: &Identity) {
-    let (mut accepting, offer) = Accepting::new(config(input), own, own, soon()).expect("a listener");
+    let mut accepting = Accepting::new(config(input), own, own, soon()).expect("a listener");
     let poll = |accepting: &mut Accepting| accepting.poll(Instant::now());
     for _ in 0..input.below(3) {
         let stranger = socket();
-        let _ = rustix::net::connect(&stranger, &address(&offer));
+        let _ = rustix::net::connect(&stranger, &address(own));
         send(&stranger, input.bytes(40), &[]);
         let _ = poll(&mut accepting);
     }
     let peer = socket();
-    if rustix::net::connect(&peer, &address(&offer)).is_err() {
+    if rustix::net::connect(&peer, &address(own)).is_err() {
         return;
     }
     let map = Map::create(RING).expect("memory");
@@ -131,12 +118,11 @@ fn against_accepting(input: &mut Input<'_>, own: &Identity) {
         _ => &[map.fd(), null.as_fd()],
     };
     let gate = input.near(nonce.as_ptr() as u64);
-    let message = damaged(input, hello(&offer.encode()[24..], own, gate, nonce));
-    send(&peer, &message, fds);
+    let hello = damaged(input, message(1, own, 1, [RING as u64, gate, nonce[0], nonce[1]]));
+    send(&peer, &hello, fds);
     let mut rail: Option<ShmRail> = poll(&mut accepting).ok().flatten();
-    let ready = [b"LSr1".to_vec(), vec![0; 4]].concat();
-    let message = damaged(input, ready);
-    send(&peer, &message, &[]);
+    let ready = damaged(input, message(3, own, 0, [0; 4]));
+    send(&peer, &ready, &[]);
     rail = rail.or_else(|| poll(&mut accepting).ok().flatten());
     drop(peer);
     rail = rail.or_else(|| poll(&mut accepting).ok().flatten());
@@ -144,15 +130,10 @@ fn against_accepting(input: &mut Input<'_>, own: &Identity) {
 }
 
 fn against_connecting(input: &mut Input<'_>, own: &Identity) {
-    // A name of our own: the offer is what the fuzzer's listener stands behind.
-    let mut name = own.encode()[48..64].to_vec();
-    name.extend([7; 16]);
-    let raw = [b"LSof\x01\x00\x00\x00".to_vec(), name].concat();
-    let offer = ShmOffer::decode(raw.first_chunk().expect("40 bytes")).expect("an offer");
     let listener = socket();
-    rustix::net::bind(&listener, &address(&offer)).expect("an unused name");
+    rustix::net::bind(&listener, &address(own)).expect("an unused name");
     rustix::net::listen(&listener, 4).expect("a listener");
-    let mut connecting = Connecting::new(config(input), own, own, &offer, soon()).expect("memory");
+    let mut connecting = Connecting::new(config(input), own, own, soon()).expect("memory");
     if !matches!(connecting.poll(Instant::now()), Ok(None)) {
         return;
     }
@@ -173,8 +154,8 @@ fn against_connecting(input: &mut Input<'_>, own: &Identity) {
         map.set_nonce(Side::B, nonce);
     }
     let gate = input.near(nonce.as_ptr() as u64);
-    let message = damaged(input, welcome(own, gate, nonce));
-    send(&peer, &message, &[]);
+    let welcome = damaged(input, message(2, own, 0, [0, gate, nonce[0], nonce[1]]));
+    send(&peer, &welcome, &[]);
     let mut rail = connecting.poll(Instant::now()).ok().flatten();
     drop(peer);
     rail = rail.or_else(|| connecting.poll(Instant::now()).ok().flatten());

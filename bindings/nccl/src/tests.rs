@@ -12,8 +12,7 @@ use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::{SimConfig, SimGpu};
 use linkspan_ncclnet::{Fail, Logger};
 use linkspan_verbs::Rdma;
-use linkspan_verbs_sys::AnyNic;
-use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
+use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
 
 use crate::memory::Domain;
 
@@ -41,7 +40,7 @@ fn world(dmabuf: bool, strict: bool) -> World {
     let fabrics = [1, 2].map(|n| {
         let nic = SoftConfig { dmabuf, ..SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, n), lo) };
         let get = |name: &str| env.iter().find(|p| p.0 == name).map(|p| p.1.to_owned());
-        let nics = vec![AnyNic::Soft(net.nic(nic))];
+        let nics = vec![net.nic(nic)];
         Fabric::apart(Config::read(&get).unwrap(), Log::off(), false, vec![Box::new(Rdma::given(nics))]).unwrap()
     });
     let listener = fabrics[1].listen(0).unwrap();
@@ -75,7 +74,7 @@ impl World {
     }
 
     fn registrations(&self) -> [u64; 2] {
-        self.fabrics.each_ref().map(|fabric| fabric.transport().map_or(0, Rdma::registrations))
+        self.fabrics.each_ref().map(|fabric| fabric.transport().map_or(0, Rdma::<SoftNic>::registrations))
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Read;
-use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
@@ -52,18 +51,10 @@ impl Sources {
     /// This machine. `settings` is why linkspan refuses its environment.
     pub fn here(settings: Option<String>) -> Sources {
         let roots = Roots::default();
-        let addrs = linkspan_net::interfaces().unwrap_or_default().into_iter().map(|i| AddrEntry {
-            scope: match i.addr {
-                IpAddr::V6(v6) if v6.is_unicast_link_local() => i.index,
-                _ => 0,
-            },
-            name: i.name,
-            ip: i.addr,
-            prefix: i.prefix,
-        });
+        let addrs = linkspan_net::interfaces().unwrap_or_default().into_iter();
         let env = std::env::vars_os();
         Sources {
-            addrs: addrs.collect(),
+            addrs: addrs.map(|i| AddrEntry::new(i.name, i.index, i.addr, i.prefix)).collect(),
             env: env.map(|(k, v)| (k.to_string_lossy().into_owned(), v.to_string_lossy().into_owned())).collect(),
             settings,
             ways: [&["route", "show", "table", "all"][..], &["rule", "show"]]

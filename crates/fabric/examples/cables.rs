@@ -15,11 +15,11 @@ use linkspan_stream::{Dial, Listen, Options, Stream};
 use linkspan_tbring::udmabuf::Udmabuf;
 use linkspan_tcp::{RailConfig, TcpRail};
 use linkspan_thunderbolt::find::Root;
-use linkspan_thunderbolt::{Cable, CableMemory, CableRail, Config, Ports, Role, Setup, Tier, join, up::FIRST_HOP};
+use linkspan_thunderbolt::{Cable, Config, Ports, Role, Setup, Tier, join, up::FIRST_HOP};
 use linkspan_transport::conformance::{Buffer, Level, Side, Testbed, Want, behaviours, take_memory_from};
 use linkspan_transport::{
-    Buf, Busy, DeviceMemory, Down, MemSlice, MemoryDomain, Poll, Rail, RailInfo, Sink, StaticBuf, WaitFd,
-    register_device,
+    BoxRail, Buf, Busy, DeviceMemory, Down, MemSlice, MemoryDomain, Poll, Rail, RailInfo, Registrar, Sink, StaticBuf,
+    WaitFd, register_device,
 };
 
 /// Streams that are set up: HopIDs go to 31 at most, and the first is 9.
@@ -129,9 +129,9 @@ impl Cables {
         (self.whole(a), self.whole(b))
     }
 
-    fn whole(&self, rail: CableRail) -> Whole {
+    fn whole(&self, rail: BoxRail) -> Whole {
         let mut info = rail.info().clone();
-        if let (Some(known), Some(memory)) = (&self.known, rail.memory()) {
+        if let (Some(known), Some(memory)) = (&self.known, rail.registrar()) {
             known.rail(memory);
             info.caps.device_memory = true;
         }
@@ -165,7 +165,7 @@ impl Testbed for Cables {
 
 /// A rail that knows all the memory there is, so that none needs to be staged.
 struct Whole {
-    rail: CableRail,
+    rail: BoxRail,
     info: RailInfo,
 }
 
@@ -209,7 +209,7 @@ struct Known {
     device: Arc<Device>,
     place: MemoryDomain,
     own: Weak<Known>,
-    rails: RefCell<Vec<CableMemory>>,
+    rails: RefCell<Vec<Arc<dyn Registrar>>>,
     live: RefCell<Vec<(MemSlice, Weak<Udmabuf>)>>,
     made: RefCell<usize>,
 }
@@ -275,31 +275,31 @@ impl Known {
         let mem = whole.sub(BEFORE, len as u64).unwrap_or_else(|| missing("a dma-buf too short"));
         self.device.0.lock().unwrap_or_else(|e| e.into_inner()).push((whole.as_ptr() as u64, host));
         let memory = Rc::new(memory);
-        self.rails.borrow_mut().retain(|rail| register(rail, &memory, mem));
+        self.rails.borrow_mut().retain(|rail| register(&**rail, &memory, mem));
         self.live.borrow_mut().push((mem, Rc::downgrade(&memory)));
         Box::new(Owned { memory: Some(memory), mem, known: self.clone() })
     }
 
     /// A new rail is told of all there are.
-    fn rail(&self, rail: &CableMemory) {
+    fn rail(&self, rail: Arc<dyn Registrar>) {
         for (mem, memory) in self.live.borrow().iter() {
             if let Some(memory) = memory.upgrade() {
-                assert!(register(rail, &memory, *mem), "a rail that has just come up");
+                assert!(register(&*rail, &memory, *mem), "a rail that has just come up");
             }
         }
-        self.rails.borrow_mut().push(rail.clone());
+        self.rails.borrow_mut().push(rail);
     }
 }
 
 /// False where the rail is gone.
-fn register(rail: &CableMemory, memory: &Udmabuf, mem: MemSlice) -> bool {
+fn register(rail: &dyn Registrar, memory: &Udmabuf, mem: MemSlice) -> bool {
     if mem.len() == 0 {
         return true;
     }
     let Some(fd) = memory.dmabuf() else { return true };
     match rail.register_dmabuf(fd, BEFORE, mem, true) {
-        Ok(()) => true,
-        Err(linkspan_tbring::Error::Gone) => false,
+        Ok(_) => true,
+        Err(_) if rail.is_over() => false,
         Err(error) => panic!("{mem:?}: {error}"),
     }
 }

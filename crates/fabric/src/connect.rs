@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle};
-use linkspan_proto::login::{ClientParams, Login, LoginError, PublicKey, Seed};
+use linkspan_proto::login::{ClientParams, LoginError, PublicKey};
 use linkspan_proto::plan::{Carrier, Plan};
-use linkspan_setup::clock;
 use linkspan_setup::logins::{LoginRun, LoginStep};
 use linkspan_setup::stats::Event;
 use linkspan_topology::mesh::{MeshLink, MeshRoute, ROUTES_MAX};
@@ -239,9 +238,8 @@ impl Connecting {
             speed,
             state,
             first,
-            offer: None,
+            rails: None,
             per_host: false,
-            mark: None,
             verbs,
             beside,
             devmem,
@@ -398,7 +396,7 @@ impl Connecting {
             match &attempt.state {
                 _ if self.again.is_some() => {}
                 TryState::Dial(arriving) => arriving.wait_fds(fds),
-                TryState::Login(run) => fds.push(run.stream.wait_fd(!run.login.output().is_empty())),
+                TryState::Login(run) => fds.push(run.wait_fd()),
                 TryState::Up(secured, _) => fds.push(secured.stream.wait_fd(false)),
                 TryState::Handshaking(meet, _) => fds.push(meet.0.stream.wait_fd(false)),
                 TryState::Used | TryState::Failed(_) => {}
@@ -416,7 +414,9 @@ impl Connecting {
     fn poll_try(&mut self, n: usize) -> Result<(), Error> {
         let mut missing = Vec::new();
         self.move_try(n, &mut missing)?;
-        missing.into_iter().try_for_each(|why| self.downgrade(format!("fewer cables than lead to the peer: {why}")))
+        missing
+            .into_iter()
+            .try_for_each(|why| self.fabric.downgrade(format!("fewer cables than lead to the peer: {why}")))
     }
 
     /// `missing`: why some rails beside a stream are not there.
@@ -440,13 +440,12 @@ impl Connecting {
                         let beside = attempt.first && !wants_local;
                         for provider in self.fabric.providers().filter(|_| beside) {
                             let all = (n == 0 || unsure && attempt.reach.is_guess()) && attempt.reach.relays() == 0;
-                            if attempt.offer.is_some() || provider.per_host() && !all {
+                            if attempt.rails.is_some() || provider.per_host() && !all {
                                 continue;
                             }
                             match attempt.reach.offer(&self.fabric, &**provider, &stream, hops.clone()) {
-                                Ok((offer, mark)) => {
-                                    (attempt.offer, attempt.mark) = (Some(offer), mark);
-                                    attempt.per_host = provider.per_host();
+                                Ok(rails) => {
+                                    (attempt.rails, attempt.per_host) = (Some(rails), provider.per_host());
                                 }
                                 Err(why) if why.is_empty() => {}
                                 Err(why) => attempt.verbs = Err(why),
@@ -461,7 +460,7 @@ impl Connecting {
                         };
                         let why_not = attempt.verbs.as_ref().err().cloned().unwrap_or_default();
                         let relays = attempt.reach.relays() as u8;
-                        let asks = attempt.offer.as_ref().map_or_else(String::new, |offer| offer.name().to_owned());
+                        let asks = attempt.rails.as_ref().map_or("", |rails| rails.offer.name()).to_owned();
                         let greeting = Greeting { wants_local, asks, shm, why_not, relays, devmem, no_devmem };
                         let params = ClientParams {
                             guard: config.guard.clone(),
@@ -475,8 +474,7 @@ impl Connecting {
                                 attempt.number,
                             )
                         };
-                        let login = Login::client(params, Seed::random()?, clock::now())?;
-                        TryState::Login(Box::new(LoginRun { stream, login }))
+                        TryState::Login(Box::new(LoginRun::client(stream, params)?))
                     }
                     Err(why) => TryState::Failed(why),
                 },
@@ -501,9 +499,9 @@ impl Connecting {
                     },
                 },
                 TryState::Handshaking(meet, _) => {
-                    let offer = &attempt.offer;
-                    let make = |n| match offer {
-                        Some(offer) => offer.make(n, Role::Caller),
+                    let rails = &attempt.rails;
+                    let make = |n| match rails {
+                        Some(rails) => rails.offer.make(n, Role::Caller),
                         None => Err("no device".into()),
                     };
                     let (secured, handshake) = &mut **meet;
@@ -594,7 +592,7 @@ impl Connecting {
             } else {
                 format!("TCP in place of {}", self.fabric.instead())
             };
-            self.downgrade(format!("{what}: {}", lost.join("; ")))?;
+            self.fabric.downgrade(format!("{what}: {}", lost.join("; ")))?;
         }
         let devmem = if self.shm.is_some() || verbs.is_some() { None } else { self.devmem_plan() };
         let reason = |t: &Try| t.devmem.as_ref().err().filter(|why| !why.is_empty()).cloned();
@@ -606,18 +604,18 @@ impl Connecting {
         if let (Some(why), true) = (lost, self.shm.is_none() && verbs.is_none()) {
             let what =
                 if devmem.is_some() { "fewer rails of device-memory TCP" } else { "TCP in place of device-memory TCP" };
-            self.downgrade(format!("{what}: {why}"))?;
+            self.fabric.downgrade(format!("{what}: {why}"))?;
         }
         if let Some(why) = why_not {
-            self.downgrade(format!("TCP in place of shared memory to a process on this host: {why}"))?;
+            self.fabric.downgrade(format!("TCP in place of shared memory to a process on this host: {why}"))?;
         }
         let ring_only = self.shm.as_ref().map(|rail| rail.info()).filter(|info| info.caps.ordered);
         if let (true, Some(info)) = (self.fabric.config().cma, ring_only) {
-            self.downgrade(format!("every byte is copied twice through the ring: {}", info.reason))?;
+            self.fabric.downgrade(format!("every byte is copied twice through the ring: {}", info.reason))?;
         }
         let plan = if let Some(plan) = verbs.or(devmem) {
             if let Some(what) = self.relays(Some(&plan)).filter(|_| !cabled) {
-                self.downgrade(what)?;
+                self.fabric.downgrade(what)?;
             }
             plan
         } else if self.shm.is_some() {
@@ -634,10 +632,10 @@ impl Connecting {
             let counted = counted().filter(|t| t.beside.is_none());
             let failed: Vec<String> = counted.filter_map(Try::failure).collect();
             if !failed.is_empty() && !routed {
-                self.downgrade(format!("fewer rails than interfaces: {}", failed.join("; ")))?;
+                self.fabric.downgrade(format!("fewer rails than interfaces: {}", failed.join("; ")))?;
             }
             if let Some(what) = self.relays(None).filter(|_| !cabled) {
-                self.downgrade(what)?;
+                self.fabric.downgrade(what)?;
             }
             // Said when the fabric was made.
             if let (true, false, Some(what)) = (self.fabric.config().strict, self.same_host, self.fabric.last_resort())
@@ -699,14 +697,6 @@ impl Connecting {
                 true
             }
         }
-    }
-
-    fn downgrade(&self, what: String) -> Result<(), Error> {
-        if self.fabric.config().strict {
-            return Err(Error::Strict { what });
-        }
-        self.fabric.log().warn(&format!("downgrade: {what}"));
-        Ok(())
     }
 }
 

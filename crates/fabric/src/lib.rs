@@ -481,6 +481,15 @@ impl Fabric {
         }
     }
 
+    /// A path is slower than it could be: a warning, or in strict mode the end of the connection.
+    pub(crate) fn downgrade(&self, what: String) -> Result<(), Error> {
+        if self.config().strict {
+            return Err(Error::Strict { what });
+        }
+        self.log().warn(&format!("downgrade: {what}"));
+        Ok(())
+    }
+
     /// The stream as a rail behind those of a transport, and which hosts relay it.
     pub(crate) fn standby(&self, stream: Secured, relayed: Option<String>, behind: &str) -> Result<BoxRail, Error> {
         let relayed = relayed.map(|over| over + "; ").unwrap_or_default();

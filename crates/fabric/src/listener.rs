@@ -8,10 +8,9 @@ use std::time::Instant;
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle, HandleError};
 use linkspan_proto::login::{
-    Guard, LOGIN_DEADLINE, Login, LoginTable, PublicKey, Secret, Seed, ServerParams, Session, Token, USED_BOUND,
+    Guard, LOGIN_DEADLINE, LoginTable, PublicKey, Secret, ServerParams, Session, Token, USED_BOUND,
 };
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
-use linkspan_setup::clock;
 use linkspan_setup::handshake::{Handshake, QPS_MAX};
 use linkspan_setup::log::warn_seldom;
 use linkspan_setup::logins::{LoginFailed, LoginRun, LoginStep, Slot, drop_unproven};
@@ -148,8 +147,8 @@ impl Listener {
             fds.extend(acceptor.sockets.iter().filter_map(Listen::wait_fd));
         }
         acceptor.pending_conns.values().filter_map(|a| a.offer.as_ref()?.as_ref().ok()).for_each(|o| o.wait_fds(fds));
-        fds.extend(acceptor.pending_logins.iter().map(|h| h.run.stream.wait_fd(!h.run.login.output().is_empty())));
-        fds.extend(acceptor.handshakes.iter().map(|m| m.secured.stream.wait_fd(false)));
+        fds.extend(acceptor.pending_logins.iter().map(|h| h.run.wait_fd()));
+        fds.extend(acceptor.handshakes.iter().map(|(_, s)| s.secured.stream.wait_fd(false)));
         fds.extend(
             acceptor.pending_conns.values().flat_map(|a| a.streams.iter().map(|s| s.secured.stream.wait_fd(false))),
         );
@@ -187,8 +186,8 @@ struct PendingLogin {
 
 struct PendingStream {
     secured: Secured,
-    /// Its right to be half open.
-    _slot: Slot,
+    /// Its right to be half open; a rail of a connection that is up needs none.
+    _slot: Option<Slot>,
     number: u16,
     /// Rails being set up beside it, and then what came of it.
     handshake: Option<(Handshake, Box<dyn Offer>)>,
@@ -231,17 +230,8 @@ pub(crate) struct Acceptor {
     attended: bool,
     /// Reconnected rails of connections that are up.
     returned: Vec<(ConnId, Recovered)>,
-    /// Queue pairs being set up for them.
-    handshakes: Vec<PendingRecovery>,
-}
-
-/// Reconnected queue pairs of a connection that is up.
-struct PendingRecovery {
-    conn: ConnId,
-    number: u16,
-    secured: Secured,
-    handshake: Handshake,
-    candidate: Box<dyn Offer>,
+    /// Streams beside which queue pairs are being set up for them.
+    handshakes: Vec<(ConnId, PendingStream)>,
 }
 
 impl Acceptor {
@@ -356,8 +346,7 @@ impl Acceptor {
             blob: None,
             ..ServerParams::new(self.listen_id, self.token.clone(), self.table.clone())
         };
-        let login = Login::server(params, Seed::random()?, clock::now())?;
-        let run = LoginRun { stream, login };
+        let run = LoginRun::server(stream, params)?;
         self.pending_logins.push(PendingLogin {
             run,
             slot,
@@ -377,22 +366,29 @@ impl Acceptor {
         let candidate = candidate.filter(|_| session.ciphers.is_none());
         let secured = Secured::new(run.stream, session.ciphers);
         let conn = ConnId { number: session.conn_id, peer_key: session.peer_key };
-        if session.stream >= FIRST_RETURN {
-            let number = session.stream;
-            match candidate {
-                Some(candidate) => {
+        let number = session.stream;
+        let handshake = candidate.map(|candidate| (Handshake::answer(), candidate));
+        let returns = number >= FIRST_RETURN;
+        let _slot = Some(slot).filter(|_| !returns);
+        let stream = PendingStream {
+            secured,
+            _slot,
+            number,
+            handshake,
+            verbs: Err(why_not),
+            no_devmem,
+            relays,
+            inbox: Vec::new(),
+        };
+        if returns {
+            match &stream.handshake {
+                Some(_) => {
                     make_space(&mut self.handshakes);
-                    self.handshakes.push(PendingRecovery {
-                        conn,
-                        number,
-                        secured,
-                        handshake: Handshake::answer(),
-                        candidate,
-                    });
+                    self.handshakes.push((conn, stream));
                 }
                 // It wants queue pairs, or a cable, or nothing, and has been told that there are none.
                 None if asked_setup => {}
-                None => self.back(conn, Recovered { number, secured, rails: Vec::new(), relayed: relayed(relays) }),
+                None => self.back(conn, stream.recovered(relayed(relays))),
             }
             return;
         }
@@ -405,11 +401,7 @@ impl Acceptor {
             rail: None,
         });
         pending_conn.offer = offer.or(pending_conn.offer.take());
-        let handshake = candidate.map(|candidate| (Handshake::answer(), candidate));
-        let (number, verbs) = (session.stream, Err(why_not));
-        let seated =
-            PendingStream { secured, _slot: slot, number, handshake, verbs, no_devmem, relays, inbox: Vec::new() };
-        pending_conn.streams.push(seated);
+        pending_conn.streams.push(stream);
     }
 
     fn finish_one(&mut self, acceptor: &Arc<Mutex<Acceptor>>) -> Result<Option<Channel>, Error> {
@@ -433,7 +425,7 @@ impl Acceptor {
 
     /// Whether rails for connection `conn` are being set up: the client has shown that it is alive.
     pub(crate) fn meets(&self, conn: ConnId) -> bool {
-        self.handshakes.iter().any(|m| m.conn == conn) || self.returned.iter().any(|r| r.0 == conn)
+        self.handshakes.iter().any(|m| m.0 == conn) || self.returned.iter().any(|r| r.0 == conn)
     }
 
     fn back(&mut self, conn: ConnId, back: Recovered) {
@@ -443,18 +435,31 @@ impl Acceptor {
 
     /// Makes progress on queue pairs that reconnect. The peer asks again for those that do not come up.
     fn meet_again(&mut self) {
-        let mut n = 0;
-        while n < self.handshakes.len() {
-            let PendingRecovery { secured, handshake, candidate, .. } = &mut self.handshakes[n];
-            match handshake.poll(secured, &|count| candidate.make(count, Role::Answerer)) {
-                Ok(None) => n += 1,
-                Ok(Some(Ok(rails))) if !rails.is_empty() => {
-                    let PendingRecovery { conn, number, secured, .. } = self.handshakes.swap_remove(n);
-                    self.back(conn, Recovered { number, secured, rails, relayed: None });
-                }
-                Ok(Some(_)) | Err(_) => drop(self.handshakes.swap_remove(n)),
+        self.handshakes.iter_mut().for_each(|(_, stream)| stream.meet());
+        let over: Vec<_> = self.handshakes.extract_if(.., |(_, stream)| stream.handshake.is_none()).collect();
+        for (conn, stream) in over {
+            if stream.verbs.as_ref().is_ok_and(|rails| !rails.is_empty()) {
+                self.back(conn, stream.recovered(None));
             }
         }
+    }
+}
+
+impl PendingStream {
+    /// Moves the set-up of rails beside it on.
+    fn meet(&mut self) {
+        let Some((handshake, candidate)) = &mut self.handshake else { return };
+        let met = match handshake.poll(&mut self.secured, &|n| candidate.make(n, Role::Answerer)) {
+            Ok(None) => return,
+            Ok(Some(met)) => met,
+            Err(why) => Err(chain(&why)),
+        };
+        (self.handshake, self.verbs) = (None, met);
+    }
+
+    /// As what comes back to a connection that is up.
+    fn recovered(self, relayed: Option<String>) -> Recovered {
+        Recovered { number: self.number, secured: self.secured, rails: self.verbs.unwrap_or_default(), relayed }
     }
 }
 
@@ -588,16 +593,7 @@ impl PendingConn {
 
     /// Moves the set-up of queue pairs on. A stream whose handshake broke is of no more use.
     fn meet(&mut self) {
-        for pending_stream in &mut self.streams {
-            let Some((handshake, candidate)) = &mut pending_stream.handshake else { continue };
-            match handshake.poll(&mut pending_stream.secured, &|n| candidate.make(n, Role::Answerer)) {
-                Ok(None) => {}
-                Ok(Some(met)) => {
-                    (pending_stream.handshake, pending_stream.verbs) = (None, met);
-                }
-                Err(why) => (pending_stream.handshake, pending_stream.verbs) = (None, Err(chain(&why))),
-            }
-        }
+        self.streams.iter_mut().for_each(PendingStream::meet);
     }
 
     /// Moves the set-up of shared memory on, which the peer finishes before it says its plan.
@@ -633,10 +629,7 @@ impl PendingConn {
                 "LS1424 the peer at {} is reached over {relays} other host(s): no cable joins it to this one",
                 self.peer
             );
-            if fabric.config().strict {
-                return Err(Error::Strict { what });
-            }
-            fabric.log().warn(&format!("downgrade: {what}"));
+            fabric.downgrade(what)?;
         }
         let missing = || bad("it names a stream that never came".into());
         if let Some(pending_stream) = streams.iter_mut().find(|s| s.number == speaker) {
@@ -656,10 +649,7 @@ impl PendingConn {
             members.iter().filter_map(|s| s.verbs.as_ref().err().cloned()).filter(|w| !w.is_empty()).collect();
         if plan.carrier == Carrier::Tcp && !lost.is_empty() {
             let what = format!("TCP in place of {}: {}", fabric.instead(), lost.join("; "));
-            if fabric.config().strict {
-                return Err(Error::Strict { what });
-            }
-            fabric.log().warn(&format!("downgrade: {what}"));
+            fabric.downgrade(what)?;
         }
         // Said when the fabric was made. Processes of this host come by no interface.
         let far = members.iter().any(|s| !s.secured.stream.is_local());
@@ -671,10 +661,7 @@ impl PendingConn {
         let lost_devmem = members.iter().map(|s| &s.no_devmem).find(|why| !why.is_empty()).cloned();
         if let (Carrier::Tcp, Some(why)) = (plan.carrier, &lost_devmem) {
             let what = format!("TCP in place of device-memory TCP: {why}");
-            if fabric.config().strict {
-                return Err(Error::Strict { what });
-            }
-            fabric.log().warn(&format!("downgrade: {what}"));
+            fabric.downgrade(what)?;
         }
         if plan.carrier != Carrier::Devmem && fabric.config().path.is("devmem") {
             let why = lost_devmem.unwrap_or_else(|| "the peer refuses it; its log gives the reason".into());

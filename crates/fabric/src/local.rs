@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 pub(crate) use linkspan_shm::ShmRail;
-use linkspan_shm::{Accepting, Connecting, IDENTITY_LEN, Identity, OFFER_LEN, SETUP_TIME, same_host};
+use linkspan_shm::{Accepting, Connecting, Identity, SETUP_TIME, same_host};
 use linkspan_transport::WaitFd;
 
 use crate::{Config, chain};
@@ -17,9 +17,11 @@ pub(crate) fn identity() -> Result<Identity, String> {
     linkspan_shm::identity().map_err(|e| chain(&e))
 }
 
-fn decode(bytes: &[u8]) -> Result<Identity, String> {
-    let bytes: &[u8; IDENTITY_LEN] = bytes.try_into().map_err(|_| "the peer's identity has another length")?;
-    Identity::decode(bytes).map_err(|e| chain(&e))
+/// The peer's identity, where it is on our host.
+fn same_host_as(own: &Identity, theirs: &[u8]) -> Result<Identity, String> {
+    let peer = Identity::decode(theirs).map_err(|e| chain(&e))?;
+    same_host(own, &peer).map_err(|e| chain(&e))?;
+    Ok(peer)
 }
 
 /// The listening side's offer.
@@ -27,11 +29,10 @@ pub(crate) struct ShmOffer(Accepting);
 
 /// Makes an offer to the peer that announced itself in `theirs`; also returns the answer to its greeting.
 pub(crate) fn offer(config: &Config, theirs: &[u8]) -> Result<(ShmOffer, Vec<u8>), String> {
-    let (own, peer) = (identity()?, decode(theirs)?);
-    same_host(&own, &peer).map_err(|e| chain(&e))?;
-    let deadline = Instant::now() + SETUP_TIME;
-    let (accepting, offer) = Accepting::new(settings(config), &own, &peer, deadline).map_err(|e| chain(&e))?;
-    Ok((ShmOffer(accepting), [&own.encode()[..], &offer.encode()[..]].concat()))
+    let own = identity()?;
+    let peer = same_host_as(&own, theirs)?;
+    let accepting = Accepting::new(settings(config), &own, &peer, Instant::now() + SETUP_TIME);
+    Ok((ShmOffer(accepting.map_err(|e| chain(&e))?), own.encode().to_vec()))
 }
 
 impl ShmOffer {
@@ -49,13 +50,8 @@ pub(crate) struct Join(Connecting);
 
 /// Takes up the offer in the answer to our greeting, which announced `own`.
 pub(crate) fn join(config: &Config, own: &Identity, answer: &[u8]) -> Result<Join, String> {
-    let (theirs, offer) = answer.split_at_checked(IDENTITY_LEN).ok_or("the peer's answer is cut short")?;
-    let peer = decode(theirs)?;
-    same_host(own, &peer).map_err(|e| chain(&e))?;
-    let offer: &[u8; OFFER_LEN] = offer.try_into().map_err(|_| "the peer's offer has another length")?;
-    let offer = linkspan_shm::ShmOffer::decode(offer).ok_or("the peer's offer cannot be read")?;
-    let deadline = Instant::now() + SETUP_TIME;
-    let made = Connecting::new(settings(config), own, &peer, &offer, deadline);
+    let peer = same_host_as(own, answer)?;
+    let made = Connecting::new(settings(config), own, &peer, Instant::now() + SETUP_TIME);
     made.map(Join).map_err(|e| chain(&e))
 }
 

@@ -3,20 +3,19 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use linkspan_mesh::hops::{self, Hops, RelayMark};
+use linkspan_mesh::hops::{self, Hops};
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::Handle;
-use linkspan_proto::login::{ClientParams, Login, PublicKey, Seed};
-use linkspan_setup::clock;
+use linkspan_proto::login::{ClientParams, PublicKey};
 use linkspan_setup::handshake::Handshake;
 use linkspan_setup::logins::{LoginRun, LoginStep};
 use linkspan_setup::secured::Secured;
 use linkspan_setup::stats::Event;
 use linkspan_stream::Stream;
-use linkspan_transport::{BoxRail, MAX_RAILS, Offer, Role, Site};
+use linkspan_transport::{BoxRail, MAX_RAILS, Role, Site};
 
 use crate::listener::FIRST_RETURN;
-use crate::route::{Path, PendingDial};
+use crate::route::{Begun, Beside, Path, PendingDial};
 use crate::{Fabric, chain};
 
 /// Time between the first two tries; it doubles with each one that fails.
@@ -44,8 +43,8 @@ enum State {
     Up,
     Down { next: Instant },
     Dialing(PendingDial),
-    Login(Box<LoginRun>, u16, Option<(Box<dyn Offer>, Option<RelayMark>)>),
-    Handshaking(Box<(Secured, Handshake)>, u16, Box<dyn Offer>),
+    Login(Box<LoginRun>, u16, Option<Beside>),
+    Handshaking(Box<(Secured, Handshake)>, u16, Beside),
 }
 
 /// Whose connection it is a rail of.
@@ -200,12 +199,7 @@ impl Reconnector {
     }
 
     /// Queue pairs are wanted over a stream of ours: where they would be, else why the stream must do.
-    fn candidate(
-        &mut self,
-        fabric: &Fabric,
-        stream: &Stream,
-        hops: Option<Hops>,
-    ) -> Option<(Box<dyn Offer>, Option<RelayMark>)> {
+    fn candidate(&mut self, fabric: &Fabric, stream: &Stream, hops: Option<Hops>) -> Option<Beside> {
         let provider = fabric.provider(self.wants?);
         let candidate = match (self.plain.take(), provider, &self.plug) {
             (Some(why), ..) => Err(why),
@@ -213,11 +207,11 @@ impl Reconnector {
             (None, Some(provider), None) => self.reach.offer(fabric, provider, stream, hops),
             (None, Some(provider), plug) => {
                 let site = Site { plug: plug.as_deref(), ..fabric.config().site(stream.local_addr()) };
-                provider.offer(&site).map(|offer| (offer, None))
+                provider.offer(&site).map(Beside::from)
             }
         };
         match candidate {
-            Ok(both) => Some(both),
+            Ok(beside) => Some(beside),
             Err(why) => {
                 if let (Some(way), false) = (self.reach.way(), why.is_empty()) {
                     fabric.log().warn(&format!("downgrade: {way} uses TCP, not RDMA: {why}"));
@@ -252,15 +246,15 @@ impl Reconnector {
                     *numbers = number.checked_add(1).unwrap_or(FIRST_RETURN);
                     let candidate = self.candidate(fabric, &stream, hops);
                     let relays = self.reach.relays() as u8;
-                    let asks = candidate.as_ref().map_or_else(String::new, |(offer, _)| offer.name().to_owned());
+                    let asks = candidate.as_ref().map_or("", |beside| beside.offer.name()).to_owned();
                     let greeting = Greeting { relays, asks, ..Greeting::default() };
                     let params = ClientParams {
                         guard: fabric.config().guard_to(to.peer_key),
                         blob: greeting.encode(),
                         ..ClientParams::new(to.handle.listen_id, to.handle.token.clone(), to.conn, number)
                     };
-                    match Seed::random().and_then(|seed| Login::client(params, seed, clock::now())) {
-                        Ok(login) => State::Login(Box::new(LoginRun { stream, login }), number, candidate),
+                    match LoginRun::client(stream, params) {
+                        Ok(run) => State::Login(Box::new(run), number, candidate),
                         Err(error) => self.failed(fabric, &chain(&error), now),
                     }
                 }
@@ -277,29 +271,22 @@ impl Reconnector {
                             let relayed = self.reach.relayed();
                             return Some(Recovered { number, secured, rails: Vec::new(), relayed });
                         }
-                        Some(_) if answer.asks.is_empty() => {
-                            let why = hops::refusal(&answer, self.reach.to());
-                            self.without(fabric, &why, now)
-                        }
-                        Some((candidate, Some(mark))) => match secured.stream.try_write(&mark.0) {
-                            Ok(Some(RelayMark::LEN)) => {
-                                State::Handshaking(Box::new((secured, Handshake::answer())), number, candidate)
+                        Some(beside) => match beside.begin(&mut secured, &answer, self.reach.to()) {
+                            Begun::Handshake(handshake) => {
+                                State::Handshaking(Box::new((secured, handshake)), number, beside)
                             }
-                            _ => self.failed(fabric, hops::BROKE, now),
+                            Begun::Without(why) => self.without(fabric, &why, now),
+                            Begun::Broke => self.failed(fabric, hops::BROKE, now),
                         },
-                        Some((candidate, None)) => {
-                            let handshake = Handshake::begin(&*candidate);
-                            State::Handshaking(Box::new((secured, handshake)), number, candidate)
-                        }
                     }
                 }
                 Ok(_) => State::Login(run, number, candidate),
                 Err(error) => self.failed(fabric, &chain(&error), now),
             },
-            State::Handshaking(mut meet, number, candidate) => {
+            State::Handshaking(mut meet, number, beside) => {
                 let (secured, handshake) = &mut *meet;
-                match handshake.poll(secured, &|n| candidate.make(n, Role::Caller)) {
-                    Ok(None) => State::Handshaking(meet, number, candidate),
+                match handshake.poll(secured, &|n| beside.offer.make(n, Role::Caller)) {
+                    Ok(None) => State::Handshaking(meet, number, beside),
                     Ok(Some(Ok(rails))) if !rails.is_empty() => {
                         (self.paths, self.wait) = (paths(&rails), RECONNECT);
                         return Some(Recovered { number, secured: meet.0, rails, relayed: self.reach.relayed() });

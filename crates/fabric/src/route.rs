@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use linkspan_mesh::Approach;
 use linkspan_mesh::hops::{self, Hops, RelayMark};
+use linkspan_proto::greeting::Greeting;
+use linkspan_setup::handshake::Handshake;
+use linkspan_setup::secured::Secured;
 use linkspan_stream::{Dial, Options, Stream};
 use linkspan_topology::is_link_local;
 use linkspan_topology::mesh::{MeshLink, Route};
@@ -52,17 +55,16 @@ impl Path {
         }
     }
 
-    /// What rails can be set up with beside a stream of this way, and with what mark a relay is told to. `Err` as
-    /// [`Provider::offer`] has it.
+    /// What rails can be set up with beside a stream of this way. `Err` as [`Provider::offer`] has it.
     pub(crate) fn offer(
         &self,
         fabric: &Fabric,
         provider: &dyn Provider,
         stream: &Stream,
         hops: Option<Hops>,
-    ) -> Result<(Box<dyn Offer>, Option<RelayMark>), String> {
+    ) -> Result<Beside, String> {
         let site = fabric.config().site(stream.local_addr());
-        let (Path::Over(route), Some(hops)) = (self, hops) else { return Ok((provider.offer(&site)?, None)) };
+        let (Path::Over(route), Some(hops)) = (self, hops) else { return provider.offer(&site).map(Beside::from) };
         if provider.relayer().is_none() {
             return Err(String::new());
         }
@@ -76,7 +78,7 @@ impl Path {
             _ => why,
         })?;
         match hops {
-            Hops::Rdma(mark) => Ok((offer, Some(mark))),
+            Hops::Rdma(mark) => Ok(Beside { offer, mark: Some(mark) }),
             Hops::Tcp(why) if why.is_empty() => Err(hops::EARLIER.into()),
             Hops::Tcp(why) => Err(why),
         }
@@ -122,6 +124,48 @@ impl Path {
                 let approach = Approach::start(&mesh.means, &route.interface, route.from, &route.hops, limit)?;
                 Ok(PendingDial::Approach(Box::new(approach)))
             }
+        }
+    }
+}
+
+/// Rails that may come up beside a stream of ours.
+pub(crate) struct Beside {
+    pub(crate) offer: Box<dyn Offer>,
+    /// What tells the relays of the stream's route.
+    mark: Option<RelayMark>,
+}
+
+impl From<Box<dyn Offer>> for Beside {
+    fn from(offer: Box<dyn Offer>) -> Beside {
+        Beside { offer, mark: None }
+    }
+}
+
+/// What comes behind a login.
+pub(crate) enum Begun {
+    /// The handshake of rails.
+    Handshake(Handshake),
+    /// Nothing; why, where people should be told.
+    Without(String),
+    /// The end of the route.
+    Broke,
+}
+
+impl Beside {
+    /// Begins behind the login of their stream, where the peer takes part.
+    pub(crate) fn begin(&self, secured: &mut Secured, answer: &Greeting, to: SocketAddr) -> Begun {
+        match &self.mark {
+            _ if secured.is_sealed() => Begun::Without(String::new()),
+            // On a cable a host without a device is not worth a line; on a route of several hops the others have theirs for nothing.
+            None if answer.asks != self.offer.name() && answer.why_not.is_empty() => Begun::Without(String::new()),
+            _ if answer.asks != self.offer.name() => Begun::Without(hops::refusal(answer, to)),
+            // A listener that answers so waits for a handshake: it is told, too, that there is none.
+            None => Begun::Handshake(Handshake::begin(&*self.offer)),
+            // A stream on which nothing is under way takes these few bytes.
+            Some(mark) => match secured.stream.try_write(&mark.0) {
+                Ok(Some(RelayMark::LEN)) => Begun::Handshake(Handshake::answer()),
+                _ => Begun::Broke,
+            },
         }
     }
 }

@@ -3,9 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use linkspan_proto::login::{ClientParams, Guard, Login, Seed};
+use linkspan_proto::login::{ClientParams, Guard};
 use linkspan_proto::mesh::{LISTEN_ID, MeshReply, Request};
-use linkspan_setup::clock;
 use linkspan_setup::logins::{LoginRun, LoginStep};
 use linkspan_stream::{Dial, Options, Stream};
 use linkspan_transport::{WaitFd, chain};
@@ -103,7 +102,7 @@ impl Approach {
     pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
         match &self.state {
             State::Dial(dial) => fds.extend(dial.wait_fd().map(|(fd, _)| fd)),
-            State::Login(run) => fds.push(run.stream.wait_fd(!run.login.output().is_empty())),
+            State::Login(run) => fds.push(run.wait_fd()),
             State::Over => {}
         }
     }
@@ -118,7 +117,5 @@ fn login(means: &Means, stream: Stream, request: &Request) -> Result<State, Stri
         blob: request.encode(),
         ..ClientParams::new(LISTEN_ID, means.keys.token(), u64::from_le_bytes(id), 0)
     };
-    let seed = Seed::random().map_err(|e| chain(&e))?;
-    let login = Login::client(params, seed, clock::now()).map_err(|e| chain(&e))?;
-    Ok(State::Login(Box::new(LoginRun { stream, login })))
+    Ok(State::Login(Box::new(LoginRun::client(stream, params).map_err(|e| chain(&e))?)))
 }

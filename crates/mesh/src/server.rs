@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::Duration;
 
-use linkspan_proto::login::{Guard, Login, LoginTable, Seed, ServerParams};
+use linkspan_proto::login::{Guard, LoginTable, ServerParams};
 use linkspan_proto::mesh::{LISTEN_ID, MeshReply, Request};
 use linkspan_setup::clock;
 use linkspan_setup::log::warn_seldom;
@@ -62,7 +62,7 @@ impl MeshServer {
                 // The client may have closed meanwhile, which would wake us forever.
                 State::Reaching(approach, ..) => approach.wait_fds(fds),
                 State::Measuring(_) => {}
-                _ => fds.push(pending.run.stream.wait_fd(!pending.run.login.output().is_empty())),
+                _ => fds.push(pending.run.wait_fd()),
             }
         }
     }
@@ -98,9 +98,8 @@ impl MeshServer {
             blob: None,
             ..ServerParams::new(LISTEN_ID, means.keys.token(), self.table.clone())
         };
-        let login = Seed::random().and_then(|seed| Login::server(params, seed, clock::now()));
-        if let Ok(login) = login {
-            self.pending_logins.push(PendingLogin { run: LoginRun { stream, login }, slot, peer, state: State::Login });
+        if let Ok(run) = LoginRun::server(stream, params) {
+            self.pending_logins.push(PendingLogin { run, slot, peer, state: State::Login });
         }
     }
 

@@ -31,7 +31,7 @@ pub struct Greeting {
 }
 
 impl Greeting {
-    /// The bytes as they travel. A part beyond 64 KiB - 1 does not fit its length field; the transport's has 104 bytes at most.
+    /// The bytes as they travel. A part beyond 64 KiB - 1 does not fit its length field; that of shared memory has 80.
     pub fn encode(&self) -> Vec<u8> {
         let flag = |on: bool, flag: u8| if on { flag } else { 0 };
         let flags = flag(self.wants_local, FLAG_WANTS_LOCAL) | flag(self.devmem, FLAG_DEVMEM);

@@ -6,7 +6,6 @@ mod jobs;
 mod kernel;
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use linkspan_topology::{
     AddrEntry, Cable, Machine, Roots, Transports, cables as all_cables, default_routes, interfaces, judge,
@@ -44,12 +43,8 @@ impl Look {
 }
 
 fn addresses() -> Vec<AddrEntry> {
-    let scope = |addr: IpAddr, index| match addr {
-        IpAddr::V6(v6) if v6.is_unicast_link_local() => index,
-        _ => 0,
-    };
     let all = linkspan_net::interfaces().unwrap_or_default().into_iter();
-    all.map(|i| AddrEntry { scope: scope(i.addr, i.index), name: i.name, ip: i.addr, prefix: i.prefix }).collect()
+    all.map(|i| AddrEntry::new(i.name, i.index, i.addr, i.prefix)).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The interfaces of this machine, and the addresses by which they are used.
 
 use std::io;
-use std::net::IpAddr;
 
 use linkspan_topology::{
     AddrEntry, IfAddr, IfFilter, Interface, Reason, Roots, Verdict, default_routes, interfaces, judge,
@@ -13,18 +12,8 @@ use linkspan_topology::{
 /// # Errors
 /// The error of `getifaddrs(3)`.
 pub fn look(filter: Option<&IfFilter>, mesh: bool) -> io::Result<Vec<(Interface, Verdict)>> {
-    let entries: Vec<AddrEntry> = linkspan_net::interfaces()?
-        .into_iter()
-        .map(|i| AddrEntry {
-            scope: match i.addr {
-                IpAddr::V6(v6) if v6.is_unicast_link_local() => i.index,
-                _ => 0,
-            },
-            name: i.name,
-            ip: i.addr,
-            prefix: i.prefix,
-        })
-        .collect();
+    let entries: Vec<AddrEntry> =
+        linkspan_net::interfaces()?.into_iter().map(|i| AddrEntry::new(i.name, i.index, i.addr, i.prefix)).collect();
     let list = interfaces(&Roots::default(), &entries);
     let everywhere = default_routes(&Roots::default());
     let mut verdicts = judge(&list, filter, if mesh { &[] } else { &everywhere });

@@ -6,8 +6,9 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use linkspan_net::{Quota, Share};
-use linkspan_proto::login::{Login, LoginError, Progress, Session, Standing};
+use linkspan_proto::login::{ClientParams, Login, LoginError, Progress, Seed, ServerParams, Session, Standing};
 use linkspan_stream::Stream;
+use linkspan_transport::WaitFd;
 use rustix::process::{Resource, getrlimit};
 
 use crate::clock;
@@ -128,6 +129,29 @@ pub enum LoginStep {
 }
 
 impl LoginRun {
+    /// The side that connected.
+    ///
+    /// # Errors
+    /// [`LoginError::Random`]: the OS gives no random numbers. Those of [`Login::client`].
+    pub fn client(stream: Stream, params: ClientParams) -> Result<LoginRun, LoginError> {
+        let login = Login::client(params, Seed::random()?, clock::now())?;
+        Ok(LoginRun { stream, login })
+    }
+
+    /// The side that was connected to.
+    ///
+    /// # Errors
+    /// [`LoginError::Random`]: the OS gives no random numbers. Those of [`Login::server`].
+    pub fn server(stream: Stream, params: ServerParams) -> Result<LoginRun, LoginError> {
+        let login = Login::server(params, Seed::random()?, clock::now())?;
+        Ok(LoginRun { stream, login })
+    }
+
+    /// What becomes ready when [`LoginRun::poll`] can make progress.
+    pub fn wait_fd(&self) -> WaitFd {
+        self.stream.wait_fd(!self.login.output().is_empty())
+    }
+
     /// How it is counted where it ends at this point.
     pub fn unproven(&self) -> Event {
         match self.login.standing() {

@@ -44,6 +44,11 @@ impl Secured {
         Secured { stream, ciphers }
     }
 
+    /// Whether its bytes are encrypted.
+    pub fn is_sealed(&self) -> bool {
+        self.ciphers.is_some()
+    }
+
     /// The bytes that carry `text`: itself, or a record. To be sent once, whole, and in the order of the calls.
     pub fn pack(&mut self, text: &[u8]) -> Result<Vec<u8>, MessageError> {
         let mut bytes = text.to_vec();

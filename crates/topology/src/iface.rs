@@ -22,6 +22,17 @@ pub struct AddrEntry {
     pub scope: u32,
 }
 
+impl AddrEntry {
+    /// Of the interface with this name and index.
+    pub fn new(name: String, index: u32, ip: IpAddr, prefix: u8) -> AddrEntry {
+        let scope = match ip {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => index,
+            _ => 0,
+        };
+        AddrEntry { name, ip, prefix, scope }
+    }
+}
+
 /// An address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IfAddr {

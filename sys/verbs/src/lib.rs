@@ -10,15 +10,12 @@
 //!   delays and doubles packets from a seed.
 //! * `mock::MockNic` (feature `sim`): any of them with scripted faults in front.
 //!
-//! [`AnyNic`] is the first or the second, chosen at run time.
-//!
 //! What a NIC may touch is what was registered ([`Nic::register`]), and only ranges wrapped in a
 //! [`linkspan_transport::MemSlice`] can be; so posting work is safe: a wrong key is refused by the device.
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]
 pub mod abi;
-mod any;
 mod error;
 #[allow(unsafe_code)]
 pub mod hw;
@@ -29,7 +26,6 @@ mod nic;
 pub mod soft;
 mod types;
 
-pub use any::{AnyCq, AnyMr, AnyNic, AnyQp};
 pub use error::{Error, PostError};
 pub use nic::{Cq, Mr, Nic, Qp};
 pub use types::{

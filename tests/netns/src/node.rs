@@ -12,8 +12,7 @@ use linkspan_proto::login::{ClientParams, Guard, Login, Seed};
 use linkspan_proto::mesh::{Keys, LISTEN_ID};
 use linkspan_transport::StaticBuf;
 use linkspan_verbs::Rdma;
-use linkspan_verbs_sys::AnyNic;
-use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
+use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
 
 /// Messages in flight.
 const WINDOW: usize = 8;
@@ -115,13 +114,13 @@ fn repeat(fabric: &Fabric, server: SocketAddr) -> Result<(), String> {
 }
 
 /// RDMA devices in software on these interfaces, for what hosts tell each other of theirs: no cable joins those of two processes.
-fn soft(interfaces: &str) -> Result<Vec<AnyNic>, String> {
+fn soft(interfaces: &str) -> Result<Vec<SoftNic>, String> {
     let net = SoftNet::new(1);
     let nic = |(n, name): (u8, &str)| {
         let file = format!("/sys/class/net/{name}/ifindex");
         let text = std::fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;
         let index = text.trim().parse().map_err(|_| format!("{file}: {text}"))?;
-        Ok(AnyNic::Soft(net.nic(SoftConfig::roce(&format!("soft-{name}"), [10, 78, 0, n].into(), index))))
+        Ok(net.nic(SoftConfig::roce(&format!("soft-{name}"), [10, 78, 0, n].into(), index)))
     };
     (1..).zip(interfaces.split(',').filter(|name| !name.is_empty())).map(nic).collect()
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linkspan_proto::{Head, Kind};
-use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, OFFER_LEN, SETUP_TIME, ShmOffer, ShmRail};
+use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, SETUP_TIME, ShmRail};
 use linkspan_shmring::Map;
 use linkspan_shmring::bare::Bare;
 use linkspan_shmring::cma::{AccessGuard, Remote};
@@ -74,8 +74,8 @@ fn parent(rounds: usize) -> Result<(), Box<dyn std::error::Error>> {
         (words.next().ok_or("gate")?.parse()?, words.next().ok_or("area")?.parse()?);
     let peer = Identity::decode(&unhex::<IDENTITY_LEN>(words.next().ok_or("identity")?)?)?;
     let deadline = Instant::now() + SETUP_TIME;
-    let (mut accepting, offer) = Accepting::new(Config::default(), &own, &peer, deadline)?;
-    writeln!(child.stdin.as_mut().ok_or("no pipe")?, "{}", hex(&offer.encode()))?;
+    let mut accepting = Accepting::new(Config::default(), &own, &peer, deadline)?;
+    writeln!(child.stdin.as_mut().ok_or("no pipe")?, "listening")?;
     let rail = loop {
         if let Some(rail) = accepting.poll(Instant::now())? {
             break rail;
@@ -117,9 +117,8 @@ fn child(args: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     println!("{} {} {}", own_gate.address(), area.slice().as_ptr() as u64, hex(&own.encode()));
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
-    let offer = ShmOffer::decode(&unhex::<OFFER_LEN>(&line)?).ok_or("offer")?;
     let deadline = Instant::now() + SETUP_TIME;
-    let mut connecting = Connecting::new(Config::default(), &own, &peer, &offer, deadline)?;
+    let mut connecting = Connecting::new(Config::default(), &own, &peer, deadline)?;
     let rail = loop {
         if let Some(rail) = connecting.poll(Instant::now())? {
             break rail;

@@ -4,14 +4,15 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of an encoded [`Identity`].
-pub const IDENTITY_LEN: usize = 64;
+pub const IDENTITY_LEN: usize = 80;
 
 const MAGIC: [u8; 4] = *b"LSid";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
-/// A process as it describes itself to a peer; travels as 64 bytes, little-endian. A claim, not a proof: the set-up
-/// proves it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+/// A process as it describes itself to a peer, over a way that is already authenticated; travels as 80 bytes, little-endian. A claim,
+/// not a proof: the set-up proves it. The listening side's also has the name of its socket, and the secret by which each proves to the
+/// other that it has been told.
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Identity {
     magic: [u8; 4],
@@ -22,10 +23,18 @@ pub struct Identity {
     net_ns: U64,
     uid: U32,
     pid: U32,
-    nonce: [u8; 16],
+    name: [u8; 16],
+    token: [u8; 16],
 }
 
 const _: () = assert!(size_of::<Identity>() == IDENTITY_LEN);
+
+/// The token is a secret.
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").field("uid", &self.uid.get()).field("pid", &self.pid.get()).finish_non_exhaustive()
+    }
+}
 
 /// Why two processes do not use the shared-memory transport.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +42,7 @@ const _: () = assert!(size_of::<Identity>() == IDENTITY_LEN);
 pub enum NotLocal {
     /// The blob is not an identity.
     #[error(
-        "LS0401 the peer's identity does not begin as one of linkspan version 1: the versions differ, or it was damaged"
+        "LS0401 the peer's identity is not one of version 2: it is of another version of linkspan, or it was damaged"
     )]
     Blob,
     /// This system did not tell who we are.
@@ -60,13 +69,14 @@ pub enum NotLocal {
     OtherNetwork,
 }
 
-/// The identity of this process, with a fresh nonce.
+/// The identity of this process, with a fresh name and token.
 ///
 /// # Errors
 /// [`NotLocal::Unknown`]: `/proc` cannot be read, or the OS gives no random numbers.
 pub fn identity() -> Result<Identity, NotLocal> {
-    let mut nonce = [0; 16];
-    getrandom::fill(&mut nonce).map_err(|e| NotLocal::Unknown { what: "the random source", why: e.to_string() })?;
+    let mut fresh = [[0; 16]; 2];
+    getrandom::fill(fresh.as_flattened_mut())
+        .map_err(|e| NotLocal::Unknown { what: "the random source", why: e.to_string() })?;
     Ok(Identity {
         magic: MAGIC,
         version: U16::new(VERSION),
@@ -76,7 +86,8 @@ pub fn identity() -> Result<Identity, NotLocal> {
         net_ns: U64::new(namespace("/proc/self/ns/net")?),
         uid: U32::new(rustix::process::geteuid().as_raw()),
         pid: U32::new(std::process::id()),
-        nonce,
+        name: fresh[0],
+        token: fresh[1],
     })
 }
 
@@ -90,8 +101,8 @@ impl Identity {
     ///
     /// # Errors
     /// [`NotLocal::Blob`]: another version, or no identity at all.
-    pub fn decode(bytes: &[u8; IDENTITY_LEN]) -> Result<Identity, NotLocal> {
-        let id: Identity = zerocopy::transmute!(*bytes);
+    pub fn decode(bytes: &[u8]) -> Result<Identity, NotLocal> {
+        let id = Identity::read_from_bytes(bytes).map_err(|_| NotLocal::Blob)?;
         if id.magic != MAGIC || id.version.get() != VERSION || id.zero.get() != 0 {
             return Err(NotLocal::Blob);
         }
@@ -101,6 +112,15 @@ impl Identity {
     /// Process number, in its own pid namespace.
     pub fn pid(&self) -> u32 {
         self.pid.get()
+    }
+
+    /// Name of the abstract socket where it listens: readable in /proc/net/unix.
+    pub(crate) fn socket_name(&self) -> String {
+        format!("linkspan-{:032x}", u128::from_be_bytes(self.name))
+    }
+
+    pub(crate) fn token(&self) -> &[u8; 16] {
+        &self.token
     }
 
     pub(crate) fn uid(&self) -> u32 {

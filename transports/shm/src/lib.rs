@@ -24,4 +24,3 @@ pub use caps::Config;
 pub use endpoint::ShmRail;
 pub use identity::{IDENTITY_LEN, Identity, NotLocal, identity, same_host};
 pub use setup::{Accepting, Connecting, SETUP_TIME, SetupError, pair};
-pub use wire::{OFFER_LEN, ShmOffer};

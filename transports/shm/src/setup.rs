@@ -1,7 +1,7 @@
 //! How two processes that know each other by an authenticated way come to share memory.
 //!
-//! The listening side opens an abstract Unix socket under a random name and passes name and token on; the connecting
-//! side sends the memory. Both ask the kernel which process is at the other end of the socket, hold a pidfd of it,
+//! The listening side opens an abstract Unix socket under the random name in its identity; the connecting side sends the memory. Every
+//! message has the token of that identity. Both ask the kernel which process is at the other end of the socket, hold a pidfd of it,
 //! see each other's nonce in the shared memory, and try to read the nonce at each other's guard page. Nothing here blocks:
 //! both are polled until they are ready, fail, or run out of time.
 
@@ -19,14 +19,13 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
-use subtle::ConstantTimeEq;
 use zerocopy::IntoBytes;
 
 use crate::caps::{Config, Verdict};
 use crate::endpoint::{Parts, ShmRail};
 use crate::identity::{Identity, NotLocal, identity};
 use crate::live::Watch;
-use crate::wire::{HELLO_LEN, Hello, READY_LEN, Ready, ShmOffer, WELCOME_LEN, Welcome};
+use crate::wire::{Kind, MESSAGE_LEN, Message};
 
 /// Time a set-up is given by default. Everything in it is local and takes under a millisecond.
 pub const SETUP_TIME: Duration = Duration::from_secs(5);
@@ -69,16 +68,9 @@ fn refused(call: &'static str) -> impl FnOnce(rustix::io::Errno) -> SetupError {
     move |e| SetupError::System { call, source: e.into() }
 }
 
-fn random<const N: usize>() -> Result<[u8; N], SetupError> {
-    let mut out = [0; N];
-    getrandom::fill(&mut out)
-        .map_err(|e| SetupError::System { call: "getrandom(2)", source: io::Error::other(e.to_string()) })?;
-    Ok(out)
-}
-
 fn nonce() -> Result<[u64; 2], SetupError> {
-    let bytes: [u8; 16] = random()?;
-    Ok([0, 1].map(|i| bytes.iter().skip(8 * i).take(8).fold(0, |n, b| n << 8 | u64::from(*b))))
+    let one = || getrandom::u64().map_err(|e| system("getrandom(2)")(io::Error::other(e.to_string())));
+    Ok([one()?, one()?])
 }
 
 fn socket() -> Result<OwnedFd, SetupError> {
@@ -86,11 +78,11 @@ fn socket() -> Result<OwnedFd, SetupError> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(refused("socket(2)"))
 }
 
-fn address(offer: &ShmOffer) -> Result<SocketAddrUnix, SetupError> {
-    SocketAddrUnix::new_abstract_name(&offer.socket_name()).map_err(refused("naming an abstract socket"))
+fn address(listener: &Identity) -> Result<SocketAddrUnix, SetupError> {
+    SocketAddrUnix::new_abstract_name(listener.socket_name().as_bytes()).map_err(refused("naming an abstract socket"))
 }
 
-/// What a message of a fixed length turned out to be.
+/// What came.
 enum Got {
     NotYet,
     Closed,
@@ -98,7 +90,7 @@ enum Got {
 }
 
 /// Receives one whole message and the descriptors with it; those of a message that is refused are closed.
-fn receive(socket: &OwnedFd, out: &mut [u8]) -> Result<Got, SetupError> {
+fn receive(socket: &OwnedFd, out: &mut [u8; MESSAGE_LEN]) -> Result<Got, SetupError> {
     let mut more = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -230,7 +222,6 @@ fn rail(c: Common, e: Ends) -> Result<ShmRail, SetupError> {
 /// The listening side of a set-up.
 pub struct Accepting {
     common: Option<Common>,
-    offer: ShmOffer,
     listener: OwnedFd,
     candidates: Vec<OwnedFd>,
     ends: Option<Ends>,
@@ -243,24 +234,16 @@ impl std::fmt::Debug for Accepting {
 }
 
 impl Accepting {
-    /// Begins to listen for the one peer that gets the offer. `own` and `peer` are what both announced;
-    /// after `deadline` [`Accepting::poll`] fails.
+    /// Begins to listen for the one peer that is told `own`; `peer` is what it announced. After `deadline` [`Accepting::poll`] fails.
     ///
     /// # Errors
     /// [`SetupError::NotLocal`]: the peer cannot be local. [`SetupError::System`]: the OS refuses a resource.
-    pub fn new(
-        config: Config,
-        own: &Identity,
-        peer: &Identity,
-        deadline: Instant,
-    ) -> Result<(Accepting, ShmOffer), SetupError> {
+    pub fn new(config: Config, own: &Identity, peer: &Identity, deadline: Instant) -> Result<Accepting, SetupError> {
         let common = Common::new(config, own, peer, deadline)?;
-        let offer = ShmOffer::new(random()?, random()?);
         let listener = socket()?;
-        rustix::net::bind(&listener, &address(&offer)?).map_err(refused("bind(2)"))?;
+        rustix::net::bind(&listener, &address(own)?).map_err(refused("bind(2)"))?;
         rustix::net::listen(&listener, CANDIDATES as i32).map_err(refused("listen(2)"))?;
-        let accepting = Accepting { common: Some(common), offer, listener, candidates: Vec::new(), ends: None };
-        Ok((accepting, offer))
+        Ok(Accepting { common: Some(common), listener, candidates: Vec::new(), ends: None })
     }
 
     /// Adds the descriptors of which one becomes ready when [`Accepting::poll`] can make progress.
@@ -289,15 +272,16 @@ impl Accepting {
         };
         let in_time = common.in_time(now);
         if self.ends.is_none() {
-            self.ends = listen(common, &self.offer, &self.listener, &mut self.candidates)?;
+            self.ends = listen(common, &self.listener, &mut self.candidates)?;
         }
         if let Some(ends) = &mut self.ends {
-            let mut bytes = [0; READY_LEN];
+            let mut bytes = [0; MESSAGE_LEN];
             match receive(&ends.socket, &mut bytes)? {
                 Got::NotYet => {}
                 Got::Closed => return Err(SetupError::Peer("the connecting side hung up".into())),
                 Got::Message(_) => {
-                    let ready = Ready::decode(&bytes).ok_or_else(|| SetupError::Peer("a wrong last message".into()))?;
+                    let ready = Message::decode(&bytes, Kind::Ready, common.own.token())
+                        .ok_or_else(|| SetupError::Peer("a wrong last message".into()))?;
                     ends.verdicts[1] = Verdict(ready.verdict.get());
                     if let (Some(common), Some(ends)) = (self.common.take(), self.ends.take()) {
                         return rail(common, ends).map(Some);
@@ -310,12 +294,7 @@ impl Accepting {
 }
 
 /// Accepts, and answers the first candidate that knows the token.
-fn listen(
-    common: &Common,
-    offer: &ShmOffer,
-    listener: &OwnedFd,
-    candidates: &mut Vec<OwnedFd>,
-) -> Result<Option<Ends>, SetupError> {
+fn listen(common: &Common, listener: &OwnedFd, candidates: &mut Vec<OwnedFd>) -> Result<Option<Ends>, SetupError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..2 * CANDIDATES {
         match rustix::net::accept_with(listener, flags) {
@@ -333,17 +312,17 @@ fn listen(
     }
     let mut i = 0;
     while i < candidates.len() {
-        let mut bytes = [0; HELLO_LEN];
+        let mut bytes = [0; MESSAGE_LEN];
         let hello = match receive(&candidates[i], &mut bytes) {
             Ok(Got::NotYet) => {
                 i += 1;
                 continue;
             }
-            Ok(Got::Message(fds)) => Hello::decode(&bytes).map(|h| (h, fds)),
+            Ok(Got::Message(fds)) => Message::decode(&bytes, Kind::Hello, common.own.token()).map(|h| (h, fds)),
             Ok(Got::Closed) | Err(_) => None,
         };
         let socket = candidates.swap_remove(i);
-        if let Some((hello, fds)) = hello.filter(|(h, _)| bool::from(h.token.ct_eq(offer.token()))) {
+        if let Some((hello, fds)) = hello {
             return answer(common, socket, &hello, fds).map(Some);
         }
     }
@@ -351,23 +330,21 @@ fn listen(
 }
 
 /// The hello is from the peer: looks at what it sent and answers.
-fn answer(common: &Common, socket: OwnedFd, hello: &Hello, fds: Vec<OwnedFd>) -> Result<Ends, SetupError> {
-    if hello.identity()? != common.peer {
-        return Err(SetupError::Peer("the identity differs from the one announced".into()));
-    }
+fn answer(common: &Common, socket: OwnedFd, hello: &Message, fds: Vec<OwnedFd>) -> Result<Ends, SetupError> {
     let Ok([memory]) = <[OwnedFd; FDS]>::try_from(fds) else {
         return Err(SetupError::Peer("a hello with other descriptors than the memory's".into()));
     };
     let ring = usize::try_from(hello.ring.get()).unwrap_or(0);
     let map = Map::open(memory, ring).map_err(system("taking the peer's memory"))?;
-    let nonce = hello.nonce.map(zerocopy::little_endian::U64::get);
+    let nonce = hello.nonce();
     if map.nonce(Side::A) != nonce {
         return Err(SetupError::Peer("the memory does not hold the announced nonce".into()));
     }
     map.set_nonce(Side::B, common.nonce);
     let pidfd = pidfd(&socket, &common.own, &common.peer);
-    let verdict = common.probe(hello.allow_cma.get() != 0, pidfd.as_ref(), hello.guard.get(), nonce);
-    let welcome = Welcome::new(verdict.0, &common.own, common.guard.address(), common.nonce);
+    let verdict = common.probe(hello.verdict.get() != 0, pidfd.as_ref(), hello.guard.get(), nonce);
+    let welcome = Message::new(Kind::Welcome, common.own.token(), verdict.0);
+    let welcome = welcome.guarded(common.guard.address(), common.nonce);
     send(&socket, welcome.as_bytes(), &[])?;
     let (guard, verdicts) = (hello.guard.get(), [verdict, Verdict::OK]);
     Ok(Ends { map, side: Side::B, socket, pidfd, guard, verdicts })
@@ -375,7 +352,7 @@ fn answer(common: &Common, socket: OwnedFd, hello: &Hello, fds: Vec<OwnedFd>) ->
 
 /// The connecting side of a set-up.
 pub struct Connecting {
-    state: Option<(Common, ShmOffer, OwnedFd)>,
+    state: Option<(Common, OwnedFd)>,
     made: Option<Map>,
     greeted: bool,
 }
@@ -387,21 +364,15 @@ impl std::fmt::Debug for Connecting {
 }
 
 impl Connecting {
-    /// Begins to connect to the peer that made the offer.
+    /// Begins to connect to the peer, which listens already.
     ///
     /// # Errors
     /// [`SetupError::NotLocal`]: the peer cannot be local. [`SetupError::System`]: the OS refuses a resource.
-    pub fn new(
-        config: Config,
-        own: &Identity,
-        peer: &Identity,
-        offer: &ShmOffer,
-        deadline: Instant,
-    ) -> Result<Connecting, SetupError> {
+    pub fn new(config: Config, own: &Identity, peer: &Identity, deadline: Instant) -> Result<Connecting, SetupError> {
         let common = Common::new(config, own, peer, deadline)?;
         let map = Map::create(common.config.ring).map_err(system("memfd_create(2)"))?;
         map.set_nonce(Side::A, common.nonce);
-        Ok(Connecting { state: Some((common, *offer, socket()?)), made: Some(map), greeted: false })
+        Ok(Connecting { state: Some((common, socket()?)), made: Some(map), greeted: false })
     }
 
     /// Adds the descriptor that becomes ready when [`Connecting::poll`] can make progress; none until the listening side has
@@ -423,11 +394,11 @@ impl Connecting {
     }
 
     fn step(&mut self, now: Instant) -> Result<Option<ShmRail>, SetupError> {
-        let (Some((common, offer, socket)), Some(map)) = (&self.state, &self.made) else {
+        let (Some((common, socket)), Some(map)) = (&self.state, &self.made) else {
             return Err(SetupError::Peer("it is over".into()));
         };
         if !self.greeted {
-            match rustix::net::connect(socket, &address(offer)?) {
+            match rustix::net::connect(socket, &address(&common.peer)?) {
                 Ok(()) => {}
                 // The listener's queue is full of other connections: later.
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
@@ -437,12 +408,12 @@ impl Connecting {
                 Err(e) => return Err(refused("connect(2) to the peer's abstract socket")(e)),
             }
             check_peer(socket, &common.own, &common.peer)?;
-            let (cma, guard) = (common.config.cma, common.guard.address());
-            let hello = Hello::new(*offer.token(), &common.own, cma, map.ring(), guard, common.nonce);
+            let hello = Message::new(Kind::Hello, common.peer.token(), common.config.cma.into());
+            let hello = hello.with_ring(map.ring()).guarded(common.guard.address(), common.nonce);
             send(socket, hello.as_bytes(), &[map.fd()])?;
             self.greeted = true;
         }
-        let mut bytes = [0; WELCOME_LEN];
+        let mut bytes = [0; MESSAGE_LEN];
         match receive(socket, &mut bytes)? {
             Got::NotYet => {
                 common.in_time(now)?;
@@ -451,19 +422,17 @@ impl Connecting {
             Got::Closed => return Err(SetupError::Peer("the listening side hung up".into())),
             Got::Message(_) => {}
         }
-        let welcome = Welcome::decode(&bytes).ok_or_else(|| SetupError::Peer("a wrong answer".into()))?;
-        if Identity::decode(&welcome.identity)? != common.peer {
-            return Err(SetupError::Peer("the identity differs from the one announced".into()));
-        }
-        let nonce = welcome.nonce.map(zerocopy::little_endian::U64::get);
+        let welcome = Message::decode(&bytes, Kind::Welcome, common.peer.token())
+            .ok_or_else(|| SetupError::Peer("a wrong answer".into()))?;
+        let nonce = welcome.nonce();
         if map.nonce(Side::B) != nonce {
             return Err(SetupError::Peer("the peer does not see the memory it was sent".into()));
         }
         let pidfd = pidfd(socket, &common.own, &common.peer);
         let verdict = common.probe(true, pidfd.as_ref(), welcome.guard.get(), nonce);
-        send(socket, Ready::new(verdict.0).as_bytes(), &[])?;
+        send(socket, Message::new(Kind::Ready, common.peer.token(), verdict.0).as_bytes(), &[])?;
         let verdicts = [Verdict(welcome.verdict.get()), verdict];
-        let (Some((common, _, socket)), Some(map)) = (self.state.take(), self.made.take()) else {
+        let (Some((common, socket)), Some(map)) = (self.state.take(), self.made.take()) else {
             return Err(SetupError::Peer("it is over".into()));
         };
         let guard = welcome.guard.get();
@@ -478,8 +447,8 @@ impl Connecting {
 pub fn pair(config: Config) -> Result<(ShmRail, ShmRail), SetupError> {
     let id = identity()?;
     let deadline = Instant::now() + SETUP_TIME;
-    let (mut accepting, offer) = Accepting::new(config, &id, &id, deadline)?;
-    let mut connecting = Connecting::new(config, &id, &id, &offer, deadline)?;
+    let mut accepting = Accepting::new(config, &id, &id, deadline)?;
+    let mut connecting = Connecting::new(config, &id, &id, deadline)?;
     let (mut a, mut b) = (None, None);
     loop {
         if a.is_none() {

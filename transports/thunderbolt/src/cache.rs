@@ -1,12 +1,11 @@
 //! Registered memory, kept: registering pins pages, which costs more than sending them.
 //!
 //! Host memory is registered by the rail that uses it, when it does. Memory of a device is registered by its owner, as a
-//! dma-buf ([`CableMemory::register_dmabuf`]). Code that unmaps memory that was ever posted says so first ([`CableMemory::invalidate`]):
+//! dma-buf. Code that unmaps memory that was ever posted says so first ([`CableMemory`]):
 //! the driver goes on using the pages that it knows. Our own buffers say so themselves ([`gone`]). A rail that watches ([`Cache::watch`])
 //! is told by the kernel of other memory too; what cannot be watched it does not keep.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -27,48 +26,14 @@ const DMABUFS: usize = 448;
 /// Where a region of a dma-buf may begin.
 const PAGE: u64 = 4096;
 
-/// What a rail knows of registered memory, for those who register some or unmap some. Cheap to copy; may be used from any
-/// thread. It keeps nothing alive: after the rail it does nothing.
+/// What a rail knows of registered memory, for those who register some or unmap some. It keeps nothing alive: after the rail it does
+/// nothing.
 #[derive(Clone)]
-pub struct CableMemory(Arc<Mutex<Option<Arc<dyn RegisteredCables>>>>);
-
-impl fmt::Debug for CableMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Memory")
-    }
-}
+pub(crate) struct CableMemory(Arc<Mutex<Option<Arc<dyn RegisteredCables>>>>);
 
 impl CableMemory {
-    /// Has the rail forget what it registered of this memory, before what was posted is unmapped. Operations under way keep
-    /// theirs; the rail lets go at its next operation.
-    pub fn invalidate(&self, mem: MemSlice) {
-        if let Some(cables) = &*self.lock() {
-            cables.invalidate(mem);
-        }
-    }
-
-    /// Registers device memory by its dma-buf: `mem` lies at `offset` of it. Chunks from there, and with `target` those for
-    /// there, then go straight between the cable's controller and the device.
-    ///
-    /// # Errors
-    /// The memory is to be staged then. [`Error::Refused`] with `EOPNOTSUPP` where the controller cannot reach it,
-    /// `ERANGE` where the dma-buf is shorter, `ENOSPC` where 448 are registered; [`Error::Gone`].
-    pub fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, mem: MemSlice, target: bool) -> Result<(), Error> {
-        self.lock().as_ref().ok_or(Error::Gone)?.register_dmabuf(fd, offset, mem, target)
-    }
-
     fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn RegisteredCables>>> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// Whether the rail is gone, and with it all that it had registered.
-    pub fn is_over(&self) -> bool {
-        self.lock().is_none()
-    }
-
-    /// Whether both are of the same rail.
-    pub fn is(&self, other: &CableMemory) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
@@ -78,13 +43,15 @@ impl linkspan_transport::Registrar for CableMemory {
     }
 
     fn is_over(&self) -> bool {
-        CableMemory::is_over(self)
+        self.lock().is_none()
     }
 
     fn register(&self, _mem: MemSlice, _target: bool) -> Result<Option<Registration>, Refusal> {
         Ok(None)
     }
 
+    /// Chunks from there, and with `target` those for there, then go straight between the cable's controller and the device. Refused with
+    /// `EOPNOTSUPP` where the controller cannot reach it, `ERANGE` where the dma-buf is shorter, `ENOSPC` where 448 are registered.
     fn register_dmabuf(
         &self,
         dmabuf: BorrowedFd<'_>,
@@ -92,7 +59,7 @@ impl linkspan_transport::Registrar for CableMemory {
         mem: MemSlice,
         target: bool,
     ) -> Result<Option<Registration>, Refusal> {
-        CableMemory::register_dmabuf(self, dmabuf, offset, mem, target)?;
+        self.lock().as_ref().ok_or(Error::Gone)?.register_dmabuf(dmabuf, offset, mem, target)?;
         Ok(None)
     }
 
@@ -100,8 +67,11 @@ impl linkspan_transport::Registrar for CableMemory {
         Err("drivers of cables do not support it".into())
     }
 
+    /// Operations under way keep theirs; the rail lets go at its next operation.
     fn invalidate(&self, mem: MemSlice) {
-        CableMemory::invalidate(self, mem);
+        if let Some(cables) = &*self.lock() {
+            cables.invalidate(mem);
+        }
     }
 }
 
@@ -328,8 +298,8 @@ impl<D: RingDevice> Cache<D> {
         });
     }
 
-    pub(crate) fn memory(&self) -> &CableMemory {
-        &self.memory
+    pub(crate) fn memory(&self) -> CableMemory {
+        self.memory.clone()
     }
 
     /// Which memory of devices the rail moves by itself.

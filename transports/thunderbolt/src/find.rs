@@ -83,7 +83,7 @@ impl Root {
                     hops: (0, 0),
                     ring: 0,
                     speed: speed(info.raw.link_speed.into(), info.raw.link_width.clamp(1, 3).min(2).into()),
-                    place: CableAddress::File(path),
+                    place: CableAddress::ring(path),
                 }),
                 Ok(info) if info.state == State::Waiting => {
                     why = format!("{}: the other host waits to be allowed: `lspan link allow`", path.display());
@@ -143,7 +143,7 @@ impl Root {
                     hops: (inward, outward),
                     ring: number("ring_size").and_then(|n| u16::try_from(n).ok()).unwrap_or(32),
                     speed: lane.zip(lanes).map_or(0, |(lane, lanes)| speed(lane, lanes)),
-                    place: CableAddress::File(path),
+                    place: CableAddress::stream(path),
                 });
             }
         }

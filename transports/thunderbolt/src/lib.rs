@@ -2,7 +2,7 @@
 //! (tier 2). Tier 3, TCP over `thunderbolt_net`, is the TCP transport on that cable's interface.
 //!
 //! [`find`] tells what cables this host has, [`Setup`] is the handshake (bytes in, bytes out) in which both sides choose one
-//! and prove that it joins them, [`CableRail`] the rail. `soft` (feature `sim`) has both devices in software, for tests
+//! and prove that it joins them; it ends with the rail. `soft` (feature `sim`) has both devices in software, for tests
 //! on machines without a cable. `README.md` beside this crate has the messages.
 #![deny(unsafe_code)]
 
@@ -22,17 +22,14 @@ mod stream;
 mod tier;
 pub mod up;
 
-pub use cache::CableMemory;
 pub use device::{Registrar, RingDevice, StreamDevice};
 pub use error::Error;
 pub use linkspan_tbring::{Pair, PairState};
 pub use provider::Cables;
-pub use rail::CableRail;
 pub use ring::RingRail;
 #[doc(hidden)]
 pub use setup::is_handshake;
 pub use setup::{Config, OFFER_LEN, Role, Setup, join};
-pub use stream::StreamRail;
 #[doc(hidden)]
 pub use stream::{is_segment, reads_any_bytes};
-pub use tier::{Cable, CableAddress, Medium, Ports, Tier};
+pub use tier::{Cable, CableAddress, Ports, Tier};

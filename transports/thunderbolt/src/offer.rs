@@ -72,7 +72,7 @@ impl linkspan_transport::Setup for Setup {
     fn finish(self: Box<Self>) -> Result<BoxRail, String> {
         let why = self.why_not();
         match (*self).finish() {
-            Ok(Some(rail)) => Ok(Box::new(rail)),
+            Ok(Some(rail)) => Ok(rail),
             Ok(None) => Err(why),
             Err(_) => Err("a cable is not up".into()),
         }

@@ -15,14 +15,14 @@ use linkspan_proto::head::{EAGER_MAX, HEAD_LEN};
 use linkspan_proto::{Head, Kind};
 use linkspan_tbring::{Access, Completion};
 use linkspan_transport::{
-    Buf, Busy, Caps, DeviceReach, Down, End, HostBuf, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd,
+    Buf, Busy, Caps, DeviceReach, Down, End, HostBuf, MemSlice, Poll, Rail, RailInfo, Registrar, Sink, WaitFd,
 };
 
-use crate::cache::{CableMemory, Cache, Held};
+use crate::cache::{Cache, Held};
 use crate::device::RingDevice;
 use crate::end::lost;
-use crate::rail::NAME;
-use crate::setup::NONCE_LEN;
+use crate::rail::{About, CableRail, NAME};
+use crate::setup::{Config, NONCE_LEN};
 use crate::stream::HELLO;
 use rx::Rx;
 use tx::Tx;
@@ -178,41 +178,6 @@ impl<D: RingDevice> RingRail<D> {
         self
     }
 
-    /// The memory that it keeps registered.
-    pub fn memory(&self) -> &CableMemory {
-        self.port.cache.memory()
-    }
-
-    /// Sends the first message.
-    pub(crate) fn hello(&mut self, nonce: &[u8; NONCE_LEN]) -> Result<(), Down> {
-        let mut message = [HELLO; 1 + NONCE_LEN];
-        message[1..].copy_from_slice(nonce);
-        self.tx.raw(&mut self.port, &message).map_err(|end| self.ended(end))?;
-        self.flush().map(|_| ())
-    }
-
-    /// The peer's first message, once it has come.
-    pub(crate) fn heard(&mut self) -> Result<Option<[u8; NONCE_LEN]>, Down> {
-        struct Nobody;
-        impl Sink for Nobody {
-            fn ctrl(&mut self, _: &Head, _: &[u8]) -> Result<(), linkspan_transport::Violation> {
-                Err(linkspan_transport::Violation("a message before its first".into()))
-            }
-            fn place(&mut self, _: &Head) -> Result<Option<MemSlice>, linkspan_transport::Violation> {
-                Err(linkspan_transport::Violation("a chunk before its first message".into()))
-            }
-            fn landed(&mut self, _: &Head) -> Result<(), linkspan_transport::Violation> {
-                Ok(())
-            }
-        }
-        self.rx.one = true;
-        let polled = self.poll(&mut Nobody);
-        self.rx.one = false;
-        polled?;
-        self.flush()?;
-        Ok(self.rx.hello.take())
-    }
-
     #[cold]
     fn ended(&mut self, end: End) -> Down {
         self.end.get_or_insert(end).down(&self.info.path)
@@ -346,6 +311,10 @@ unsafe impl<D: RingDevice> Rail for RingRail<D> {
         Ok(if found > 0 { Poll::Active } else { Poll::Idle })
     }
 
+    fn registrar(&self) -> Option<Arc<dyn Registrar>> {
+        Some(Arc::new(self.port.cache.memory()))
+    }
+
     fn reach(&self) -> Option<Box<dyn DeviceReach>> {
         Some(self.port.cache.reach())
     }
@@ -353,6 +322,70 @@ unsafe impl<D: RingDevice> Rail for RingRail<D> {
     fn arm(&mut self) -> Option<WaitFd> {
         let work = self.end.is_some() || self.port.rang || self.rx.is_over();
         (!work).then(|| WaitFd { fd: self.wait_fd(), read: true, write: false })
+    }
+}
+
+impl<D: RingDevice> CableRail for RingRail<D> {
+    fn hello(&mut self, nonce: &[u8; NONCE_LEN]) -> Result<(), Down> {
+        let mut message = [HELLO; 1 + NONCE_LEN];
+        message[1..].copy_from_slice(nonce);
+        self.tx.raw(&mut self.port, &message).map_err(|end| self.ended(end))?;
+        self.flush().map(|_| ())
+    }
+
+    fn heard(&mut self) -> Result<Option<[u8; NONCE_LEN]>, Down> {
+        struct Nobody;
+        impl Sink for Nobody {
+            fn ctrl(&mut self, _: &Head, _: &[u8]) -> Result<(), linkspan_transport::Violation> {
+                Err(linkspan_transport::Violation("a message before its first".into()))
+            }
+            fn place(&mut self, _: &Head) -> Result<Option<MemSlice>, linkspan_transport::Violation> {
+                Err(linkspan_transport::Violation("a chunk before its first message".into()))
+            }
+            fn landed(&mut self, _: &Head) -> Result<(), linkspan_transport::Violation> {
+                Ok(())
+            }
+        }
+        self.rx.one = true;
+        let polled = self.poll(&mut Nobody);
+        self.rx.one = false;
+        polled?;
+        self.flush()?;
+        Ok(self.rx.hello.take())
+    }
+}
+
+/// A ring driver's device that is open and carries no rail yet.
+pub(crate) trait OpenRing: Send {
+    /// Takes two channels, or none.
+    fn open_pair(&mut self, pair: (u32, u32)) -> Result<(), linkspan_tbring::Error>;
+
+    /// A rail over two channels that were taken.
+    fn into_rail(
+        self: Box<Self>,
+        pair: (u32, u32),
+        about: About,
+        config: &Config,
+    ) -> Result<Box<dyn CableRail>, linkspan_tbring::Error>;
+}
+
+impl<D: RingDevice + 'static> OpenRing for D {
+    fn open_pair(&mut self, (first, second): (u32, u32)) -> Result<(), linkspan_tbring::Error> {
+        self.open_channel(first)?;
+        self.open_channel(second).inspect_err(|_| {
+            let _ = self.close_channel(first);
+        })
+    }
+
+    fn into_rail(
+        self: Box<Self>,
+        pair: (u32, u32),
+        about: About,
+        config: &Config,
+    ) -> Result<Box<dyn CableRail>, linkspan_tbring::Error> {
+        let mut rail = RingRail::new(*self, pair, about.path, about.reason, about.speed, config.busy)?;
+        rail.info.plug = Some(about.plug);
+        Ok(Box::new(if config.watch { rail.watching() } else { rail }))
     }
 }
 

@@ -9,18 +9,16 @@ mod wire;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan_transport::Rail;
+use linkspan_transport::BoxRail;
 pub use linkspan_transport::Role;
 
 use wire::{CableOffer, WORD_LEN, Word};
 pub use wire::{OFFER_LEN, is_handshake};
 
-use crate::device::RingDevice;
 use crate::error::Error;
-use crate::rail::CableRail;
-use crate::ring::RingRail;
+use crate::rail::{About, CableRail};
 use crate::stream::StreamRail;
-use crate::tier::{AnyRing, Medium, Ports, Tier};
+use crate::tier::{OpenedCable, Ports, Tier};
 
 /// Bytes that each side shows over the cable.
 pub(crate) const NONCE_LEN: usize = 16;
@@ -61,11 +59,11 @@ enum State {
     /// The peer's offer has not come.
     Offering,
     /// The caller has asked for this and waits; with the channels and the tries so far.
-    Asked { at: usize, medium: Medium, channels: (u32, u32), tries: u32 },
+    Asked { at: usize, medium: OpenedCable, channels: (u32, u32), tries: u32 },
     /// The answerer waits to be asked.
     Listening,
     /// The rail over a pair of the caller's is up here; `heard`: so is it there.
-    Up { rail: Box<CableRail>, at: usize, since: Instant, heard: bool, told: bool },
+    Up { rail: Box<dyn CableRail>, at: usize, since: Instant, heard: bool, told: bool },
     /// There is none, and need not be.
     Without,
     /// It was given away.
@@ -226,12 +224,12 @@ impl Setup {
     }
 
     /// Opens a cable of ours, and on a ring the channels: those asked for, or free ones.
-    fn open(&mut self, own: usize, asked: Option<(u32, u32)>) -> Result<(Medium, (u32, u32)), String> {
+    fn open(&mut self, own: usize, asked: Option<(u32, u32)>) -> Result<(OpenedCable, (u32, u32)), String> {
         let cable = &self.ports.cables[own];
         let name = cable.name.clone();
         let said = |e: linkspan_tbring::Error| format!("{name}: {e}");
         let mut medium = cable.open(Duration::ZERO).map_err(said)?;
-        let Medium::Ring(ring) = &mut medium else { return Ok((medium, (0, 0))) };
+        let OpenedCable::Ring(ring) = &mut medium else { return Ok((medium, (0, 0))) };
         let mut refused = String::new();
         for _ in 0..linkspan_tbring::abi::CHANNELS / 2 {
             let pair = asked.unwrap_or_else(|| {
@@ -239,7 +237,7 @@ impl Setup {
                 let first = (self.next_channel % linkspan_tbring::abi::CHANNELS) & !1;
                 (first, first + 1)
             });
-            match open_pair(ring, pair) {
+            match ring.open_pair(pair) {
                 Ok(()) => return Ok((medium, pair)),
                 Err(why) => refused = said(why),
             }
@@ -292,7 +290,7 @@ impl Setup {
             }
             (Word::No { of }, State::Asked { at, medium, tries, .. }) if of == self.asked => {
                 // Another program of the peer has those channels, or the whole cable.
-                let again = matches!(medium, Medium::Ring(_)) && tries + 1 < CHANNEL_TRIES;
+                let again = matches!(medium, OpenedCable::Ring(_)) && tries + 1 < CHANNEL_TRIES;
                 drop(medium);
                 if again {
                     self.ask(at, tries + 1)
@@ -323,7 +321,14 @@ impl Setup {
     }
 
     /// Both ends are open: the rail is made, and the peer is shown who is here.
-    fn up(&mut self, own: usize, their: usize, medium: Medium, channels: (u32, u32), at: usize) -> Result<(), Error> {
+    fn up(
+        &mut self,
+        own: usize,
+        their: usize,
+        medium: OpenedCable,
+        channels: (u32, u32),
+        at: usize,
+    ) -> Result<(), Error> {
         let cable = &self.ports.cables[own];
         let ring = self.theirs.as_ref().map_or(0, |theirs| theirs.ring(their));
         let speed = match cable.speed {
@@ -335,16 +340,13 @@ impl Setup {
             Tier::Ring => "our ring driver on a cable to the peer".to_owned(),
             _ => format!("the kernel's stream on a cable to the peer; no {}: {}", Tier::Ring, self.why_no_ring()),
         };
-        let (path, speed, link) = (self.path.clone(), cable.speed, cable.link.clone());
-        let mut rail = match medium {
-            Medium::Ring(ring) => {
-                let rail = RingRail::new(ring, channels, path, reason, speed, self.config.busy)?;
-                CableRail::ring(if self.config.watch { rail.watching() } else { rail }, link)
-            }
-            Medium::Stream(stream) => CableRail::stream(StreamRail::new(stream, ring, path, reason, speed), link),
+        let about = About { path: self.path.clone(), reason, speed: cable.speed, plug: cable.link.clone() };
+        let mut rail: Box<dyn CableRail> = match medium {
+            OpenedCable::Ring(ring) => ring.into_rail(channels, about, &self.config)?,
+            OpenedCable::Stream(stream) => Box::new(StreamRail::new(stream, ring, about)),
         };
         let said = rail.hello(&self.ours.nonce);
-        self.state = State::Up { rail: Box::new(rail), at, since: Instant::now(), heard: false, told: false };
+        self.state = State::Up { rail, at, since: Instant::now(), heard: false, told: false };
         said.or_else(|down| self.not_this(&down.to_string()))
     }
 
@@ -435,9 +437,9 @@ impl Setup {
     ///
     /// # Errors
     /// The handshake itself, where it is not complete yet.
-    pub fn finish(mut self) -> Result<Option<CableRail>, Box<Setup>> {
+    pub fn finish(mut self) -> Result<Option<BoxRail>, Box<Setup>> {
         match std::mem::replace(&mut self.state, State::Over) {
-            State::Up { rail, heard: true, told: true, .. } => Ok(Some(*rail)),
+            State::Up { rail, heard: true, told: true, .. } => Ok(Some(rail)),
             State::Without => Ok(None),
             state => {
                 self.state = state;
@@ -445,13 +447,6 @@ impl Setup {
             }
         }
     }
-}
-
-fn open_pair(ring: &mut AnyRing, (first, second): (u32, u32)) -> Result<(), linkspan_tbring::Error> {
-    ring.open_channel(first)?;
-    ring.open_channel(second).inspect_err(|_| {
-        let _ = ring.close_channel(first);
-    })
 }
 
 /// The beginning of what a host says it is.
@@ -463,7 +458,7 @@ fn id(uuid: &[u8; 16]) -> String {
 ///
 /// # Errors
 /// Those of [`Setup`].
-pub fn join(mut a: Setup, mut b: Setup) -> Result<(CableRail, CableRail), Error> {
+pub fn join(mut a: Setup, mut b: Setup) -> Result<(BoxRail, BoxRail), Error> {
     loop {
         let n = b.input(a.output())?;
         a.wrote(n);

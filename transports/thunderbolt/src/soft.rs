@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-pub use ring::{SoftRegion, SoftRegistrar, SoftRing, SoftRingLink};
+pub use ring::{SoftRegion, SoftRing, SoftRingLink};
 pub use stream::{SoftStream, SoftStreamLink};
 
 /// Something to wait on that is readable while there is news.

@@ -17,7 +17,7 @@ use linkspan_proto::head::EAGER_MAX;
 use linkspan_transport::{Buf, Busy, Caps, Down, End, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 
 use crate::device::StreamDevice;
-use crate::rail::NAME;
+use crate::rail::{About, CableRail, NAME};
 use crate::setup::NONCE_LEN;
 use rx::Rx;
 pub use rx::reads_any_bytes;
@@ -49,8 +49,8 @@ const READS: usize = 16;
 /// A rail over one stream device.
 ///
 /// Dropping it sends what was accepted and an end mark, as far as the peer's ring takes them in a moment.
-pub struct StreamRail<S: StreamDevice> {
-    device: S,
+pub(crate) struct StreamRail {
+    device: Box<dyn StreamDevice>,
     tx: Tx,
     rx: Rx,
     info: RailInfo,
@@ -59,47 +59,21 @@ pub struct StreamRail<S: StreamDevice> {
     end: Option<End>,
 }
 
-impl<S: StreamDevice> StreamRail<S> {
+impl StreamRail {
     /// Over `device`, which the peer has opened too. `ring`: entries of the peer's receive ring.
-    pub fn new(device: S, ring: u32, path: String, reason: String, speed: u64) -> StreamRail<S> {
+    pub(crate) fn new(device: Box<dyn StreamDevice>, ring: u32, about: About) -> StreamRail {
         let caps = Caps {
             one_sided: false,
             device_memory: false,
             ordered: true,
             chunk: CHUNK,
-            speed,
+            speed: about.speed,
             local: false,
             tells_end: false,
         };
-        let info = RailInfo::new(NAME, path, reason, caps);
+        let info = RailInfo { plug: Some(about.plug), ..RailInfo::new(NAME, about.path, about.reason, caps) };
         let window = ring.max(LEAST) - SPARE;
         StreamRail { device, tx: Tx::new(window), rx: Rx::new(window), info, deaf: false, end: None }
-    }
-
-    /// Sends the first bytes.
-    pub(crate) fn hello(&mut self, nonce: &[u8; NONCE_LEN]) -> Result<(), Down> {
-        let mut message = [HELLO; 1 + NONCE_LEN];
-        message[1..].copy_from_slice(nonce);
-        self.tx.raw(&message);
-        self.flush().map(|_| ())
-    }
-
-    /// The peer's first bytes, once they have come.
-    pub(crate) fn heard(&mut self) -> Result<Option<[u8; NONCE_LEN]>, Down> {
-        self.flush()?;
-        let mut bytes = [0; 1 + NONCE_LEN];
-        let had = self.rx.early.len();
-        match self.device.read(MemSlice::NONE, &mut bytes[had..]) {
-            Ok(Some(0)) => return Err(self.ended(End::Gone("the stream ended".into()))),
-            Ok(Some(n)) => self.rx.early(&bytes[had..had + n]),
-            Ok(None) => {}
-            Err(error) => return Err(self.ended(system("read", &error))),
-        }
-        match self.rx.early.split_first() {
-            Some((&HELLO, nonce)) => Ok(nonce.try_into().ok()),
-            Some(_) => Err(self.ended(End::Protocol("first bytes that are none".into()))),
-            None => Ok(None),
-        }
     }
 
     #[cold]
@@ -110,7 +84,7 @@ impl<S: StreamDevice> StreamRail<S> {
 
 #[allow(unsafe_code)]
 // SAFETY: bytes are copied by `read` and `write` within the call; handles are dropped when a payload was written or has landed.
-unsafe impl<D: StreamDevice> Rail for StreamRail<D> {
+unsafe impl Rail for StreamRail {
     fn info(&self) -> &RailInfo {
         &self.info
     }
@@ -136,7 +110,7 @@ unsafe impl<D: StreamDevice> Rail for StreamRail<D> {
         if self.deaf {
             return Ok(Poll::Idle);
         }
-        match self.tx.flush(&mut self.device, &mut self.rx) {
+        match self.tx.flush(&mut *self.device, &mut self.rx) {
             Ok(true) => Ok(Poll::Active),
             Ok(false) => Ok(Poll::Idle),
             // The peer has closed, or the cable is gone: what it sent before is still read.
@@ -154,7 +128,7 @@ unsafe impl<D: StreamDevice> Rail for StreamRail<D> {
         }
         let mut active = false;
         for _ in 0..READS {
-            match self.rx.read(&mut self.device, &mut self.tx, sink) {
+            match self.rx.read(&mut *self.device, &mut self.tx, sink) {
                 Ok(true) => active = true,
                 Ok(false) if self.deaf => {
                     return Err(self.ended(End::Gone("the stream was closed, or the cable is gone".into())));
@@ -173,7 +147,33 @@ unsafe impl<D: StreamDevice> Rail for StreamRail<D> {
     }
 }
 
-impl<S: StreamDevice> Drop for StreamRail<S> {
+impl CableRail for StreamRail {
+    fn hello(&mut self, nonce: &[u8; NONCE_LEN]) -> Result<(), Down> {
+        let mut message = [HELLO; 1 + NONCE_LEN];
+        message[1..].copy_from_slice(nonce);
+        self.tx.raw(&message);
+        self.flush().map(|_| ())
+    }
+
+    fn heard(&mut self) -> Result<Option<[u8; NONCE_LEN]>, Down> {
+        self.flush()?;
+        let mut bytes = [0; 1 + NONCE_LEN];
+        let had = self.rx.early.len();
+        match self.device.read(MemSlice::NONE, &mut bytes[had..]) {
+            Ok(Some(0)) => return Err(self.ended(End::Gone("the stream ended".into()))),
+            Ok(Some(n)) => self.rx.early(&bytes[had..had + n]),
+            Ok(None) => {}
+            Err(error) => return Err(self.ended(system("read", &error))),
+        }
+        match self.rx.early.split_first() {
+            Some((&HELLO, nonce)) => Ok(nonce.try_into().ok()),
+            Some(_) => Err(self.ended(End::Protocol("first bytes that are none".into()))),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Drop for StreamRail {
     fn drop(&mut self) {
         if self.end.is_some() || self.deaf {
             return;
@@ -181,10 +181,10 @@ impl<S: StreamDevice> Drop for StreamRail<S> {
         self.tx.finish();
         let since = Instant::now();
         while self.tx.unfinished() && since.elapsed() < LINGER {
-            match self.tx.flush(&mut self.device, &mut self.rx) {
+            match self.tx.flush(&mut *self.device, &mut self.rx) {
                 Ok(true) => {}
                 // The peer frees space when it reads; its acknowledgements are all that is looked at.
-                Ok(false) => match self.rx.acknowledged(&mut self.device, &mut self.tx) {
+                Ok(false) => match self.rx.acknowledged(&mut *self.device, &mut self.tx) {
                     Ok(()) => std::thread::yield_now(),
                     Err(_) => return,
                 },

@@ -1,20 +1,16 @@
 //! Cables, the tiers by which they can be used, and opening them.
 
 use std::fmt;
-use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use linkspan_tbring::abi::PAIRS as RING_PAIRS;
-use linkspan_tbring::{Access, Completion, Error as DeviceError, Options, Pair as RingPair, Region, Ring, Stream};
-use linkspan_transport::MemSlice;
+use linkspan_tbring::{Error as DeviceError, Options, Pair as RingPair, Ring, Stream};
 
-use crate::device::{Registrar, RingDevice, StreamDevice};
+use crate::device::StreamDevice;
 use crate::error::Error;
-#[cfg(feature = "sim")]
-use crate::soft::{SoftRegion, SoftRegistrar, SoftRing, SoftRingLink, SoftStream, SoftStreamLink};
+use crate::ring::OpenRing;
 
 /// How a cable is used, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,15 +61,48 @@ impl fmt::Display for Tier {
 
 /// Where one is to be opened.
 #[derive(Clone, Debug)]
-pub enum CableAddress {
-    /// The device file.
-    File(PathBuf),
-    /// A ring in software, and which side we are.
-    #[cfg(feature = "sim")]
-    SoftRing(SoftRingLink, usize),
-    /// A stream in software, and which side we are.
-    #[cfg(feature = "sim")]
-    SoftStream(SoftStreamLink, usize),
+pub struct CableAddress(Arc<dyn OpenCable>);
+
+/// What opens a cable.
+pub(crate) trait OpenCable: fmt::Debug + Send + Sync {
+    /// Opens it, waiting at most `wait` for its link to come up.
+    fn open(&self, wait: Duration) -> Result<OpenedCable, DeviceError>;
+}
+
+/// A device file of the ring driver.
+#[derive(Debug)]
+struct RingFile(PathBuf);
+
+impl OpenCable for RingFile {
+    fn open(&self, wait: Duration) -> Result<OpenedCable, DeviceError> {
+        Ok(OpenedCable::Ring(Box::new(Ring::open(&self.0, Options { wait, ..Options::default() })?)))
+    }
+}
+
+/// A device file of the kernel's stream.
+#[derive(Debug)]
+struct StreamFile(PathBuf);
+
+impl OpenCable for StreamFile {
+    fn open(&self, _: Duration) -> Result<OpenedCable, DeviceError> {
+        Ok(OpenedCable::Stream(Box::new(Stream::open(&self.0)?)))
+    }
+}
+
+impl CableAddress {
+    pub(crate) fn new(opens: impl OpenCable + 'static) -> CableAddress {
+        CableAddress(Arc::new(opens))
+    }
+
+    /// A device file of the ring driver.
+    pub fn ring(path: impl Into<PathBuf>) -> CableAddress {
+        CableAddress::new(RingFile(path.into()))
+    }
+
+    /// A device file of the kernel's stream.
+    pub fn stream(path: impl Into<PathBuf>) -> CableAddress {
+        CableAddress::new(StreamFile(path.into()))
+    }
 }
 
 /// One way to use one cable.
@@ -104,29 +133,10 @@ impl Cable {
     ///
     /// # Errors
     /// [`DeviceError::Open`], also where another connection has the stream; those of [`linkspan_tbring::Ring::open`].
-    pub fn open(&self, wait: Duration) -> Result<Medium, DeviceError> {
-        #[cfg(feature = "sim")]
-        let gone = || DeviceError::Open {
-            path: PathBuf::from(&self.name),
-            source: io::Error::from_raw_os_error(EWOULDBLOCK),
-            hint: "; another connection has it",
-        };
-        Ok(match &self.place {
-            CableAddress::File(path) if self.tier == Tier::Ring => {
-                Medium::Ring(AnyRing::Hw(Ring::open(path, Options { wait, ..Options::default() })?))
-            }
-            CableAddress::File(path) => Medium::Stream(AnyStream::Hw(Stream::open(path)?)),
-            #[cfg(feature = "sim")]
-            CableAddress::SoftRing(link, side) => Medium::Ring(AnyRing::Soft(link.open(*side)?)),
-            #[cfg(feature = "sim")]
-            CableAddress::SoftStream(link, side) => Medium::Stream(AnyStream::Soft(link.open(*side).ok_or_else(gone)?)),
-        })
+    pub(crate) fn open(&self, wait: Duration) -> Result<OpenedCable, DeviceError> {
+        self.place.0.open(wait)
     }
 }
-
-/// `errno.h`: it would block.
-#[cfg(feature = "sim")]
-const EWOULDBLOCK: i32 = 11;
 
 /// What this host has: cables, and for each tier why it has none there.
 #[derive(Clone, Debug, Default)]
@@ -183,171 +193,9 @@ impl Ports {
 }
 
 /// An opened cable.
-#[derive(Debug)]
-pub enum Medium {
+pub(crate) enum OpenedCable {
     /// Tier 1.
-    Ring(AnyRing),
+    Ring(Box<dyn OpenRing>),
     /// Tier 2.
-    Stream(AnyStream),
-}
-
-/// The ring driver's device, real or not.
-#[derive(Debug)]
-pub enum AnyRing {
-    /// `/dev/linkspan/N`.
-    Hw(Ring),
-    /// In software.
-    #[cfg(feature = "sim")]
-    Soft(SoftRing),
-}
-
-/// Its registered memory.
-#[derive(Debug)]
-pub enum AnyRegion {
-    /// The driver's.
-    Hw(Region),
-    /// In software.
-    #[cfg(feature = "sim")]
-    Soft(SoftRegion),
-}
-
-/// The stream device, real or not.
-#[derive(Debug)]
-pub enum AnyStream {
-    /// `/dev/tbstreamN`.
-    Hw(Stream),
-    /// In software.
-    #[cfg(feature = "sim")]
-    Soft(SoftStream),
-}
-
-macro_rules! each {
-    ($of:ident, $self:ident, $device:ident => $call:expr) => {
-        match $self {
-            $of::Hw($device) => $call,
-            #[cfg(feature = "sim")]
-            $of::Soft($device) => $call,
-        }
-    };
-}
-
-/// A region of another kind of device: nothing mixes them.
-#[cfg(feature = "sim")]
-const MIXED: DeviceError = DeviceError::Queues { what: "a region of another device" };
-
-/// The registrar of either.
-enum AnyRegistrar {
-    Hw(linkspan_tbring::Registrar),
-    #[cfg(feature = "sim")]
-    Soft(SoftRegistrar),
-}
-
-#[allow(unsafe_code)]
-// SAFETY: a region pins its pages, and the device reaches them no longer than the region lives.
-unsafe impl Registrar<AnyRegion> for AnyRegistrar {
-    fn register_dmabuf(
-        &self,
-        fd: BorrowedFd<'_>,
-        offset: u64,
-        head: u64,
-        mem: MemSlice,
-        access: Access,
-    ) -> Result<AnyRegion, DeviceError> {
-        match self {
-            AnyRegistrar::Hw(device) => {
-                Registrar::register_dmabuf(device, fd, offset, head, mem, access).map(AnyRegion::Hw)
-            }
-            #[cfg(feature = "sim")]
-            AnyRegistrar::Soft(device) => device.register_dmabuf(fd, offset, head, mem, access).map(AnyRegion::Soft),
-        }
-    }
-}
-
-#[allow(unsafe_code)]
-// SAFETY: a region pins its pages, and the device reaches them no longer than the region lives.
-unsafe impl RingDevice for AnyRing {
-    type Region = AnyRegion;
-
-    fn registrar(&self) -> Arc<dyn Registrar<AnyRegion>> {
-        Arc::new(match self {
-            AnyRing::Hw(ring) => AnyRegistrar::Hw(ring.registrar()),
-            #[cfg(feature = "sim")]
-            AnyRing::Soft(ring) => AnyRegistrar::Soft(ring.soft_registrar()),
-        })
-    }
-
-    fn register(&mut self, mem: MemSlice, access: Access) -> Result<AnyRegion, DeviceError> {
-        match self {
-            AnyRing::Hw(ring) => RingDevice::register(ring, mem, access).map(AnyRegion::Hw),
-            #[cfg(feature = "sim")]
-            AnyRing::Soft(ring) => ring.register(mem, access).map(AnyRegion::Soft),
-        }
-    }
-
-    fn open_channel(&mut self, channel: u32) -> Result<(), DeviceError> {
-        each!(AnyRing, self, ring => RingDevice::open_channel(ring, channel))
-    }
-
-    fn close_channel(&mut self, channel: u32) -> Result<(), DeviceError> {
-        each!(AnyRing, self, ring => RingDevice::close_channel(ring, channel))
-    }
-
-    fn send(&mut self, c: u32, region: &AnyRegion, offset: u64, length: u64, cookie: u64) -> Result<bool, DeviceError> {
-        match (self, region) {
-            (AnyRing::Hw(ring), AnyRegion::Hw(region)) => ring.send(c, region, offset, length, cookie),
-            #[cfg(feature = "sim")]
-            (AnyRing::Soft(ring), AnyRegion::Soft(region)) => ring.send(c, region, offset, length, cookie),
-            #[cfg(feature = "sim")]
-            _ => Err(MIXED),
-        }
-    }
-
-    fn receive(
-        &mut self,
-        c: u32,
-        region: &AnyRegion,
-        offset: u64,
-        length: u64,
-        cookie: u64,
-    ) -> Result<bool, DeviceError> {
-        match (self, region) {
-            (AnyRing::Hw(ring), AnyRegion::Hw(region)) => ring.receive(c, region, offset, length, cookie),
-            #[cfg(feature = "sim")]
-            (AnyRing::Soft(ring), AnyRegion::Soft(region)) => ring.receive(c, region, offset, length, cookie),
-            #[cfg(feature = "sim")]
-            _ => Err(MIXED),
-        }
-    }
-
-    fn doorbell(&mut self, completions: u32, wait: Duration, poll: bool) -> Result<(), DeviceError> {
-        each!(AnyRing, self, ring => RingDevice::doorbell(ring, completions, wait, poll))
-    }
-
-    fn waiting(&self) -> bool {
-        each!(AnyRing, self, ring => RingDevice::waiting(ring))
-    }
-
-    fn pop(&mut self) -> Result<Option<Completion>, DeviceError> {
-        each!(AnyRing, self, ring => RingDevice::pop(ring))
-    }
-
-    fn wait_fd(&self) -> RawFd {
-        each!(AnyRing, self, ring => RingDevice::wait_fd(ring))
-    }
-}
-
-#[allow(unsafe_code)]
-// SAFETY: bytes are copied within the call.
-unsafe impl StreamDevice for AnyStream {
-    fn read(&mut self, place: MemSlice, tail: &mut [u8]) -> io::Result<Option<usize>> {
-        each!(AnyStream, self, stream => StreamDevice::read(stream, place, tail))
-    }
-
-    fn write(&mut self, pieces: &[MemSlice]) -> io::Result<Option<usize>> {
-        each!(AnyStream, self, stream => StreamDevice::write(stream, pieces))
-    }
-
-    fn wait_fd(&self) -> RawFd {
-        each!(AnyStream, self, stream => StreamDevice::wait_fd(stream))
-    }
+    Stream(Box<dyn StreamDevice>),
 }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use linkspan_topology::{IfFilter, LinkLayer as Layer, Machine, Roots};
 use linkspan_transport::{BoxRail, DirectBy, Offer, Provider, Refusal, Relay, Relayer, Role, Setup, Site, chain};
 use linkspan_verbs_sys::hw::{HwNic, devices};
-use linkspan_verbs_sys::{AnyNic, Limits, LinkLayer, Nic};
+use linkspan_verbs_sys::{Limits, LinkLayer, Nic};
 
 use crate::endpoint::NAME;
 use crate::{Config, Domain, Pairs, VerbsRail};
@@ -60,27 +60,33 @@ pub struct RdmaPort {
     pub gpu_direct: Result<DirectBy, String>,
 }
 
+/// Opens devices.
+type Open<N> = dyn Fn(&RdmaConfig) -> Found<N> + Send + Sync;
+
 /// The devices, opened when they are first asked for.
-#[derive(Default)]
-pub struct Rdma {
+pub struct Rdma<N: Nic = HwNic> {
     config: RdmaConfig,
-    /// Given by the caller in place of the machine's own.
-    given: Option<Vec<AnyNic>>,
-    found: OnceLock<Found>,
+    open: Box<Open<N>>,
+    found: OnceLock<Found<N>>,
     /// Memory that was posted is watched, for callers that need not say when they unmap it.
     watch: bool,
 }
 
-#[derive(Default)]
-struct Found {
-    domains: Vec<Domain<AnyNic>>,
+struct Found<N: Nic> {
+    domains: Vec<Domain<N>>,
     /// Device, port, and the interface over it where its GIDs belong to none: IPoIB.
     over: Vec<(String, u8, String)>,
     /// Devices that cannot be used, with the reason; with an empty name, all.
     refused: Vec<(String, String)>,
 }
 
-impl std::fmt::Debug for Rdma {
+impl<N: Nic> Found<N> {
+    fn new(domains: Vec<Domain<N>>) -> Found<N> {
+        Found { domains, over: Vec::new(), refused: Vec::new() }
+    }
+}
+
+impl<N: Nic> std::fmt::Debug for Rdma<N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Rdma")
     }
@@ -103,18 +109,26 @@ impl RdmaConfig {
     }
 }
 
-impl Rdma {
-    /// These in place of the machine's own.
-    pub fn given(nics: Vec<AnyNic>) -> Rdma {
-        Rdma { given: Some(nics), ..Rdma::default() }
+/// Those of this machine.
+impl Default for Rdma {
+    fn default() -> Rdma {
+        Rdma::opened_by(open)
+    }
+}
+
+impl<N: Nic> Rdma<N> {
+    fn opened_by(open: impl Fn(&RdmaConfig) -> Found<N> + Send + Sync + 'static) -> Rdma<N> {
+        Rdma { config: RdmaConfig::default(), open: Box::new(open), found: OnceLock::new(), watch: false }
     }
 
-    fn found(&self) -> &Found {
+    /// These in place of the machine's own.
+    pub fn given(nics: Vec<N>) -> Rdma<N> {
+        Rdma::opened_by(move |_| Found::new(nics.iter().cloned().map(Domain::new).collect()))
+    }
+
+    fn found(&self) -> &Found<N> {
         self.found.get_or_init(|| {
-            let mut found = match &self.given {
-                Some(nics) => Found { domains: nics.iter().cloned().map(Domain::new).collect(), ..Found::default() },
-                None => open(&self.config),
-            };
+            let mut found = (self.open)(&self.config);
             if self.watch {
                 found.domains = found.domains.into_iter().map(Domain::watching).collect();
                 if let Some(Err(why)) = found.domains.first().map(Domain::watches) {
@@ -158,7 +172,7 @@ impl Rdma {
     ///
     /// # Errors
     /// Why there are none, as [`Provider::offer`] has it.
-    pub fn pairs(&self, site: &Site<'_>) -> Result<Pairs<AnyNic>, String> {
+    pub fn pairs(&self, site: &Site<'_>) -> Result<Pairs<N>, String> {
         let (local, config) = (site.local, &self.config);
         let found = self.found();
         if found.domains.is_empty() {
@@ -209,7 +223,7 @@ impl Rdma {
     }
 }
 
-impl Provider for Rdma {
+impl<N: Nic> Provider for Rdma<N> {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -250,22 +264,22 @@ impl Provider for Rdma {
     }
 }
 
-impl Relayer for Rdma {
+impl<N: Nic> Relayer for Rdma<N> {
     fn hop(&self, site: &Site<'_>) -> Result<Box<dyn Offer>, String> {
         Ok(Box::new(Hop(self.pairs(site)?)))
     }
 
     fn join(&self, rails: [BoxRail; 2]) -> Result<Box<dyn Relay>, String> {
-        let ours = |rail: BoxRail| rail.into_any().and_then(|any| any.downcast::<VerbsRail<AnyNic>>().ok());
+        let ours = |rail: BoxRail| rail.into_any().and_then(|any| any.downcast::<VerbsRail<N>>().ok());
         let [Some(a), Some(b)] = rails.map(ours) else { return Err("they are no queue pairs".to_owned()) };
         Ok(Box::new(crate::Relay::new(*a, *b)))
     }
 }
 
 /// A port on which one queue pair is made at a time: the hosts on both sides of a relay are strangers to the jobs of this one.
-struct Hop(Pairs<AnyNic>);
+struct Hop<N: Nic>(Pairs<N>);
 
-impl Offer for Hop {
+impl<N: Nic> Offer for Hop<N> {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -282,18 +296,16 @@ impl Offer for Hop {
     }
 }
 
-fn open(config: &RdmaConfig) -> Found {
+fn open(config: &RdmaConfig) -> Found<HwNic> {
+    let mut found = Found::new(Vec::new());
     let names = match devices() {
-        Ok(names) if names.is_empty() => {
-            return Found {
-                refused: vec![(String::new(), "this machine has no RDMA device".into())],
-                ..Found::default()
-            };
-        }
-        Ok(names) => names,
-        Err(why) => return Found { refused: vec![(String::new(), chain(&why))], ..Found::default() },
+        Ok(names) if names.is_empty() => Err("this machine has no RDMA device".into()),
+        names => names.map_err(|why| chain(&why)),
     };
-    let mut found = Found::default();
+    let names = names.unwrap_or_else(|why| {
+        found.refused.push((String::new(), why));
+        Vec::new()
+    });
     for name in names {
         match &config.devices {
             Some(filter) if !filter.allows(&name) => {
@@ -301,7 +313,7 @@ fn open(config: &RdmaConfig) -> Found {
                 found.refused.push((name, why));
             }
             _ => match HwNic::open(&name) {
-                Ok(nic) => found.domains.push(Domain::new(AnyNic::Hw(nic))),
+                Ok(nic) => found.domains.push(Domain::new(nic)),
                 Err(why) => found.refused.push((name, chain(&why))),
             },
         }
@@ -331,7 +343,7 @@ fn peer_memory() -> bool {
 }
 
 /// How a card reaches memory of GPUs, or why it does not.
-fn gpu_direct(nic: &AnyNic, peer_memory: bool) -> Result<DirectBy, String> {
+fn gpu_direct(nic: &impl Nic, peer_memory: bool) -> Result<DirectBy, String> {
     let Err(why) = nic.takes_dmabuf() else { return Ok(DirectBy::DmaBuf) };
     if peer_memory {
         return Ok(DirectBy::PeerMemory);
@@ -339,7 +351,7 @@ fn gpu_direct(nic: &AnyNic, peer_memory: bool) -> Result<DirectBy, String> {
     Err(format!("{}; and nvidia_peermem is not loaded (`modprobe nvidia_peermem`)", chain(&why)))
 }
 
-fn usable(nic: &AnyNic, port: u8) -> Result<(), String> {
+fn usable(nic: &impl Nic, port: u8) -> Result<(), String> {
     let state = nic.port(port).map_err(|e| chain(&e))?;
     if !state.active {
         return Err("the port is not active: check the cable, then `ip link` and `rdma link`".into());

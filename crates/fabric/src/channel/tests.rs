@@ -6,7 +6,6 @@ use std::os::fd::AsFd;
 use linkspan_stream::{Dial, Options};
 use linkspan_transport::StaticBuf;
 use linkspan_verbs::{Config as RailConfig, Domain, Setup, join};
-use linkspan_verbs_sys::AnyNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
 
 use super::*;
@@ -42,8 +41,7 @@ fn asking(interface: &str, keepalive: Keepalive, ask_after: Duration) -> (SoftNe
     let net = SoftNet::new(1);
     let nics = [1, 2].map(|n| net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, n), 1)));
     let config = RailConfig { timeout: 31, interface: interface.into(), ask_after, ..RailConfig::default() };
-    let [one, two] =
-        nics.each_ref().map(|nic| Setup::new(Domain::new(AnyNic::Soft(nic.clone())), config.clone()).unwrap());
+    let [one, two] = nics.each_ref().map(|nic| Setup::new(Domain::new(nic.clone()), config.clone()).unwrap());
     let (one, two) = join(one, two).unwrap();
     let (fabric, lines) = fabric();
     let channel = |rail, keepalive| {

@@ -1,16 +1,16 @@
 //! A pair of addresses being tried.
 
-use linkspan_mesh::hops::{self, RelayMark};
+use linkspan_mesh::hops;
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::login::Session;
 use linkspan_setup::handshake::Handshake;
 use linkspan_setup::logins::LoginRun;
 use linkspan_setup::secured::Secured;
 use linkspan_stream::Stream;
-use linkspan_transport::{BoxRail, Offer};
+use linkspan_transport::BoxRail;
 
 use super::KEEPALIVE;
-use crate::route::{Path, PendingDial};
+use crate::route::{Begun, Beside, Path, PendingDial};
 
 /// One pair of addresses being tried.
 pub(crate) struct Try {
@@ -23,11 +23,9 @@ pub(crate) struct Try {
     /// The first of its pair of addresses, over which queue pairs are set up, and over the very first a cable.
     pub(super) first: bool,
     /// What rails are to be set up with beside the stream.
-    pub(super) offer: Option<Box<dyn Offer>>,
+    pub(super) rails: Option<Beside>,
     /// It asks for all rails to the host.
     pub(super) per_host: bool,
-    /// What tells the relays that queue pairs are to be set up.
-    pub(super) mark: Option<RelayMark>,
     /// Rails that are up beside the stream, or why there are none.
     pub(super) verbs: Result<Vec<BoxRail>, String>,
     /// The stream whose payload this one would carry by device-memory TCP; it is no path of its own.
@@ -48,38 +46,23 @@ pub(super) enum TryState {
 }
 
 impl Try {
-    pub(super) fn logged_in(&mut self, session: Session, mut stream: Stream) -> TryState {
-        let sealed = session.ciphers.is_some();
+    pub(super) fn logged_in(&mut self, session: Session, stream: Stream) -> TryState {
+        let answer = Greeting::decode(&session.peer_blob).unwrap_or_default();
+        let mut secured = Secured::new(stream, session.ciphers);
         if self.devmem.is_ok() {
-            self.devmem = match Greeting::decode(&session.peer_blob) {
-                Some(answer) if answer.devmem && !sealed => Ok(()),
-                Some(answer) if !answer.no_devmem.is_empty() => Err(format!("the peer says: {}", answer.no_devmem)),
-                _ => Err("the peer's card is not set up for it: run `lspan devmem up` there".into()),
+            self.devmem = match answer.no_devmem.as_str() {
+                _ if answer.devmem && !secured.is_sealed() => Ok(()),
+                "" => Err("the peer's card is not set up for it: run `lspan devmem up` there".into()),
+                why => Err(format!("the peer says: {why}")),
             };
         }
-        let answer = Greeting::decode(&session.peer_blob).is_some_and(|answer| !answer.asks.is_empty());
-        if let (Some(mark), true, false) = (self.mark, answer, sealed) {
-            // A stream on which nothing is under way takes these few bytes.
-            if !matches!(stream.try_write(&mark.0), Ok(Some(RelayMark::LEN))) {
-                return TryState::Failed(hops::BROKE.into());
+        match self.rails.as_ref().map(|rails| rails.begin(&mut secured, &answer, self.reach.to())) {
+            Some(Begun::Handshake(handshake)) => {
+                return TryState::Handshaking(Box::new((secured, handshake)), session.peer_blob);
             }
-            let handshake = Handshake::answer();
-            return TryState::Handshaking(Box::new((Secured::new(stream, None), handshake)), session.peer_blob);
-        }
-        let secured = Secured::new(stream, session.ciphers);
-        if let Some(offer) = self.offer.as_ref().filter(|_| !sealed) {
-            match Greeting::decode(&session.peer_blob) {
-                // A listener that answers so waits for a handshake: it is told, too, that there is none.
-                Some(answer) if answer.asks == offer.name() => {
-                    let handshake = Handshake::begin(&**offer);
-                    return TryState::Handshaking(Box::new((secured, handshake)), session.peer_blob);
-                }
-                // On a cable a host without a device is not worth a line; on a route of several hops the others have theirs for nothing.
-                Some(answer) if !answer.why_not.is_empty() || self.mark.is_some() => {
-                    self.verbs = Err(hops::refusal(&answer, self.reach.to()));
-                }
-                _ => {}
-            }
+            Some(Begun::Broke) => return TryState::Failed(hops::BROKE.into()),
+            Some(Begun::Without(why)) if !why.is_empty() => self.verbs = Err(why),
+            Some(Begun::Without(_)) | None => {}
         }
         TryState::Up(Box::new(secured), session.peer_blob)
     }

@@ -3,11 +3,11 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
 
+use linkspan_mesh::hops::RelayMark;
 use linkspan_proto::login::Token;
 use linkspan_stream::{Dial, Options};
 use linkspan_topology::mesh::Route;
 use linkspan_verbs::Rdma;
-use linkspan_verbs_sys::AnyNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
 
 use super::*;
@@ -29,7 +29,7 @@ fn fabric(device: bool, path: &str) -> (Fabric, Lines) {
         _ => None,
     };
     let lo = linkspan_net::interface_of(Ipv4Addr::LOCALHOST.into(), 0).unwrap().unwrap().index;
-    let nic = || AnyNic::Soft(SoftNet::new(1).nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, 1), lo)));
+    let nic = || SoftNet::new(1).nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, 1), lo));
     let nics = device.then(nic).into_iter().collect();
     (Fabric::apart(Config::read(&get).unwrap(), log, false, vec![Box::new(Rdma::given(nics))]).unwrap(), lines)
 }
@@ -49,8 +49,7 @@ impl Reconnector {
     /// One whose stream is in its login, which nobody answers.
     pub(crate) fn logging_in(reach: Path, stream: Stream) -> Reconnector {
         let params = ClientParams::new(9, Token::random().unwrap(), 5, 64);
-        let login = Login::client(params, Seed::random().unwrap(), clock::now()).unwrap();
-        let state = State::Login(Box::new(LoginRun { stream, login }), 64, None);
+        let state = State::Login(Box::new(LoginRun::client(stream, params).unwrap()), 64, None);
         Reconnector { state, ..Reconnector::later(reach) }
     }
 }

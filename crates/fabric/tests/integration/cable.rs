@@ -48,18 +48,18 @@ fn world(ring: bool, streams: usize, envs: [Env; 2], acked: bool, peers: [[u8; 1
             hops: (0, 0),
             ring: 0,
             speed: 5_000_000_000,
-            place: CableAddress::File("/none".into()),
+            place: CableAddress::ring("/none"),
         };
         let mut ports = Ports { plugged: true, ..Ports::default() };
         if let Some(link) = &ring {
-            ports.cables.push(Cable { place: CableAddress::SoftRing(link.clone(), n), ..base.clone() });
+            ports.cables.push(Cable { place: link.address(n), ..base.clone() });
         } else {
             ports.why_not.push((Tier::Ring, "no /dev/linkspan here".into()));
         }
         for (i, link) in streams.iter().enumerate() {
             let hops = [8 + 2 * i as u16, 9 + 2 * i as u16];
             let hops = (hops[n], hops[1 - n]);
-            let place = CableAddress::SoftStream(link.clone(), n);
+            let place = link.address(n);
             ports.cables.push(Cable { tier: Tier::Stream, hops, ring: 256, place, ..base.clone() });
         }
         Fabric::apart(config(envs[n]), log, acked, vec![Box::new(Cables::given(ports.shared()))]).unwrap()
@@ -340,7 +340,7 @@ fn doubled(own: bool, acked: bool) -> World {
                 hops: (0, 0),
                 ring: 0,
                 speed: 5_000_000_000,
-                place: CableAddress::SoftRing(link.clone(), n),
+                place: link.address(n),
             });
         }
         Fabric::apart(config(&[]), log, acked, vec![Box::new(Cables::given(ports.shared()))]).unwrap()

@@ -12,7 +12,7 @@ use linkspan_gpu::{SimConfig, SimGpu};
 use linkspan_transport::StaticBuf;
 use linkspan_verbs::Rdma;
 use linkspan_verbs_sys::soft::{Faults, SoftConfig, SoftNet, SoftNic};
-use linkspan_verbs_sys::{self as nic, AnyNic, GidEntry, Keys, Mr, Nic, SendOp, SendWr};
+use linkspan_verbs_sys::{self as nic, GidEntry, Keys, Mr, Nic, SendOp, SendWr};
 
 /// Two hosts on one cable.
 struct World {
@@ -25,7 +25,7 @@ struct World {
 type Env = &'static [(&'static str, &'static str)];
 
 fn registrations(fabric: &Fabric) -> u64 {
-    fabric.transport().map_or(0, Rdma::registrations)
+    fabric.transport().map_or(0, Rdma::<SoftNic>::registrations)
 }
 
 fn config(extra: Env) -> Config {
@@ -52,8 +52,7 @@ fn world_of(envs: [Env; 2], acked: bool, change: impl Fn(&mut SoftConfig)) -> Wo
     let fabrics = [0, 1].map(|n| {
         let said = lines[n].clone();
         let log = Log::to(move |level, line| said.lock().unwrap().push(format!("{level:?} {line}")));
-        Fabric::apart(config(envs[n]), log, acked, vec![Box::new(Rdma::given(vec![AnyNic::Soft(nics[n].clone())]))])
-            .unwrap()
+        Fabric::apart(config(envs[n]), log, acked, vec![Box::new(Rdma::given(vec![nics[n].clone()]))]).unwrap()
     });
     World { net, nics, fabrics, lines }
 }
@@ -287,7 +286,7 @@ fn the_order_of_addresses_may_differ_from_host_to_host() {
     let mut other = SoftConfig::roce("other", Ipv4Addr::new(10, 0, 0, 9), lo());
     other.gids.reverse();
     (0..).zip(&mut other.gids).for_each(|(n, entry)| entry.index = n);
-    let nic = AnyNic::Soft(world.net.nic(other));
+    let nic = world.net.nic(other);
     world.fabrics[1] = Fabric::apart(config(&[]), Log::off(), false, vec![Box::new(Rdma::given(vec![nic]))]).unwrap();
     let (mut a, mut b) = world.pair();
     assert!(a.describe().contains("(GID 3, ") && b.describe().contains("(GID 0, "), "{a:?} {b:?}");
@@ -305,7 +304,7 @@ fn infiniband_is_taken_by_lid_and_partition() {
     for (env, good) in [([&[], &[]] as [Env; 2], true), ([key, key], true), ([key, &[]], false)] {
         let mut world = world(env, false);
         for n in [0, 1] {
-            let nic = AnyNic::Soft(world.net.nic(lid(n as u16 + 1)));
+            let nic = world.net.nic(lid(n as u16 + 1));
             let said = world.lines[n].clone();
             let log = Log::to(move |level, line| said.lock().unwrap().push(format!("{level:?} {line}")));
             world.fabrics[n] =
@@ -766,19 +765,19 @@ fn other_device_memory_is_not_staged_before_a_reserve_that_rests() {
 #[test]
 fn eight_devices_and_what_the_survey_says() {
     let net = SoftNet::new(1);
-    let nics: Vec<AnyNic> = (1..=8)
+    let nics: Vec<SoftNic> = (1..=8)
         .map(|n| {
             let ifindex = if n == 5 { lo() } else { 1000 + u32::from(n) };
-            AnyNic::Soft(net.nic(SoftConfig::roce(&format!("soft{n}"), Ipv4Addr::new(10, 0, 1, n), ifindex)))
+            net.nic(SoftConfig::roce(&format!("soft{n}"), Ipv4Addr::new(10, 0, 1, n), ifindex))
         })
         .collect();
     let many = Fabric::apart(config(&[]), Log::off(), false, vec![Box::new(Rdma::given(nics))]).unwrap();
-    let (ports, reasons) = many.transport::<Rdma>().unwrap().ports();
+    let (ports, reasons) = many.transport::<Rdma<SoftNic>>().unwrap().ports();
     assert_eq!(ports.len(), 8);
     assert!(reasons.is_empty() && ports.iter().all(|p| p.why_not.is_none()));
     assert_eq!((ports[4].name.as_str(), ports[4].interfaces.as_slice()), ("soft5/1", &[lo()][..]));
     // The one on the interface that reaches the peer is taken.
-    let one = AnyNic::Soft(net.nic(SoftConfig::roce("one", Ipv4Addr::new(10, 0, 2, 1), lo())));
+    let one = net.nic(SoftConfig::roce("one", Ipv4Addr::new(10, 0, 2, 1), lo()));
     assert_eq!(one.name(), "one");
     let single = Fabric::apart(config(&[]), Log::off(), false, vec![Box::new(Rdma::given(vec![one]))]).unwrap();
     let world = World {

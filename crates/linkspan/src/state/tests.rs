@@ -5,7 +5,7 @@ use linkspan_fabric::{Buf, Fabric};
 use linkspan_transport::StaticBuf;
 use linkspan_verbs::Rdma;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
-use linkspan_verbs_sys::{self as nic, AnyNic, Mr, Nic, SendOp, SendWr};
+use linkspan_verbs_sys::{self as nic, Mr, Nic, SendOp, SendWr};
 
 use crate::hello::Hello;
 use crate::shared::Shared;
@@ -143,7 +143,7 @@ fn what_is_exposed_no_more_is_closed_to_the_peers_card_when_unexpose_returns() {
     let nics = [1, 2].map(|n| net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, n), lo)));
     let _engine = net.engine();
     let [a, b] = nics.each_ref().map(|nic| {
-        let nics = vec![AnyNic::Soft(nic.clone())];
+        let nics = vec![nic.clone()];
         let fabric =
             Fabric::apart(config("verbs"), Log::off(), true, vec![Box::new(Rdma::given(nics))]).expect("a fabric");
         Context::over(fabric).and_then(|context| context.transport()).expect("a transport")

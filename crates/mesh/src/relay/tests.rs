@@ -11,7 +11,7 @@ use linkspan_stream::{Dial, Listen, Options};
 use linkspan_transport::{Buf, Conn, Offer, Provider, Relayer, Role, Site, StaticBuf};
 use linkspan_verbs::{Domain, Pairs, Rdma};
 use linkspan_verbs_sys::soft::{Engine, SoftConfig, SoftNet, SoftNic};
-use linkspan_verbs_sys::{Access, AnyNic, Mr, Nic, SendOp, SendWr};
+use linkspan_verbs_sys::{Access, Mr, Nic, SendOp, SendWr};
 
 use super::*;
 use crate::Shared;
@@ -35,7 +35,7 @@ fn streams() -> (Stream, Stream) {
 /// Two ends and the relays between them, every hop with a NIC at each end.
 struct RelayedPair {
     ends: [Secured; 2],
-    candidates: [Pairs<AnyNic>; 2],
+    candidates: [Pairs<SoftNic>; 2],
     /// What the first end sends to go over.
     mark: RelayMark,
     nics: Vec<SoftNic>,
@@ -54,7 +54,7 @@ fn way(name: &str, relays: u8) -> RelayedPair {
     let mut port = |hop: u8, end: u8| {
         let nic = net.nic(SoftConfig::roce(&format!("soft{hop}{end}"), Ipv4Addr::new(10, 0, hop, end), lo));
         nics.push(nic.clone());
-        let mut rdma = Rdma::given(vec![AnyNic::Soft(nic)]);
+        let mut rdma = Rdma::given(vec![nic]);
         rdma.configure(&|name| (name == "LINKSPAN_IB_TIMEOUT").then(|| "8".to_owned()), false).unwrap();
         rdma
     };
@@ -69,7 +69,7 @@ fn way(name: &str, relays: u8) -> RelayedPair {
         let (on, next) = streams();
         let over = Over {
             candidates: [port(n, 2), port(n + 1, 1)].map(|rdma| rdma.hop(&site).unwrap()),
-            provider: Arc::new(Rdma::default()),
+            provider: Arc::new(Rdma::<SoftNic>::given(Vec::new())),
             mark: marks[usize::from(n)],
             next: marks.get(usize::from(n) + 1).copied(),
         };
@@ -312,7 +312,7 @@ fn a_relayed_stranger_reaches_nothing_of_the_jobs_on_the_host_between() {
         let [theirs, ours] = [(); 2].map(|()| StaticBuf::new(4096));
         assert!(theirs.slice().fill(0, &[0x5a; 4096]));
         let bytes = from.register(theirs.slice(), Access::LOCAL_READ).unwrap();
-        let domain = Domain::new(AnyNic::Soft(job.clone()));
+        let domain = Domain::new(job.clone());
         let _held = domain.hold(ours.slice(), true).unwrap();
         let addr = ours.slice().as_ptr() as u64;
         let key = job.targets().into_iter().find(|keys| keys.covers(addr, 4096)).unwrap();

@@ -2,7 +2,6 @@ use std::net::Ipv4Addr;
 
 use linkspan_stream::{Dial, Listen, Options};
 use linkspan_verbs::{Config, Domain, Pairs};
-use linkspan_verbs_sys::AnyNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
 use proptest::prelude::*;
 
@@ -22,7 +21,7 @@ fn streams() -> (Secured, Secured) {
 }
 
 fn setups(net: &SoftNet, last: u8, n: usize) -> Vec<Box<dyn Setup>> {
-    let nic = AnyNic::Soft(net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, last), 1)));
+    let nic = net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, last), 1));
     Pairs::new(Domain::new(nic), Config::default(), n).make(n, Role::Caller).unwrap()
 }
 

@@ -6,6 +6,13 @@ fn entry(name: &str, ip: &str, prefix: u8) -> AddrEntry {
 }
 
 #[test]
+fn only_link_local_addresses_have_the_scope_of_their_interface() {
+    for (ip, scope) in [("fe80::1", 7), ("fd00::1", 0), ("169.254.0.1", 0), ("10.0.0.1", 0)] {
+        assert_eq!(AddrEntry::new("eth0".into(), 7, ip.parse().unwrap(), 64).scope, scope, "{ip}");
+    }
+}
+
+#[test]
 fn every_kind_is_told_apart() {
     let fix = Fixture::new();
     fix.iface(1, "lo", &[("type", "772"), ("operstate", "unknown"), ("mtu", "65536")]);

@@ -18,6 +18,7 @@
 //! [`Joint`] too: `processes_suite!` has the behaviours for which one process is not enough.
 
 mod bench;
+mod boxed;
 mod close;
 mod errors;
 mod load;
@@ -32,6 +33,7 @@ mod soak;
 use std::time::Duration;
 
 pub use bench::{Duo, Side, check_bytes, fill_bytes, pattern};
+pub use boxed::Boxed;
 pub use load::threads;
 pub use memory::{Buffer, SuiteMemory, take_memory_from};
 pub use processes::{Joint, Link, two_processes};

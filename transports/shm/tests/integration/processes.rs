@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::bed::{Processes, tiny};
 use crate::common::{Catch, filled, head, pattern, until_down};
 use linkspan_proto::Kind;
-use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, OFFER_LEN, SETUP_TIME, ShmOffer, ShmRail};
+use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, SETUP_TIME, ShmRail};
 use linkspan_transport::{Buf, Down, MemSlice, Poll, Rail, StaticBuf};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, getpid, kill_process, pidfd_getfd, pidfd_open};
 
@@ -63,13 +63,11 @@ fn role() {
     println!("\nidentity {}", hex(&own.encode()));
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).expect("a step");
-    let (peer, offer) = line.trim().split_once(' ').expect("a step");
-    let peer = Identity::decode(&unhex::<IDENTITY_LEN>(peer)).expect("a step");
-    let offer = ShmOffer::decode(&unhex::<OFFER_LEN>(offer)).expect("a step");
+    let peer = Identity::decode(&unhex::<IDENTITY_LEN>(line.trim())).expect("a step");
     let between = role.starts_with("hold").then_some(stop_once as fn());
     let config = Config { between, cma: !role.ends_with("ring"), ..Config::default() };
     let deadline = Instant::now() + SETUP_TIME;
-    let mut connecting = Connecting::new(config, &own, &peer, &offer, deadline).expect("a step");
+    let mut connecting = Connecting::new(config, &own, &peer, deadline).expect("a step");
     let mut rail = loop {
         if let Some(rail) = connecting.poll(Instant::now()).expect("a step") {
             break rail;
@@ -116,9 +114,8 @@ impl Peer {
         std::thread::spawn(move || lines.for_each(drop));
         let peer = Identity::decode(&unhex::<IDENTITY_LEN>(&text)).expect("a step");
         let deadline = Instant::now() + SETUP_TIME;
-        let (mut accepting, offer) = Accepting::new(Config::default(), &own, &peer, deadline).expect("a step");
-        writeln!(child.stdin.as_mut().expect("a step"), "{} {}", hex(&own.encode()), hex(&offer.encode()))
-            .expect("a step");
+        let mut accepting = Accepting::new(Config::default(), &own, &peer, deadline).expect("a step");
+        writeln!(child.stdin.as_mut().expect("a step"), "{}", hex(&own.encode())).expect("a step");
         let rail = loop {
             if let Some(rail) = accepting.poll(Instant::now()).expect("a step") {
                 break rail;

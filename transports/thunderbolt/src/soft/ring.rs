@@ -11,6 +11,7 @@ use linkspan_transport::{Buf, MemSlice};
 
 use super::Notifier;
 use crate::device::{Registrar, RingDevice};
+use crate::tier::{CableAddress, OpenCable, OpenedCable};
 
 /// Entries of the submission queue, as [`linkspan_tbring::Options`] has by default.
 const SUBMISSIONS: usize = 256;
@@ -101,6 +102,16 @@ struct World {
 #[derive(Clone, Debug, Default)]
 pub struct SoftRingLink(Arc<Mutex<World>>);
 
+/// A side of it that is not open.
+#[derive(Debug)]
+struct RingEnd(SoftRingLink, usize);
+
+impl OpenCable for RingEnd {
+    fn open(&self, _: Duration) -> Result<OpenedCable, Error> {
+        Ok(OpenedCable::Ring(Box::new(self.0.open(self.1)?)))
+    }
+}
+
 /// One open file of one side.
 #[derive(Debug)]
 pub struct SoftRing {
@@ -137,6 +148,11 @@ impl SoftRingLink {
         let file = world.files.len() - 1;
         let epoch = world.epoch;
         Ok(SoftRing { link: self.clone(), side: side.min(1), file, epoch, fd, put: VecDeque::new() })
+    }
+
+    /// Where side 0 or 1 opens it.
+    pub fn address(&self, side: usize) -> CableAddress {
+        CableAddress::new(RingEnd(self.clone(), side))
     }
 
     /// Regions that both sides have registered so far, without those by dma-buf.
@@ -364,7 +380,7 @@ impl SoftRing {
 }
 
 /// Registers dma-bufs with a ring in software: what the descriptor is of does not matter, the bytes are those at the address.
-pub struct SoftRegistrar(SoftRingLink, u32);
+struct SoftRegistrar(SoftRingLink, u32);
 
 #[allow(unsafe_code)]
 // SAFETY: a region pins its pages, and the device reaches them no longer than the region lives.
@@ -387,12 +403,6 @@ unsafe impl Registrar<SoftRegion> for SoftRegistrar {
     }
 }
 
-impl SoftRing {
-    pub(crate) fn soft_registrar(&self) -> SoftRegistrar {
-        SoftRegistrar(self.link.clone(), self.epoch)
-    }
-}
-
 fn refused(call: &'static str, code: i32) -> Error {
     Error::Refused { call, source: io::Error::from_raw_os_error(code), hint: "" }
 }
@@ -403,7 +413,7 @@ unsafe impl RingDevice for SoftRing {
     type Region = SoftRegion;
 
     fn registrar(&self) -> Arc<dyn Registrar<SoftRegion>> {
-        Arc::new(self.soft_registrar())
+        Arc::new(SoftRegistrar(self.link.clone(), self.epoch))
     }
 
     fn register(&mut self, mem: MemSlice, access: Access) -> Result<SoftRegion, Error> {

@@ -4,16 +4,22 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
+use linkspan_tbring::Error;
 use linkspan_transport::{Buf, MemSlice};
 
 use super::Notifier;
 use crate::device::StreamDevice;
+use crate::tier::{CableAddress, OpenCable, OpenedCable};
 
 const FRAME: usize = 4096;
 
 /// `errno.h`: what the device says when the cable or its peer is gone.
 const ENXIO: i32 = 6;
+
+/// `errno.h`: it would block.
+const EWOULDBLOCK: i32 = 11;
 
 /// One end's rings. An empty frame is a close mark.
 #[derive(Debug)]
@@ -41,6 +47,21 @@ struct World {
 /// A stream between two hosts: opened once on each.
 #[derive(Clone, Debug)]
 pub struct SoftStreamLink(Arc<Mutex<World>>);
+
+/// A side of it that is not open.
+#[derive(Debug)]
+struct StreamEnd(SoftStreamLink, usize);
+
+impl OpenCable for StreamEnd {
+    fn open(&self, _: Duration) -> Result<OpenedCable, Error> {
+        let taken = || Error::Open {
+            path: format!("side{}", self.1).into(),
+            source: io::Error::from_raw_os_error(EWOULDBLOCK),
+            hint: "; another connection has it",
+        };
+        Ok(OpenedCable::Stream(Box::new(self.0.open(self.1).ok_or_else(taken)?)))
+    }
+}
 
 /// One open end.
 #[derive(Debug)]
@@ -72,6 +93,11 @@ impl SoftStreamLink {
     /// Entries of its rings.
     pub fn ring(&self) -> usize {
         self.lock().ring
+    }
+
+    /// Where side 0 or 1 opens it.
+    pub fn address(&self, side: usize) -> CableAddress {
+        CableAddress::new(StreamEnd(self.clone(), side))
     }
 
     /// Opens side 0 or 1; `None` while it is open. Frames that had come before are forgotten, as Linux 7.2 does.

@@ -86,9 +86,9 @@ impl Rx {
     }
 
     /// Reads once and hands on what came. False: nothing had come.
-    pub(crate) fn read<D: StreamDevice>(
+    pub(crate) fn read(
         &mut self,
-        device: &mut D,
+        device: &mut dyn StreamDevice,
         tx: &mut Tx,
         sink: &mut dyn Sink,
     ) -> Result<bool, End> {
@@ -125,7 +125,7 @@ impl Rx {
     }
 
     /// Reads acknowledgements alone, and drops everything else.
-    pub(crate) fn acknowledged(&mut self, device: &mut impl StreamDevice, tx: &mut Tx) -> Result<(), End> {
+    pub(crate) fn acknowledged(&mut self, device: &mut dyn StreamDevice, tx: &mut Tx) -> Result<(), End> {
         self.deaf = true;
         self.read(device, tx, &mut Nobody).map(|_| ())
     }

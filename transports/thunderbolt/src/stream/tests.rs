@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::segment::{Kind, SEGMENT_LEN, Segment};
 use super::*;
-use crate::soft::{SoftStream, SoftStreamLink};
+use crate::soft::SoftStreamLink;
 
 #[derive(Default)]
 struct Got(Vec<(u8, usize)>);
@@ -32,9 +32,13 @@ fn head(kind: HeadKind, len: usize) -> Head {
     head.sealed()
 }
 
-fn rails(link: &SoftStreamLink) -> [StreamRail<SoftStream>; 2] {
-    let ring = link.ring() as u32;
-    [0, 1].map(|side| StreamRail::new(link.open(side).expect("free"), ring, format!("side {side}"), String::new(), 0))
+fn rail(link: &SoftStreamLink, side: usize) -> StreamRail {
+    let about = About { path: format!("side {side}"), reason: String::new(), speed: 0, plug: String::new() };
+    StreamRail::new(Box::new(link.open(side).expect("free")), link.ring() as u32, about)
+}
+
+fn rails(link: &SoftStreamLink) -> [StreamRail; 2] {
+    [0, 1].map(|side| rail(link, side))
 }
 
 #[test]
@@ -160,7 +164,7 @@ fn a_peer_that_lies_ends_the_rail() {
     for lie in lies {
         let link = SoftStreamLink::new(64).expect("descriptors");
         let mut liar = link.open(0).expect("free");
-        let [.., mut b] = [StreamRail::new(link.open(1).expect("free"), 64, "b".into(), String::new(), 0)];
+        let mut b = rail(&link, 1);
         let mem = StaticBuf::new(lie.len());
         assert!(mem.slice().fill(0, lie));
         StreamDevice::write(&mut liar, &[mem.slice()]).expect("written");

@@ -184,7 +184,7 @@ impl Tx {
     }
 
     /// Writes as much as the window and the device take. Whether anything was.
-    pub(crate) fn flush(&mut self, device: &mut impl StreamDevice, rx: &mut Rx) -> io::Result<bool> {
+    pub(crate) fn flush(&mut self, device: &mut dyn StreamDevice, rx: &mut Rx) -> io::Result<bool> {
         let mut active = false;
         self.full = false;
         while !self.full {
@@ -222,7 +222,7 @@ impl Tx {
     }
 
     /// Writes once. False: the device is full.
-    fn write(&mut self, device: &mut impl StreamDevice) -> io::Result<bool> {
+    fn write(&mut self, device: &mut dyn StreamDevice) -> io::Result<bool> {
         let (header, left) = self.open;
         let most = (self.budget(0) as usize * FRAME).saturating_sub(header);
         let mut left = left.min(most);

@@ -128,7 +128,7 @@ fn messages_cost_few_doorbells_and_memory_is_registered_once() {
         }
     }
     // Forgotten, it cannot be registered again.
-    a.memory().invalidate(src.slice());
+    a.registrar().expect("its own").invalidate(src.slice());
     let refused = a.data(&head(Kind::Chunk, 300_000), src.slice().sub(4096, 300_000).expect("inside"));
     assert!(refused.is_err());
     assert!(a.flush().is_err_and(|down| down.to_string().starts_with("LS0102")));

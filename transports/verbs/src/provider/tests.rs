@@ -2,7 +2,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use linkspan_topology::fixture::{EIGHT_GPUS, Fixture, SPARK};
-use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
+use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
 
 use super::*;
 
@@ -11,11 +11,11 @@ fn site() -> Site<'static> {
     Site { local, plug: None, relayed: None, forced: false, class: 0, limit: Duration::from_secs(1) }
 }
 
-fn rdma(nic: SoftConfig, over: &[(&str, u8, &str)]) -> Rdma {
-    let nic = AnyNic::Soft(SoftNet::new(1).nic(nic));
+fn rdma(nic: SoftConfig, over: &[(&str, u8, &str)]) -> Rdma<SoftNic> {
+    let nic = SoftNet::new(1).nic(nic);
     let over = over.iter().map(|(device, port, interface)| ((*device).into(), *port, (*interface).into())).collect();
     let found = Found { domains: vec![Domain::new(nic)], over, refused: Vec::new() };
-    Rdma { found: OnceLock::from(found), ..Rdma::default() }
+    Rdma { found: OnceLock::from(found), ..Rdma::given(Vec::new()) }
 }
 
 #[test]
@@ -44,9 +44,7 @@ fn interfaces_over_infiniband_ports_are_read_from_the_machine() {
 
 #[test]
 fn how_a_card_reaches_memory_of_gpus_is_told_with_the_way_out() {
-    let nic = |dmabuf| {
-        AnyNic::Soft(SoftNet::new(1).nic(SoftConfig { dmabuf, ..SoftConfig::roce("s", Ipv4Addr::LOCALHOST, 1) }))
-    };
+    let nic = |dmabuf| SoftNet::new(1).nic(SoftConfig { dmabuf, ..SoftConfig::roce("s", Ipv4Addr::LOCALHOST, 1) });
     assert_eq!(gpu_direct(&nic(true), false), Ok(DirectBy::DmaBuf));
     assert_eq!(gpu_direct(&nic(false), true), Ok(DirectBy::PeerMemory));
     let why = gpu_direct(&nic(false), false).unwrap_err();

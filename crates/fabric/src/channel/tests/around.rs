@@ -78,8 +78,7 @@ fn accepts(fabric: &Fabric) -> ReconnectPolicy {
 fn rails(net: &SoftNet, interface: &str, subnet: u8) -> (SoftNic, [linkspan_transport::BoxRail; 2]) {
     let nics = [1, 2].map(|n| net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, subnet, n), 1)));
     let config = RailConfig { timeout: 31, interface: interface.into(), ..RailConfig::default() };
-    let [one, two] =
-        nics.each_ref().map(|nic| Setup::new(Domain::new(AnyNic::Soft(nic.clone())), config.clone()).unwrap());
+    let [one, two] = nics.each_ref().map(|nic| Setup::new(Domain::new(nic.clone()), config.clone()).unwrap());
     let (one, two) = join(one, two).unwrap();
     let [first, _] = nics;
     (first, [one, two].map(|rail| Box::new(rail) as _))

@@ -2,9 +2,7 @@
 
 use std::time::Instant;
 
-use linkspan_shm::{
-    Accepting, Config, Connecting, IDENTITY_LEN, Identity, SETUP_TIME, ShmOffer, ShmRail, identity, pair,
-};
+use linkspan_shm::{Accepting, Config, Connecting, Identity, SETUP_TIME, ShmRail, identity, pair};
 use linkspan_transport::conformance::{Joint, Link, Side, Testbed, Want};
 
 /// The smallest ring, and every chunk copied directly.
@@ -21,17 +19,16 @@ impl Joint for Processes {
     fn rail(&mut self, side: Side, link: &mut Link) -> ShmRail {
         let own = identity().expect("this process");
         link.send(&own.encode());
-        let peer: [u8; IDENTITY_LEN] = link.recv().try_into().expect("an identity");
-        let peer = Identity::decode(&peer).expect("an identity");
+        let peer = Identity::decode(&link.recv()).expect("an identity");
         // Ample: a machine may be busy with other things.
         let deadline = Instant::now() + 20 * SETUP_TIME;
         let mut poll: Box<dyn FnMut() -> Option<ShmRail>> = if side == Side::A {
-            let (mut accepting, offer) = Accepting::new(self.0, &own, &peer, deadline).expect("an offer");
-            link.send(&offer.encode());
+            let mut accepting = Accepting::new(self.0, &own, &peer, deadline).expect("a socket");
+            link.send(b"listening");
             Box::new(move || accepting.poll(Instant::now()).expect("a rail"))
         } else {
-            let offer = ShmOffer::decode(&link.recv().try_into().expect("an offer")).expect("an offer");
-            let mut connecting = Connecting::new(self.0, &own, &peer, &offer, deadline).expect("a connection");
+            assert_eq!(link.recv(), b"listening");
+            let mut connecting = Connecting::new(self.0, &own, &peer, deadline).expect("a connection");
             Box::new(move || connecting.poll(Instant::now()).expect("a rail"))
         };
         loop {

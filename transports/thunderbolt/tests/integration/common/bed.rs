@@ -1,7 +1,6 @@
 //! Cables in software as the suite wants them.
 
-use linkspan_thunderbolt::CableRail;
-use linkspan_transport::conformance::{Rng, Side, Testbed, Want};
+use linkspan_transport::conformance::{Boxed, Rng, Side, Testbed, Want};
 
 use super::Cables;
 
@@ -20,16 +19,17 @@ impl Thunderbolt {
 }
 
 impl Testbed for Thunderbolt {
-    type R = CableRail;
+    type R = Boxed;
 
-    fn rail(&mut self, want: Want, n: usize) -> (CableRail, CableRail) {
+    fn rail(&mut self, want: Want, n: usize) -> (Boxed, Boxed) {
         if n == 0 {
             self.cables.clear();
         }
         if n == 0 || want.faults {
             self.cables.push((self.make)());
         }
-        self.cables.last().expect("pushed with the first rail").rails()
+        let (a, b) = self.cables.last().expect("pushed with the first rail").rails();
+        (Boxed(a), Boxed(b))
     }
 
     fn rails(&self) -> usize {

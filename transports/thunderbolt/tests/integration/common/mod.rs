@@ -5,7 +5,8 @@ pub(crate) mod bed;
 use std::sync::Arc;
 
 use linkspan_thunderbolt::soft::{SoftRingLink, SoftStreamLink};
-use linkspan_thunderbolt::{Cable, CableAddress, CableRail, Config, Ports, Role, Setup, Tier, join};
+use linkspan_thunderbolt::{Cable, CableAddress, Config, Ports, Role, Setup, Tier, join};
+use linkspan_transport::BoxRail;
 
 /// Cables between two hosts: at most one ring link, and streams.
 #[derive(Default)]
@@ -37,18 +38,18 @@ impl Cables {
             hops: (0, 0),
             ring: 0,
             speed: 5_000_000_000,
-            place: CableAddress::File("/none".into()),
+            place: CableAddress::ring("/none"),
         };
         let mut ports = Ports::default();
         if let Some(link) = &self.ring {
-            ports.cables.push(Cable { place: CableAddress::SoftRing(link.clone(), side), ..base.clone() });
+            ports.cables.push(Cable { place: link.address(side), ..base.clone() });
         } else {
             ports.why_not.push((Tier::Ring, "no /dev/linkspan".into()));
         }
         for (n, link) in self.streams.iter().enumerate() {
             let hops = [8 + 2 * n as u16, 9 + 2 * n as u16];
             let hops = (hops[side], hops[1 - side]);
-            let (tier, place) = (Tier::Stream, CableAddress::SoftStream(link.clone(), side));
+            let (tier, place) = (Tier::Stream, link.address(side));
             ports.cables.push(Cable { tier, hops, place, ring: link.ring() as u16, ..base.clone() });
         }
         ports.shared()
@@ -59,7 +60,7 @@ impl Cables {
         Setup::new(self.ports(side), role, Config::default()).expect("cables")
     }
 
-    pub(crate) fn rails(&self) -> (CableRail, CableRail) {
+    pub(crate) fn rails(&self) -> (BoxRail, BoxRail) {
         join(self.setup(0), self.setup(1)).expect("joined")
     }
 
