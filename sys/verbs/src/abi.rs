@@ -5,375 +5,375 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-pub const SYSFS_NAME_MAX: usize = 64;
-pub const SYSFS_PATH_MAX: usize = 256;
+pub(crate) const SYSFS_NAME_MAX: usize = 64;
+pub(crate) const SYSFS_PATH_MAX: usize = 256;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-pub struct IbvGid {
-    pub raw: [u8; 16],
+pub(crate) struct IbvGid {
+    pub(crate) raw: [u8; 16],
 }
 
 #[repr(C)]
-pub struct IbvGidEntry {
-    pub gid: IbvGid,
-    pub gid_index: u32,
-    pub port_num: u32,
-    pub gid_type: u32,
-    pub ndev_ifindex: u32,
+pub(crate) struct IbvGidEntry {
+    pub(crate) gid: IbvGid,
+    pub(crate) gid_index: u32,
+    pub(crate) port_num: u32,
+    pub(crate) gid_type: u32,
+    pub(crate) ndev_ifindex: u32,
 }
 
 #[repr(C)]
-pub struct IbvDevice {
-    pub _ops: [Option<unsafe extern "C" fn()>; 2],
-    pub node_type: c_int,
-    pub transport_type: c_int,
-    pub name: [c_char; SYSFS_NAME_MAX],
-    pub dev_name: [c_char; SYSFS_NAME_MAX],
-    pub dev_path: [c_char; SYSFS_PATH_MAX],
-    pub ibdev_path: [c_char; SYSFS_PATH_MAX],
+pub(crate) struct IbvDevice {
+    pub(crate) _ops: [Option<unsafe extern "C" fn()>; 2],
+    pub(crate) node_type: c_int,
+    pub(crate) transport_type: c_int,
+    pub(crate) name: [c_char; SYSFS_NAME_MAX],
+    pub(crate) dev_name: [c_char; SYSFS_NAME_MAX],
+    pub(crate) dev_path: [c_char; SYSFS_PATH_MAX],
+    pub(crate) ibdev_path: [c_char; SYSFS_PATH_MAX],
 }
 
 #[repr(C)]
-pub struct IbvDeviceAttr {
-    pub fw_ver: [c_char; 64],
-    pub node_guid: u64,
-    pub sys_image_guid: u64,
-    pub max_mr_size: u64,
-    pub page_size_cap: u64,
-    pub vendor_id: u32,
-    pub vendor_part_id: u32,
-    pub hw_ver: u32,
-    pub max_qp: c_int,
-    pub max_qp_wr: c_int,
-    pub device_cap_flags: c_uint,
-    pub max_sge: c_int,
-    pub max_sge_rd: c_int,
-    pub max_cq: c_int,
-    pub max_cqe: c_int,
-    pub max_mr: c_int,
-    pub max_pd: c_int,
-    pub max_qp_rd_atom: c_int,
-    pub max_ee_rd_atom: c_int,
-    pub max_res_rd_atom: c_int,
-    pub max_qp_init_rd_atom: c_int,
-    pub max_ee_init_rd_atom: c_int,
-    pub atomic_cap: c_int,
-    pub max_ee: c_int,
-    pub max_rdd: c_int,
-    pub max_mw: c_int,
-    pub max_raw_ipv6_qp: c_int,
-    pub max_raw_ethy_qp: c_int,
-    pub max_mcast_grp: c_int,
-    pub max_mcast_qp_attach: c_int,
-    pub max_total_mcast_qp_attach: c_int,
-    pub max_ah: c_int,
-    pub max_fmr: c_int,
-    pub max_map_per_fmr: c_int,
-    pub max_srq: c_int,
-    pub max_srq_wr: c_int,
-    pub max_srq_sge: c_int,
-    pub max_pkeys: u16,
-    pub local_ca_ack_delay: u8,
-    pub phys_port_cnt: u8,
+pub(crate) struct IbvDeviceAttr {
+    pub(crate) fw_ver: [c_char; 64],
+    pub(crate) node_guid: u64,
+    pub(crate) sys_image_guid: u64,
+    pub(crate) max_mr_size: u64,
+    pub(crate) page_size_cap: u64,
+    pub(crate) vendor_id: u32,
+    pub(crate) vendor_part_id: u32,
+    pub(crate) hw_ver: u32,
+    pub(crate) max_qp: c_int,
+    pub(crate) max_qp_wr: c_int,
+    pub(crate) device_cap_flags: c_uint,
+    pub(crate) max_sge: c_int,
+    pub(crate) max_sge_rd: c_int,
+    pub(crate) max_cq: c_int,
+    pub(crate) max_cqe: c_int,
+    pub(crate) max_mr: c_int,
+    pub(crate) max_pd: c_int,
+    pub(crate) max_qp_rd_atom: c_int,
+    pub(crate) max_ee_rd_atom: c_int,
+    pub(crate) max_res_rd_atom: c_int,
+    pub(crate) max_qp_init_rd_atom: c_int,
+    pub(crate) max_ee_init_rd_atom: c_int,
+    pub(crate) atomic_cap: c_int,
+    pub(crate) max_ee: c_int,
+    pub(crate) max_rdd: c_int,
+    pub(crate) max_mw: c_int,
+    pub(crate) max_raw_ipv6_qp: c_int,
+    pub(crate) max_raw_ethy_qp: c_int,
+    pub(crate) max_mcast_grp: c_int,
+    pub(crate) max_mcast_qp_attach: c_int,
+    pub(crate) max_total_mcast_qp_attach: c_int,
+    pub(crate) max_ah: c_int,
+    pub(crate) max_fmr: c_int,
+    pub(crate) max_map_per_fmr: c_int,
+    pub(crate) max_srq: c_int,
+    pub(crate) max_srq_wr: c_int,
+    pub(crate) max_srq_sge: c_int,
+    pub(crate) max_pkeys: u16,
+    pub(crate) local_ca_ack_delay: u8,
+    pub(crate) phys_port_cnt: u8,
 }
 
 #[repr(C)]
-pub struct IbvPortAttr {
-    pub state: c_int,
-    pub max_mtu: c_int,
-    pub active_mtu: c_int,
-    pub gid_tbl_len: c_int,
-    pub port_cap_flags: u32,
-    pub max_msg_sz: u32,
-    pub bad_pkey_cntr: u32,
-    pub qkey_viol_cntr: u32,
-    pub pkey_tbl_len: u16,
-    pub lid: u16,
-    pub sm_lid: u16,
-    pub lmc: u8,
-    pub max_vl_num: u8,
-    pub sm_sl: u8,
-    pub subnet_timeout: u8,
-    pub init_type_reply: u8,
-    pub active_width: u8,
-    pub active_speed: u8,
-    pub phys_state: u8,
-    pub link_layer: u8,
-    pub flags: u8,
-    pub port_cap_flags2: u16,
+pub(crate) struct IbvPortAttr {
+    pub(crate) state: c_int,
+    pub(crate) max_mtu: c_int,
+    pub(crate) active_mtu: c_int,
+    pub(crate) gid_tbl_len: c_int,
+    pub(crate) port_cap_flags: u32,
+    pub(crate) max_msg_sz: u32,
+    pub(crate) bad_pkey_cntr: u32,
+    pub(crate) qkey_viol_cntr: u32,
+    pub(crate) pkey_tbl_len: u16,
+    pub(crate) lid: u16,
+    pub(crate) sm_lid: u16,
+    pub(crate) lmc: u8,
+    pub(crate) max_vl_num: u8,
+    pub(crate) sm_sl: u8,
+    pub(crate) subnet_timeout: u8,
+    pub(crate) init_type_reply: u8,
+    pub(crate) active_width: u8,
+    pub(crate) active_speed: u8,
+    pub(crate) phys_state: u8,
+    pub(crate) link_layer: u8,
+    pub(crate) flags: u8,
+    pub(crate) port_cap_flags2: u16,
 }
 
 #[repr(C)]
-pub struct IbvAsyncEvent {
+pub(crate) struct IbvAsyncEvent {
     /// A union of pointers and the port number.
-    pub element: *mut c_void,
-    pub event_type: c_int,
+    pub(crate) element: *mut c_void,
+    pub(crate) event_type: c_int,
 }
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct IbvWc {
-    pub wr_id: u64,
-    pub status: c_uint,
-    pub opcode: c_uint,
-    pub vendor_err: u32,
-    pub byte_len: u32,
+pub(crate) struct IbvWc {
+    pub(crate) wr_id: u64,
+    pub(crate) status: c_uint,
+    pub(crate) opcode: c_uint,
+    pub(crate) vendor_err: u32,
+    pub(crate) byte_len: u32,
     /// Network byte order.
-    pub imm_data: u32,
-    pub qp_num: u32,
-    pub src_qp: u32,
-    pub wc_flags: c_uint,
-    pub pkey_index: u16,
-    pub slid: u16,
-    pub sl: u8,
-    pub dlid_path_bits: u8,
+    pub(crate) imm_data: u32,
+    pub(crate) qp_num: u32,
+    pub(crate) src_qp: u32,
+    pub(crate) wc_flags: c_uint,
+    pub(crate) pkey_index: u16,
+    pub(crate) slid: u16,
+    pub(crate) sl: u8,
+    pub(crate) dlid_path_bits: u8,
 }
 
 #[repr(C)]
-pub struct IbvPd {
-    pub context: *mut IbvContext,
-    pub handle: u32,
+pub(crate) struct IbvPd {
+    pub(crate) context: *mut IbvContext,
+    pub(crate) handle: u32,
 }
 
 #[repr(C)]
-pub struct IbvMr {
-    pub context: *mut IbvContext,
-    pub pd: *mut IbvPd,
-    pub addr: *mut c_void,
-    pub length: usize,
-    pub handle: u32,
-    pub lkey: u32,
-    pub rkey: u32,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct IbvGlobalRoute {
-    pub dgid: IbvGid,
-    pub flow_label: u32,
-    pub sgid_index: u8,
-    pub hop_limit: u8,
-    pub traffic_class: u8,
+pub(crate) struct IbvMr {
+    pub(crate) context: *mut IbvContext,
+    pub(crate) pd: *mut IbvPd,
+    pub(crate) addr: *mut c_void,
+    pub(crate) length: usize,
+    pub(crate) handle: u32,
+    pub(crate) lkey: u32,
+    pub(crate) rkey: u32,
 }
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct IbvAhAttr {
-    pub grh: IbvGlobalRoute,
-    pub dlid: u16,
-    pub sl: u8,
-    pub src_path_bits: u8,
-    pub static_rate: u8,
-    pub is_global: u8,
-    pub port_num: u8,
+pub(crate) struct IbvGlobalRoute {
+    pub(crate) dgid: IbvGid,
+    pub(crate) flow_label: u32,
+    pub(crate) sgid_index: u8,
+    pub(crate) hop_limit: u8,
+    pub(crate) traffic_class: u8,
 }
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct IbvQpCap {
-    pub max_send_wr: u32,
-    pub max_recv_wr: u32,
-    pub max_send_sge: u32,
-    pub max_recv_sge: u32,
-    pub max_inline_data: u32,
+pub(crate) struct IbvAhAttr {
+    pub(crate) grh: IbvGlobalRoute,
+    pub(crate) dlid: u16,
+    pub(crate) sl: u8,
+    pub(crate) src_path_bits: u8,
+    pub(crate) static_rate: u8,
+    pub(crate) is_global: u8,
+    pub(crate) port_num: u8,
 }
-
-#[repr(C)]
-pub struct IbvQpInitAttr {
-    pub qp_context: *mut c_void,
-    pub send_cq: *mut IbvCq,
-    pub recv_cq: *mut IbvCq,
-    pub srq: *mut c_void,
-    pub cap: IbvQpCap,
-    pub qp_type: c_int,
-    pub sq_sig_all: c_int,
-}
-
-#[repr(C)]
-pub struct IbvQpAttr {
-    pub qp_state: c_uint,
-    pub cur_qp_state: c_uint,
-    pub path_mtu: c_uint,
-    pub path_mig_state: c_uint,
-    pub qkey: u32,
-    pub rq_psn: u32,
-    pub sq_psn: u32,
-    pub dest_qp_num: u32,
-    pub qp_access_flags: c_uint,
-    pub cap: IbvQpCap,
-    pub ah_attr: IbvAhAttr,
-    pub alt_ah_attr: IbvAhAttr,
-    pub pkey_index: u16,
-    pub alt_pkey_index: u16,
-    pub en_sqd_async_notify: u8,
-    pub sq_draining: u8,
-    pub max_rd_atomic: u8,
-    pub max_dest_rd_atomic: u8,
-    pub min_rnr_timer: u8,
-    pub port_num: u8,
-    pub timeout: u8,
-    pub retry_cnt: u8,
-    pub rnr_retry: u8,
-    pub alt_port_num: u8,
-    pub alt_timeout: u8,
-    pub rate_limit: u32,
-}
-
-pub use crate::Sge as IbvSge;
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct IbvSendWr {
-    pub wr_id: u64,
-    pub next: *mut IbvSendWr,
-    pub sg_list: *mut IbvSge,
-    pub num_sge: c_int,
-    pub opcode: c_uint,
-    pub send_flags: c_uint,
+pub(crate) struct IbvQpCap {
+    pub(crate) max_send_wr: u32,
+    pub(crate) max_recv_wr: u32,
+    pub(crate) max_send_sge: u32,
+    pub(crate) max_recv_sge: u32,
+    pub(crate) max_inline_data: u32,
+}
+
+#[repr(C)]
+pub(crate) struct IbvQpInitAttr {
+    pub(crate) qp_context: *mut c_void,
+    pub(crate) send_cq: *mut IbvCq,
+    pub(crate) recv_cq: *mut IbvCq,
+    pub(crate) srq: *mut c_void,
+    pub(crate) cap: IbvQpCap,
+    pub(crate) qp_type: c_int,
+    pub(crate) sq_sig_all: c_int,
+}
+
+#[repr(C)]
+pub(crate) struct IbvQpAttr {
+    pub(crate) qp_state: c_uint,
+    pub(crate) cur_qp_state: c_uint,
+    pub(crate) path_mtu: c_uint,
+    pub(crate) path_mig_state: c_uint,
+    pub(crate) qkey: u32,
+    pub(crate) rq_psn: u32,
+    pub(crate) sq_psn: u32,
+    pub(crate) dest_qp_num: u32,
+    pub(crate) qp_access_flags: c_uint,
+    pub(crate) cap: IbvQpCap,
+    pub(crate) ah_attr: IbvAhAttr,
+    pub(crate) alt_ah_attr: IbvAhAttr,
+    pub(crate) pkey_index: u16,
+    pub(crate) alt_pkey_index: u16,
+    pub(crate) en_sqd_async_notify: u8,
+    pub(crate) sq_draining: u8,
+    pub(crate) max_rd_atomic: u8,
+    pub(crate) max_dest_rd_atomic: u8,
+    pub(crate) min_rnr_timer: u8,
+    pub(crate) port_num: u8,
+    pub(crate) timeout: u8,
+    pub(crate) retry_cnt: u8,
+    pub(crate) rnr_retry: u8,
+    pub(crate) alt_port_num: u8,
+    pub(crate) alt_timeout: u8,
+    pub(crate) rate_limit: u32,
+}
+
+pub(crate) use crate::Sge as IbvSge;
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct IbvSendWr {
+    pub(crate) wr_id: u64,
+    pub(crate) next: *mut IbvSendWr,
+    pub(crate) sg_list: *mut IbvSge,
+    pub(crate) num_sge: c_int,
+    pub(crate) opcode: c_uint,
+    pub(crate) send_flags: c_uint,
     /// Network byte order.
-    pub imm_data: u32,
-    pub wr: IbvWrUnion,
+    pub(crate) imm_data: u32,
+    pub(crate) wr: IbvWrUnion,
     /// `qp_type.xrc.remote_srqn`.
-    pub remote_srqn: u32,
+    pub(crate) remote_srqn: u32,
     /// The largest member of the last union, `bind_mw`: pointer, key, then `struct ibv_mw_bind_info`.
-    pub bind_mw: IbvBindMw,
+    pub(crate) bind_mw: IbvBindMw,
 }
 
 /// `wr.rdma` in front, space for the largest member (`wr.atomic`).
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct IbvWrUnion {
-    pub remote_addr: u64,
-    pub rkey: u32,
-    pub _rest: [u64; 2],
+pub(crate) struct IbvWrUnion {
+    pub(crate) remote_addr: u64,
+    pub(crate) rkey: u32,
+    pub(crate) _rest: [u64; 2],
 }
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct IbvBindMw {
-    pub mw: *mut c_void,
-    pub rkey: u32,
-    pub mr: *mut IbvMr,
-    pub addr: u64,
-    pub length: u64,
-    pub mw_access_flags: c_uint,
+pub(crate) struct IbvBindMw {
+    pub(crate) mw: *mut c_void,
+    pub(crate) rkey: u32,
+    pub(crate) mr: *mut IbvMr,
+    pub(crate) addr: u64,
+    pub(crate) length: u64,
+    pub(crate) mw_access_flags: c_uint,
 }
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct IbvRecvWr {
-    pub wr_id: u64,
-    pub next: *mut IbvRecvWr,
-    pub sg_list: *mut IbvSge,
-    pub num_sge: c_int,
+pub(crate) struct IbvRecvWr {
+    pub(crate) wr_id: u64,
+    pub(crate) next: *mut IbvRecvWr,
+    pub(crate) sg_list: *mut IbvSge,
+    pub(crate) num_sge: c_int,
 }
 
 #[repr(C)]
-pub struct IbvQp {
-    pub context: *mut IbvContext,
-    pub qp_context: *mut c_void,
-    pub pd: *mut IbvPd,
-    pub send_cq: *mut IbvCq,
-    pub recv_cq: *mut IbvCq,
-    pub srq: *mut c_void,
-    pub handle: u32,
-    pub qp_num: u32,
-    pub state: c_uint,
-    pub qp_type: c_uint,
-    pub mutex: libc::pthread_mutex_t,
-    pub cond: libc::pthread_cond_t,
-    pub events_completed: u32,
+pub(crate) struct IbvQp {
+    pub(crate) context: *mut IbvContext,
+    pub(crate) qp_context: *mut c_void,
+    pub(crate) pd: *mut IbvPd,
+    pub(crate) send_cq: *mut IbvCq,
+    pub(crate) recv_cq: *mut IbvCq,
+    pub(crate) srq: *mut c_void,
+    pub(crate) handle: u32,
+    pub(crate) qp_num: u32,
+    pub(crate) state: c_uint,
+    pub(crate) qp_type: c_uint,
+    pub(crate) mutex: libc::pthread_mutex_t,
+    pub(crate) cond: libc::pthread_cond_t,
+    pub(crate) events_completed: u32,
 }
 
 #[repr(C)]
-pub struct IbvCompChannel {
-    pub context: *mut IbvContext,
-    pub fd: c_int,
-    pub refcnt: c_int,
+pub(crate) struct IbvCompChannel {
+    pub(crate) context: *mut IbvContext,
+    pub(crate) fd: c_int,
+    pub(crate) refcnt: c_int,
 }
 
 #[repr(C)]
-pub struct IbvCq {
-    pub context: *mut IbvContext,
-    pub channel: *mut IbvCompChannel,
-    pub cq_context: *mut c_void,
-    pub handle: u32,
-    pub cqe: c_int,
-    pub mutex: libc::pthread_mutex_t,
-    pub cond: libc::pthread_cond_t,
-    pub comp_events_completed: u32,
-    pub async_events_completed: u32,
+pub(crate) struct IbvCq {
+    pub(crate) context: *mut IbvContext,
+    pub(crate) channel: *mut IbvCompChannel,
+    pub(crate) cq_context: *mut c_void,
+    pub(crate) handle: u32,
+    pub(crate) cqe: c_int,
+    pub(crate) mutex: libc::pthread_mutex_t,
+    pub(crate) cond: libc::pthread_cond_t,
+    pub(crate) comp_events_completed: u32,
+    pub(crate) async_events_completed: u32,
 }
 
 type Unused = Option<unsafe extern "C" fn()>;
 
 /// The table through which the inline functions of the header call the device's provider.
 #[repr(C)]
-pub struct IbvContextOps {
-    pub _before_poll: [Unused; 11],
-    pub poll_cq: Option<unsafe extern "C" fn(*mut IbvCq, c_int, *mut IbvWc) -> c_int>,
-    pub req_notify_cq: Option<unsafe extern "C" fn(*mut IbvCq, c_int) -> c_int>,
-    pub _before_send: [Unused; 12],
-    pub post_send: Option<unsafe extern "C" fn(*mut IbvQp, *mut IbvSendWr, *mut *mut IbvSendWr) -> c_int>,
-    pub post_recv: Option<unsafe extern "C" fn(*mut IbvQp, *mut IbvRecvWr, *mut *mut IbvRecvWr) -> c_int>,
-    pub _behind: [Unused; 5],
+pub(crate) struct IbvContextOps {
+    pub(crate) _before_poll: [Unused; 11],
+    pub(crate) poll_cq: Option<unsafe extern "C" fn(*mut IbvCq, c_int, *mut IbvWc) -> c_int>,
+    pub(crate) req_notify_cq: Option<unsafe extern "C" fn(*mut IbvCq, c_int) -> c_int>,
+    pub(crate) _before_send: [Unused; 12],
+    pub(crate) post_send: Option<unsafe extern "C" fn(*mut IbvQp, *mut IbvSendWr, *mut *mut IbvSendWr) -> c_int>,
+    pub(crate) post_recv: Option<unsafe extern "C" fn(*mut IbvQp, *mut IbvRecvWr, *mut *mut IbvRecvWr) -> c_int>,
+    pub(crate) _behind: [Unused; 5],
 }
 
 #[repr(C)]
-pub struct IbvContext {
-    pub device: *mut IbvDevice,
-    pub ops: IbvContextOps,
-    pub cmd_fd: c_int,
-    pub async_fd: c_int,
-    pub num_comp_vectors: c_int,
-    pub mutex: libc::pthread_mutex_t,
-    pub abi_compat: *mut c_void,
+pub(crate) struct IbvContext {
+    pub(crate) device: *mut IbvDevice,
+    pub(crate) ops: IbvContextOps,
+    pub(crate) cmd_fd: c_int,
+    pub(crate) async_fd: c_int,
+    pub(crate) num_comp_vectors: c_int,
+    pub(crate) mutex: libc::pthread_mutex_t,
+    pub(crate) abi_compat: *mut c_void,
 }
 
-pub const QPT_RC: c_int = 2;
+pub(crate) const QPT_RC: c_int = 2;
 
-pub const QP_STATE: c_int = 1 << 0;
-pub const QP_ACCESS_FLAGS: c_int = 1 << 3;
-pub const QP_PKEY_INDEX: c_int = 1 << 4;
-pub const QP_PORT: c_int = 1 << 5;
-pub const QP_AV: c_int = 1 << 7;
-pub const QP_PATH_MTU: c_int = 1 << 8;
-pub const QP_TIMEOUT: c_int = 1 << 9;
-pub const QP_RETRY_CNT: c_int = 1 << 10;
-pub const QP_RNR_RETRY: c_int = 1 << 11;
-pub const QP_RQ_PSN: c_int = 1 << 12;
-pub const QP_MAX_QP_RD_ATOMIC: c_int = 1 << 13;
-pub const QP_MIN_RNR_TIMER: c_int = 1 << 15;
-pub const QP_SQ_PSN: c_int = 1 << 16;
-pub const QP_MAX_DEST_RD_ATOMIC: c_int = 1 << 17;
-pub const QP_DEST_QPN: c_int = 1 << 20;
+pub(crate) const QP_STATE: c_int = 1 << 0;
+pub(crate) const QP_ACCESS_FLAGS: c_int = 1 << 3;
+pub(crate) const QP_PKEY_INDEX: c_int = 1 << 4;
+pub(crate) const QP_PORT: c_int = 1 << 5;
+pub(crate) const QP_AV: c_int = 1 << 7;
+pub(crate) const QP_PATH_MTU: c_int = 1 << 8;
+pub(crate) const QP_TIMEOUT: c_int = 1 << 9;
+pub(crate) const QP_RETRY_CNT: c_int = 1 << 10;
+pub(crate) const QP_RNR_RETRY: c_int = 1 << 11;
+pub(crate) const QP_RQ_PSN: c_int = 1 << 12;
+pub(crate) const QP_MAX_QP_RD_ATOMIC: c_int = 1 << 13;
+pub(crate) const QP_MIN_RNR_TIMER: c_int = 1 << 15;
+pub(crate) const QP_SQ_PSN: c_int = 1 << 16;
+pub(crate) const QP_MAX_DEST_RD_ATOMIC: c_int = 1 << 17;
+pub(crate) const QP_DEST_QPN: c_int = 1 << 20;
 
-pub const QPS_RESET: c_uint = 0;
-pub const QPS_INIT: c_uint = 1;
-pub const QPS_RTR: c_uint = 2;
-pub const QPS_RTS: c_uint = 3;
-pub const QPS_ERR: c_uint = 6;
+pub(crate) const QPS_RESET: c_uint = 0;
+pub(crate) const QPS_INIT: c_uint = 1;
+pub(crate) const QPS_RTR: c_uint = 2;
+pub(crate) const QPS_RTS: c_uint = 3;
+pub(crate) const QPS_ERR: c_uint = 6;
 
-pub const WR_RDMA_WRITE: c_uint = 0;
-pub const WR_RDMA_WRITE_WITH_IMM: c_uint = 1;
-pub const WR_SEND: c_uint = 2;
-pub const WR_SEND_WITH_IMM: c_uint = 3;
-pub const WR_RDMA_READ: c_uint = 4;
+pub(crate) const WR_RDMA_WRITE: c_uint = 0;
+pub(crate) const WR_RDMA_WRITE_WITH_IMM: c_uint = 1;
+pub(crate) const WR_SEND: c_uint = 2;
+pub(crate) const WR_SEND_WITH_IMM: c_uint = 3;
+pub(crate) const WR_RDMA_READ: c_uint = 4;
 
-pub const SEND_SIGNALED: c_uint = 1 << 1;
-pub const SEND_SOLICITED: c_uint = 1 << 2;
-pub const SEND_INLINE: c_uint = 1 << 3;
+pub(crate) const SEND_SIGNALED: c_uint = 1 << 1;
+pub(crate) const SEND_SOLICITED: c_uint = 1 << 2;
+pub(crate) const SEND_INLINE: c_uint = 1 << 3;
 
-pub const WC_RDMA_READ: c_uint = 2;
-pub const WC_RECV: c_uint = 1 << 7;
-pub const WC_RECV_RDMA_WITH_IMM: c_uint = (1 << 7) + 1;
-pub const WC_WITH_IMM: c_uint = 1 << 1;
+pub(crate) const WC_RDMA_READ: c_uint = 2;
+pub(crate) const WC_RECV: c_uint = 1 << 7;
+pub(crate) const WC_RECV_RDMA_WITH_IMM: c_uint = (1 << 7) + 1;
+pub(crate) const WC_WITH_IMM: c_uint = 1 << 1;
 
-pub const PORT_ACTIVE: c_int = 4;
-pub const LINK_LAYER_ETHERNET: u8 = 2;
-pub const GID_TYPE_IB: u32 = 0;
-pub const GID_TYPE_ROCE_V1: u32 = 1;
+pub(crate) const PORT_ACTIVE: c_int = 4;
+pub(crate) const LINK_LAYER_ETHERNET: u8 = 2;
+pub(crate) const GID_TYPE_IB: u32 = 0;
+pub(crate) const GID_TYPE_ROCE_V1: u32 = 1;
 
 #[cfg(test)]
 mod tests;

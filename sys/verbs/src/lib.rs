@@ -3,7 +3,7 @@
 //! [`Nic`] is the trait; three things stand behind it:
 //!
 //! * [`hw::HwNic`]: a real device (or soft-RoCE) through libibverbs, which is opened at run time and need not be
-//!   there. No headers, no C compiler, no libclang at build time; [`abi`] is our own binding and a test holds it
+//!   there. No headers, no C compiler, no libclang at build time; `abi` is our own binding and a test holds it
 //!   against the installed headers.
 //! * `soft::SoftNic` (feature `sim`): a NIC in software, written without `unsafe`: packets with sequence numbers, keys, bounds,
 //!   access rights, retries, receiver-not-ready, queue-pair states, asynchronous events, and a wire that loses,
@@ -15,7 +15,7 @@
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]
-pub mod abi;
+mod abi;
 mod error;
 #[allow(unsafe_code)]
 pub mod hw;

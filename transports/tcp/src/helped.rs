@@ -12,14 +12,13 @@ mod slot;
 mod worker;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use linkspan_net::TcpInfo;
 use linkspan_proto::Head;
-use linkspan_shmring::doorbell;
 use linkspan_transport::{Buf, Busy, Down, End, Health, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 use rtrb::{Consumer, Producer};
 
@@ -172,7 +171,7 @@ unsafe impl Rail for HelpedRail {
 
     fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         if std::mem::take(&mut self.armed) {
-            self.queue.awake();
+            self.queue.caller.awake();
         }
         if let Some(end) = &self.end {
             return Err(end.down(&self.info.path));
@@ -215,13 +214,13 @@ unsafe impl Rail for HelpedRail {
     }
 
     fn arm(&mut self) -> Option<WaitFd> {
-        doorbell::arm(&self.queue.asleep);
+        self.queue.caller.arm();
         self.armed = true;
         let work = self.end.is_some()
             || !self.arrivals.is_empty()
             || self.taken() != self.seen
             || self.queue.gone.load(Acquire);
-        (!work).then(|| WaitFd { fd: self.queue.doorbell.as_raw_fd(), read: true, write: false })
+        (!work).then(|| self.queue.caller.wait_fd())
     }
 }
 

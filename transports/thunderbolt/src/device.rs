@@ -171,7 +171,7 @@ unsafe impl RingDevice for Ring {
 /// # Safety
 /// An implementation touches memory within the call only.
 #[allow(unsafe_code)]
-pub unsafe trait StreamDevice: Send {
+pub(crate) unsafe trait StreamDevice: Send {
     /// Reads into `place` and behind that into `tail`; `Some(0)` is the end.
     ///
     /// # Errors

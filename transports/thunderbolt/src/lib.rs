@@ -22,7 +22,7 @@ mod stream;
 mod tier;
 pub mod up;
 
-pub use device::{Registrar, RingDevice, StreamDevice};
+pub use device::{Registrar, RingDevice};
 pub use error::Error;
 pub use linkspan_tbring::{Pair, PairState};
 pub use provider::Cables;

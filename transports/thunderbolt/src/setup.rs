@@ -38,7 +38,7 @@ const HELLO_WAIT: Duration = Duration::from_secs(4);
 pub struct Config {
     /// Ask the ring driver's device at every poll in place of waiting for its interrupt.
     pub busy: bool,
-    /// Owners of memory do not say when they unmap it: see [`RingRail::watching`].
+    /// Owners of memory do not say when they unmap it: see [`crate::RingRail::watching`].
     pub watch: bool,
     /// How long the handshake may take.
     pub deadline: Duration,

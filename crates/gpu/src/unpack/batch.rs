@@ -30,7 +30,8 @@ impl Piece {
         out
     }
 
-    /// The descriptor of these bytes; those that are missing count as zero.
+    /// The descriptor of these bytes; those that are missing count as zero. For GPUs in software.
+    #[cfg(feature = "sim")]
     pub fn from_bytes(bytes: &[u8]) -> Piece {
         let mut all = [0; PIECE_LEN];
         let n = bytes.len().min(PIECE_LEN);

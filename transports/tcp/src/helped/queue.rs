@@ -1,13 +1,12 @@
 //! What a rail's caller and its helper thread share, and what they say to each other.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use linkspan_net::Notifier;
 use linkspan_proto::Head;
 use linkspan_shmring::doorbell;
-use linkspan_transport::{End, MemSlice};
-use rustix::event::{EventfdFlags, eventfd};
+use linkspan_transport::{End, MemSlice, WaitFd};
 
 /// Items and arrivals under way, each. A chunk has at most two arrivals; of small messages more than a credit of the
 /// largest number (64 KiB in messages without content) comes in bursts only.
@@ -47,10 +46,8 @@ pub(crate) struct WorkerQueue {
     /// Number of the caller's last call for a look at the socket, and of the last one that was answered.
     pub(crate) look: AtomicU64,
     pub(crate) looked: AtomicU64,
-    /// The caller sleeps; see [`doorbell`].
-    pub(crate) asleep: AtomicU64,
-    /// What it sleeps on.
-    pub(crate) doorbell: OwnedFd,
+    /// The caller, which the thread wakes.
+    pub(crate) caller: Sleeper,
 }
 
 impl WorkerQueue {
@@ -61,35 +58,44 @@ impl WorkerQueue {
             gone: AtomicBool::new(false),
             look: AtomicU64::new(0),
             looked: AtomicU64::new(0),
-            asleep: AtomicU64::new(0),
-            doorbell: new_doorbell()?,
+            caller: Sleeper::new()?,
         })
     }
+}
 
-    /// The thread, after it has told something: wakes the caller where it sleeps.
-    pub(crate) fn notify(&self) {
-        notify(&self.asleep, &self.doorbell);
+/// One of the two threads of a rail: it sleeps where it has nothing to do, and the other wakes it. No system call while it is awake.
+#[derive(Debug)]
+pub(crate) struct Sleeper {
+    /// See [`doorbell`].
+    asleep: AtomicU64,
+    notifier: Notifier,
+}
+
+impl Sleeper {
+    pub(crate) fn new() -> io::Result<Sleeper> {
+        Ok(Sleeper { asleep: AtomicU64::new(0), notifier: Notifier::new()? })
     }
 
-    /// The caller: it sleeps no longer.
+    /// By the sleeper: announces sleep. All that could be a reason not to sleep is to be looked at afterwards.
+    pub(crate) fn arm(&self) {
+        doorbell::arm(&self.asleep);
+    }
+
+    /// What it sleeps on.
+    pub(crate) fn wait_fd(&self) -> WaitFd {
+        self.notifier.wait_fd()
+    }
+
+    /// By the sleeper: it sleeps no longer.
     pub(crate) fn awake(&self) {
-        awake(&self.asleep, &self.doorbell);
+        doorbell::disarm(&self.asleep);
+        self.notifier.drain();
     }
-}
 
-pub(crate) fn new_doorbell() -> io::Result<OwnedFd> {
-    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
-}
-
-pub(crate) fn notify(asleep: &AtomicU64, fd: &OwnedFd) {
-    if doorbell::should_notify(asleep) {
-        // It fails only where 2^64 - 2 rings have not been heard, and then it rings all the same.
-        let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
+    /// By the other, after it has told something: wakes the sleeper where it sleeps.
+    pub(crate) fn notify(&self) {
+        if doorbell::should_notify(&self.asleep) {
+            self.notifier.signal();
+        }
     }
-}
-
-pub(crate) fn awake(asleep: &AtomicU64, fd: &OwnedFd) {
-    doorbell::disarm(asleep);
-    // Nothing to read where it was not signalled.
-    let _ = rustix::io::read(fd, &mut [0; 8]);
 }

@@ -190,7 +190,7 @@ impl WorkerSlot {
             self.queue.looked.store(look, Release);
         }
         if std::mem::take(&mut self.out.told) {
-            self.queue.notify();
+            self.queue.caller.notify();
         }
         if active { Turn::Active } else { Turn::Idle }
     }
@@ -275,6 +275,6 @@ impl Drop for WorkerSlot {
     fn drop(&mut self) {
         drop(self.rail.take());
         self.queue.gone.store(true, Release);
-        self.queue.notify();
+        self.queue.caller.notify();
     }
 }

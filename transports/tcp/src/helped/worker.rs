@@ -1,20 +1,19 @@
 //! The helper threads: which there are, which rails each one serves, and where it runs.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use linkspan_net::WaitSet;
-use linkspan_shmring::doorbell;
-use linkspan_transport::{Rail, WaitFd};
+use linkspan_transport::Rail;
 use rtrb::RingBuffer;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::HelpedRail;
-use super::queue::{self, BYTES, ITEMS, WorkerQueue};
+use super::queue::{BYTES, ITEMS, Sleeper, WorkerQueue};
 use super::slot::{Ends, Turn, WorkerSlot};
 use crate::TcpRail;
 
@@ -56,9 +55,8 @@ pub(super) struct Helper {
 /// What the thread and its callers share.
 #[derive(Debug)]
 pub(super) struct WorkerShared {
-    /// See [`doorbell`].
-    asleep: AtomicU64,
-    doorbell: OwnedFd,
+    /// The thread, which its callers wake.
+    sleeper: Sleeper,
     stop: AtomicBool,
     /// There is something in `inbox`.
     mail: AtomicBool,
@@ -79,7 +77,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl WorkerShared {
     /// Wakes the thread where it sleeps, after something was changed that it looks at.
     pub(super) fn notify(&self) {
-        queue::notify(&self.asleep, &self.doorbell);
+        self.sleeper.notify();
     }
 }
 
@@ -218,8 +216,7 @@ fn start(cpus: &[u32]) -> Result<Arc<Helper>, String> {
         cpus => format!("{name} on CPUs {}", list(cpus)),
     };
     let shared = WorkerShared {
-        asleep: AtomicU64::new(0),
-        doorbell: queue::new_doorbell().map_err(|e| e.to_string())?,
+        sleeper: Sleeper::new().map_err(|e| e.to_string())?,
         stop: AtomicBool::new(false),
         mail: AtomicBool::new(false),
         inbox: Mutex::new(Some(Vec::new())),
@@ -299,9 +296,9 @@ fn serve(mut state: WorkerState) {
 /// Sleeps until there is something to do. False where there was already.
 fn sleep(state: &mut WorkerState, set: &mut WaitSet) -> bool {
     let shared = &state.shared;
-    doorbell::arm(&shared.asleep);
+    shared.sleeper.arm();
     set.clear();
-    set.add(WaitFd { fd: shared.doorbell.as_raw_fd(), read: true, write: false });
+    set.add(shared.sleeper.wait_fd());
     let mut ready = !shared.stop.load(Acquire) && !shared.mail.load(Acquire);
     for slot in &mut state.slots {
         match slot.arm() {
@@ -313,7 +310,7 @@ fn sleep(state: &mut WorkerState, set: &mut WaitSet) -> bool {
         // An interrupted or failed sleep is a short one.
         let _ = set.wait(None);
     }
-    queue::awake(&shared.asleep, &shared.doorbell);
+    shared.sleeper.awake();
     ready
 }
 
