@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -272,9 +271,9 @@ void an_endpoint_has_peers_by_name() {
     std::vector<char> weights(1000, 'w'), got(1000);
     Memory memory(weights), here(got);
     const Exposed region = trainer.expose(memory, Access::read_write);
-    std::optional<Endpoint> worker(std::in_place, context(), "worker");
-    THROWS(Error, LINKSPAN_UNKNOWN_PEER, worker->peer("trainer"));
-    const Transport to = worker->connect("trainer", trainer.url(), patience);
+    Endpoint worker(context(), "worker");
+    THROWS(Error, LINKSPAN_UNKNOWN_PEER, worker.peer("trainer"));
+    const Transport to = worker.connect("trainer", trainer.url(), patience);
     const Event came = trainer.next(patience);
     CHECK(came.kind == Event::Kind::connected && came.peer == "worker" && trainer.peers() == std::vector<std::string>{"worker"});
     CHECK(!trainer.try_next() && trainer.event_fd() >= 0);
@@ -290,8 +289,8 @@ void an_endpoint_has_peers_by_name() {
         const Exposed lent = to.expose(here, Access::write);
         CHECK(back.write(memory.view(), lent, {}, patience) == 1000);
     }
-    CHECK(worker->connect_async("trainer", trainer.url(), patience).get() == 0 && trainer.peers().size() == 1);
-    worker.reset();
+    CHECK(worker.connect_async("trainer", trainer.url(), patience).get() == 0 && trainer.peers().size() == 1);
+    worker.close();
     const Event gone = trainer.next(patience);
     CHECK(gone.kind == Event::Kind::lost && gone.peer == "worker" && !gone.why.empty() && trainer.peers().empty());
     THROWS(TimedOut, LINKSPAN_TIMEOUT, trainer.next(1ms));
