@@ -626,37 +626,7 @@ impl Connecting {
                 keepalive: None,
             }
         } else {
-            // A cable that leads to another host is nothing that was lost.
-            let counted = || self.tries.iter().filter(|t| self.counts(t, cabled) && (t.is_up() || !t.reach.is_guess()));
-            let routed = counted().all(|t| t.reach.from().is_none());
-            let counted = counted().filter(|t| t.beside.is_none());
-            let failed: Vec<String> = counted.filter_map(Try::failure).collect();
-            if !failed.is_empty() && !routed {
-                self.fabric.downgrade(format!("fewer rails than interfaces: {}", failed.join("; ")))?;
-            }
-            if let Some(what) = self.relays(None).filter(|_| !cabled) {
-                self.fabric.downgrade(what)?;
-            }
-            // Said when the fabric was made.
-            if let (true, false, Some(what)) = (self.fabric.config().strict, self.same_host, self.fabric.last_resort())
-            {
-                return Err(Error::Strict { what });
-            }
-            let up = self.tries.iter().filter(|t| t.is_up() && self.counts(t, cabled));
-            let up = up.take(if routed { 1 } else { MAX_RAILS });
-            let streams: Vec<u16> = up.map(|t| t.number).collect();
-            // What may get more rails later must be able to carry several.
-            let mesh = self.fabric.config().meshes();
-            let grows = !routed && (mesh || !failed.is_empty() || !self.later.is_empty());
-            // Over a relay its end would prove that the relay is gone, not the peer.
-            let guard =
-                |t: &&Try| (cabled || !self.relayed) && t.number == KEEPALIVE && matches!(t.state, TryState::Up(..));
-            Plan {
-                carrier: Carrier::Tcp,
-                acked: self.fabric.acked() || streams.len() > 1 || grows,
-                streams,
-                keepalive: self.tries.iter().find(guard).map(|t| t.number),
-            }
+            self.stream_plan(cabled)?
         };
         let attempt = &mut self.tries[speaker];
         let TryState::Up(secured, _) = &mut attempt.state else {

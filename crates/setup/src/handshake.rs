@@ -134,10 +134,9 @@ impl Handshake {
                 {
                     self.end(stream, Err(why))?;
                 }
-                while self.ours.is_none() && !self.setups[at].output().is_empty() {
-                    let bytes: Vec<u8> = self.setups[at].output().iter().copied().take(CONTENT).collect();
-                    self.setups[at].wrote(bytes.len());
-                    self.pack(stream, BYTES, at, &bytes)?;
+                let bytes = self.setups[at].output();
+                if self.ours.is_none() {
+                    bytes.chunks(CONTENT).try_for_each(|part| self.pack(stream, BYTES, at, part))?;
                 }
             }
             if self.is_done() {

@@ -140,11 +140,8 @@ pub trait Offer: Send {
 
 /// One side of one rail to be. Dropping it undoes all.
 pub trait Setup: Send {
-    /// Bytes for the peer.
-    fn output(&self) -> &[u8];
-
-    /// The first `n` bytes of [`Setup::output`] have left.
-    fn wrote(&mut self, n: usize);
+    /// Bytes for the peer that were not taken yet. They must reach it, in their order.
+    fn output(&mut self) -> Vec<u8>;
 
     /// Takes bytes from the peer. Returns how many belonged to the set-up.
     ///
@@ -158,7 +155,7 @@ pub trait Setup: Send {
     /// Why there will be no rail.
     fn poll(&mut self, now: Instant) -> Result<(), String>;
 
-    /// Whether both sides know of each other how it ended. What [`Setup::output`] still has must leave nevertheless.
+    /// Whether both sides know of each other how it ended. There may be [`Setup::output`] nevertheless.
     fn is_done(&self) -> bool;
 
     /// The rail, once [`Setup::is_done`].

@@ -111,12 +111,8 @@ impl Coming {
 }
 
 impl Setup for Coming {
-    fn output(&self) -> &[u8] {
-        &self.out
-    }
-
-    fn wrote(&mut self, n: usize) {
-        self.out.drain(..n);
+    fn output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
     }
 
     fn input(&mut self, bytes: &[u8]) -> Result<usize, String> {

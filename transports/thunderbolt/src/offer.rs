@@ -49,12 +49,8 @@ fn text(error: Error) -> String {
 }
 
 impl linkspan_transport::Setup for Setup {
-    fn output(&self) -> &[u8] {
+    fn output(&mut self) -> Vec<u8> {
         self.output()
-    }
-
-    fn wrote(&mut self, n: usize) {
-        self.wrote(n);
     }
 
     fn input(&mut self, bytes: &[u8]) -> Result<usize, String> {

@@ -125,14 +125,9 @@ impl Setup {
         })
     }
 
-    /// Bytes for the peer.
-    pub fn output(&self) -> &[u8] {
-        &self.out
-    }
-
-    /// Notes that `n` bytes of [`Setup::output`] were written.
-    pub fn wrote(&mut self, n: usize) {
-        self.out.drain(..n.min(self.out.len()));
+    /// Bytes for the peer that were not taken yet; they must reach it, in their order.
+    pub fn output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
     }
 
     /// Takes bytes from the peer. Returns how many belonged to the handshake.
@@ -402,7 +397,7 @@ impl Setup {
         }
     }
 
-    /// Whether both sides know that the cable joins them, or that there is none where there need not be. What [`Setup::output`] still has must be written nevertheless.
+    /// Whether both sides know that the cable joins them, or that there is none where there need not be. There may be [`Setup::output`] nevertheless.
     pub fn is_done(&self) -> bool {
         matches!(self.state, State::Up { heard: true, told: true, .. } | State::Without)
     }
@@ -460,10 +455,8 @@ fn id(uuid: &[u8; 16]) -> String {
 /// Those of [`Setup`].
 pub fn join(mut a: Setup, mut b: Setup) -> Result<(BoxRail, BoxRail), Error> {
     loop {
-        let n = b.input(a.output())?;
-        a.wrote(n);
-        let n = a.input(b.output())?;
-        b.wrote(n);
+        b.input(&a.output())?;
+        a.input(&b.output())?;
         a.poll()?;
         b.poll()?;
         if a.is_done() && b.is_done() {

@@ -61,12 +61,8 @@ impl<N: Nic> Offer for Pairs<N> {
 }
 
 impl<N: Nic> linkspan_transport::Setup for Setup<N> {
-    fn output(&self) -> &[u8] {
+    fn output(&mut self) -> Vec<u8> {
         self.output()
-    }
-
-    fn wrote(&mut self, n: usize) {
-        self.wrote(n);
     }
 
     fn input(&mut self, bytes: &[u8]) -> Result<usize, String> {

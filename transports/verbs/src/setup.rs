@@ -215,14 +215,9 @@ impl<N: Nic> Setup<N> {
         })
     }
 
-    /// Bytes to write to the peer; empty when there are none at the moment.
-    pub fn output(&self) -> &[u8] {
-        &self.out
-    }
-
-    /// The first `n` bytes of [`Setup::output`] have been written.
-    pub fn wrote(&mut self, n: usize) {
-        self.out.drain(..n.min(self.out.len()));
+    /// Bytes for the peer that were not taken yet; they must reach it, in their order.
+    pub fn output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
     }
 
     /// Takes bytes that came from the peer, as many as are its; how many that were.
@@ -350,7 +345,7 @@ impl<N: Nic> Setup<N> {
         Ok(())
     }
 
-    /// Whether both sides know that packets pass. What [`Setup::output`] still has must be written nevertheless.
+    /// Whether both sides know that packets pass. There may be [`Setup::output`] nevertheless.
     pub fn is_done(&self) -> bool {
         self.input.len() == TOTAL_LEN && self.proof == Proof::Done
     }
@@ -442,10 +437,8 @@ fn entry(table: &[GidEntry], config: &Config, link: LinkLayer, device: &str) -> 
 pub fn join<A: Nic, B: Nic>(mut a: Setup<A>, mut b: Setup<B>) -> Result<(VerbsRail<A>, VerbsRail<B>), Error> {
     let since = Instant::now();
     loop {
-        let n = b.input(a.output())?;
-        a.wrote(n);
-        let n = a.input(b.output())?;
-        b.wrote(n);
+        b.input(&a.output())?;
+        a.input(&b.output())?;
         a.poll()?;
         b.poll()?;
         if a.is_done() && b.is_done() {

@@ -5,6 +5,7 @@ use linkspan_setup::handshake::QPS_MAX;
 use linkspan_transport::MAX_RAILS;
 
 use super::{Connecting, KEEPALIVE, Try, TryState};
+use crate::Error;
 
 impl Connecting {
     /// A plan of the pairs of streams that both sides take for device-memory TCP, if there are any.
@@ -17,12 +18,11 @@ impl Connecting {
                 streams.extend([number, beside.number]);
             }
         }
-        let guard = |t: &&Try| t.number == KEEPALIVE && matches!(t.state, TryState::Up(..));
         (!streams.is_empty()).then(|| Plan {
             carrier: Carrier::Devmem,
             acked: self.fabric.acked() || streams.len() > 2,
             streams,
-            keepalive: self.tries.iter().find(guard).map(|t| t.number),
+            keepalive: self.keepalive(true),
         })
     }
 
@@ -38,9 +38,6 @@ impl Connecting {
                 streams.push(attempt.number);
             }
         }
-        // Over a relay its end would prove that the relay is gone, not the peer.
-        let guard =
-            |t: &&Try| (cabled || !self.relayed) && t.number == KEEPALIVE && matches!(t.state, TryState::Up(..));
         // What may get more rails later must be able to carry several; in a mesh, ways over other hosts.
         let missing = self.tries.iter().any(|t| t.first && !t.reach.is_guess() && t.failure().is_some());
         let grows = missing || !self.later.is_empty() || self.fabric.config().meshes();
@@ -48,7 +45,39 @@ impl Connecting {
             carrier: Carrier::Verbs,
             acked: self.fabric.acked() || rails > 1 || grows,
             streams,
-            keepalive: self.tries.iter().find(guard).map(|t| t.number),
+            keepalive: self.keepalive(cabled),
         })
+    }
+
+    /// A plan whose rails are the streams that are up, of which there is one. Fewer than there could be are a downgrade.
+    pub(super) fn stream_plan(&self, cabled: bool) -> Result<Plan, Error> {
+        // A cable that leads to another host is nothing that was lost.
+        let counted = || self.tries.iter().filter(|t| self.counts(t, cabled) && (t.is_up() || !t.reach.is_guess()));
+        let routed = counted().all(|t| t.reach.from().is_none());
+        let failed: Vec<String> = counted().filter(|t| t.beside.is_none()).filter_map(Try::failure).collect();
+        if !failed.is_empty() && !routed {
+            self.fabric.downgrade(format!("fewer rails than interfaces: {}", failed.join("; ")))?;
+        }
+        if let Some(what) = self.relays(None).filter(|_| !cabled) {
+            self.fabric.downgrade(what)?;
+        }
+        // Said when the fabric was made.
+        if let (true, false, Some(what)) = (self.fabric.config().strict, self.same_host, self.fabric.last_resort()) {
+            return Err(Error::Strict { what });
+        }
+        let up = self.tries.iter().filter(|t| t.is_up() && self.counts(t, cabled));
+        let up = up.take(if routed { 1 } else { MAX_RAILS });
+        let streams: Vec<u16> = up.map(|t| t.number).collect();
+        // What may get more rails later must be able to carry several.
+        let mesh = self.fabric.config().meshes();
+        let grows = !routed && (mesh || !failed.is_empty() || !self.later.is_empty());
+        let acked = self.fabric.acked() || streams.len() > 1 || grows;
+        Ok(Plan { carrier: Carrier::Tcp, acked, streams, keepalive: self.keepalive(cabled) })
+    }
+
+    /// The keepalive connection, where it is up. Over a relay its end would prove that the relay is gone, not the peer.
+    fn keepalive(&self, cabled: bool) -> Option<u16> {
+        let up = |t: &&Try| t.number == KEEPALIVE && matches!(t.state, TryState::Up(..));
+        self.tries.iter().find(up).filter(|_| cabled || !self.relayed).map(|t| t.number)
     }
 }

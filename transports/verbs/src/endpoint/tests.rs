@@ -46,10 +46,8 @@ fn against() -> (VerbsRail<SoftNic>, Liar) {
     };
     let (mut a, mut b) = (side(1), side(2));
     while !a.is_done() || !b.is_done() {
-        let n = b.input(a.output()).expect("bytes");
-        a.wrote(n);
-        let n = a.input(b.output()).expect("bytes");
-        b.wrote(n);
+        b.input(&a.output()).expect("bytes");
+        a.input(&b.output()).expect("bytes");
         a.poll().expect("packets pass");
         b.poll().expect("packets pass");
     }

@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
 use linkspan_verbs_sys::mock::MockNic;
@@ -19,17 +20,17 @@ fn byte_by_byte_and_in_any_turn() {
     let net = SoftNet::new(1);
     let mut a = setup(nic(&net, 1), Config::default()).expect("a");
     let mut b = setup(nic(&net, 2), Config::default()).expect("b");
-    let mut turns = 0;
+    let (mut turns, mut to_a, mut to_b) = (0, VecDeque::new(), VecDeque::new());
     while !a.is_done() || !b.is_done() {
-        if let Some(&byte) = a.output().first() {
+        to_b.extend(a.output());
+        if let Some(byte) = to_b.pop_front() {
             assert_eq!(b.input(&[byte]).expect("b"), 1);
-            a.wrote(1);
         }
         a.poll().expect("a");
         b.poll().expect("b");
-        if let Some(&byte) = b.output().first() {
+        to_a.extend(b.output());
+        if let Some(byte) = to_a.pop_front() {
             assert_eq!(a.input(&[byte]).expect("a"), 1);
-            b.wrote(1);
         }
         turns += 1;
         assert!(turns <= TOTAL_LEN + 2);
@@ -85,8 +86,8 @@ fn reasons_are_named() {
 fn a_wrong_ready_word_ends_it() {
     let net = SoftNet::new(1);
     let mut a = setup(nic(&net, 1), Config::default()).expect("a");
-    let b = setup(nic(&net, 2), Config::default()).expect("b");
-    a.input(b.output()).expect("an offer");
+    let mut b = setup(nic(&net, 2), Config::default()).expect("b");
+    a.input(&b.output()).expect("an offer");
     let refused = a.input(&[b'L', b'S', b'V', b'r', 0, 0, 0, 0]).expect_err("of another queue pair");
     assert!(refused.to_string().starts_with("LS1214"), "{refused}");
 }
