@@ -1,10 +1,13 @@
-//! The pages of `docs/start`, typed in as they are printed.
+//! The README and the pages of `docs/start` and others that say hosts, typed in as they are printed.
 //!
 //! A page says in comments, which readers do not see, what the blocks of commands are for:
 //!
 //! - `<!-- hosts: A ADDRESS, B ADDRESS; ... -->`: the cables, each with its two ends.
 //! - `<!-- on A, B -->` before a block: it is typed on these hosts, and every command must succeed.
 //! - `<!-- on A until TEXT -->`: it runs on until the page ends; the rest waits for a line that begins with TEXT.
+//!
+//! In a block of `console` the commands are the lines after `$ `, and the others are what they print: each must be said, in this order, with
+//! other numbers where it has any; one that ends with `...` is the beginning of a line.
 //!
 //! Blocks without a comment need what a namespace lacks. What hosts `export` stays for their later blocks. `LINE` is what followed `lspan pair` in
 //! a line that was waited for. Two things differ from what is printed: `scp` is a script that copies into the other host's home, and `lspan files
@@ -27,6 +30,8 @@ struct Block<'a> {
     hosts: Vec<&'a str>,
     until: Option<&'a str>,
     text: String,
+    /// Lines that the commands print.
+    printed: Vec<&'a str>,
 }
 
 struct Page<'a> {
@@ -37,9 +42,11 @@ struct Page<'a> {
 
 /// Types in every page that has hosts.
 pub(crate) fn run() -> Outcome<String> {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/start"));
-    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let folder = root.join("docs/start");
+    let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.extend(["README.md", "docs/performance.md"].map(|name| root.join(name)));
     files.sort();
     let mut said = Vec::new();
     for file in &files {
@@ -51,7 +58,21 @@ pub(crate) fn run() -> Outcome<String> {
             said.push(format!("{name}: {} blocks", page.blocks.len()));
         }
     }
-    if said.len() < 3 { Err(format!("only {said:?}")) } else { Ok(said.join(", ")) }
+    if said.len() < 5 { Err(format!("only {said:?}")) } else { Ok(said.join(", ")) }
+}
+
+/// A line with one sign for each word that begins with a digit, and one space between words.
+fn shape(line: &str) -> String {
+    let word = |word: &str| if word.starts_with(|c: char| c.is_ascii_digit()) { "#" } else { word }.to_owned();
+    line.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether what was said is a line that a page prints, numbers aside; one that ends with `...` is the beginning of one.
+fn prints(printed: &str, said: &str) -> bool {
+    match printed.strip_suffix("...") {
+        Some(begin) => shape(said).starts_with(&shape(begin)),
+        None => shape(said) == shape(printed),
+    }
 }
 
 fn parse(text: &str) -> Outcome<Page<'_>> {
@@ -66,11 +87,17 @@ fn parse(text: &str) -> Outcome<Page<'_>> {
             }
         } else if let Some(on) = comment.strip_prefix("on ") {
             let (hosts, until) = on.split_once(" until ").map_or((on, None), |(hosts, text)| (hosts, Some(text)));
-            if lines.next() != Some("```sh") {
-                return Err(format!("no block of commands below {comment:?}"));
+            let fence = lines.next();
+            let (mut text, mut printed) = (String::new(), Vec::new());
+            for line in lines.by_ref().take_while(|line| *line != "```") {
+                match (fence, line.strip_prefix("$ ")) {
+                    (Some("```sh"), _) => text.push_str(&format!("{line}\n")),
+                    (Some("```console"), Some(command)) => text.push_str(&format!("{command}\n")),
+                    (Some("```console"), None) => printed.push(line),
+                    _ => return Err(format!("no block of commands below {comment:?}")),
+                }
             }
-            let text = lines.by_ref().take_while(|line| *line != "```").map(|line| format!("{line}\n")).collect();
-            page.blocks.push(Block { hosts: hosts.split(", ").collect(), until, text });
+            page.blocks.push(Block { hosts: hosts.split(", ").collect(), until, text, printed });
         }
     }
     Ok(page)
@@ -149,6 +176,10 @@ fn type_in(page: &Page<'_>, world: &World, homes: &Path, hosts: &[&str]) -> Outc
                     let (code, said) = node.end(SOON)?;
                     if code != Some(0) {
                         return Err(format!("on {host}: {text}exit code {code:?}: {said}"));
+                    }
+                    let mut lines = said.lines();
+                    if let Some(line) = block.printed.iter().find(|line| !lines.any(|said| prints(line, said))) {
+                        return Err(format!("on {host}: {text}does not print {line:?} where the page does: {said}"));
                     }
                 }
             }

@@ -28,7 +28,7 @@ esac
 
 mkdir "$prefix" && echo mine >"$prefix/mine"
 find "$prefix" | sort >before
-run sh "$from/install.sh" --prefix "$prefix" >out || { cat out; fail "install.sh"; }
+run "$from/install.sh" --prefix "$prefix" >out || { cat out; fail "install.sh"; }
 find "$prefix" | sort >first
 grep -q 'export LD_LIBRARY_PATH=' out || fail "it does not say what to export"
 run "$prefix/bin/lspan" --version
