@@ -10,6 +10,7 @@ pub(crate) mod locks;
 pub(crate) mod params;
 pub(crate) mod paths;
 pub(crate) mod sums;
+pub(crate) mod texts;
 pub(crate) mod unsafety;
 pub(crate) mod words;
 
@@ -34,7 +35,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
     if fix && let Err(why) = counts::lower(root, &sources) {
         return Outcome::Failed(why);
     }
-    let rules: [(&str, Vec<String>); 17] = [
+    let rules: [(&str, Vec<String>); 18] = [
         ("unsafe", unsafety::problems(&sources)),
         ("links", links::problems(&sources)),
         ("lengths", lengths(&sources)),
@@ -48,6 +49,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
         ("sums", sums::problems(&sources)),
         ("layers", layers::problems(root, &sources)),
         ("locks", locks::problems(root)),
+        ("texts", texts::problems(&sources)),
         ("words", words::problems(&sources)),
         ("counts", counts::problems(root, &sources)),
         ("tests", inventory::problems(root, &sources)),

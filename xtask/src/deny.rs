@@ -21,7 +21,7 @@ const RULES: &str = "deny.toml";
 const SNAPSHOT: &str = "xtask/advisories.txt";
 
 /// Workspaces, each with a lock file of its own.
-const WORKSPACES: [&str; 3] = [".", "bindings/python", "fuzz"];
+const WORKSPACES: [&str; 4] = [".", "bin/linkspan-desktop", "bindings/python", "fuzz"];
 
 /// The one registry.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";

@@ -57,6 +57,8 @@ usage: cargo xtask COMMAND
   asan                   the one-sided library and what it stands on under AddressSanitizer
   miri                   its memory, views and books under Miri
   python [--torch]       builds the Python wheel in an environment of its own; its tests, mypy, pyright; with torch, if asked for
+  desktop [shots]        the window, in a root of Debian 13 (made once, 2 GB): builds it, and drives it through AT-SPI with the real
+                         services; with shots its pages are drawn into target/desktop/shots instead
   netns NAME...|all [--once] | soak SECONDS [SEED]
                          tests that need network namespaces (root); what fails is run once more, with --once it is not
   fuzz [--seconds N] [TARGET]
@@ -105,6 +107,8 @@ fn main() -> ExitCode {
         ["miri"] => stages::miri(&root),
         ["python"] => stages::python(&root, false),
         ["python", "--torch"] => stages::python(&root, true),
+        ["desktop"] => stages::desktop(&root, false),
+        ["desktop", "shots"] => stages::desktop(&root, true),
         ["netns", rest @ ..] => stages::netns(&root, rest),
         ["fuzz", rest @ ..] => stages::fuzz(&root, rest),
         ["lab", rest @ ..] => stages::lab(&root, rest),

@@ -20,7 +20,7 @@ pub(crate) struct Part {
     root: bool,
 }
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     Part {
         name: "core",
         what: "lspan, the plugin, all unit tests",
@@ -62,6 +62,13 @@ const PARTS: [Part; 9] = [
         programs: &["c++"],
         packages: "g++",
         root: false,
+    },
+    Part {
+        name: "desktop",
+        what: "the window, built and driven in a root of Debian 13",
+        programs: &["mmdebstrap", "unshare", "mount"],
+        packages: "mmdebstrap util-linux mount",
+        root: true,
     },
     Part {
         name: "lab",

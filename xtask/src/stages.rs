@@ -1,5 +1,6 @@
 //! The test stages that plain `cargo test` cannot be: each says what it did, or why it cannot run here.
 
+mod desktop;
 pub(crate) mod fuzzing;
 mod gpu;
 mod lab;
@@ -15,6 +16,7 @@ use std::process::Command;
 use crate::run::{self, Outcome};
 use crate::tree;
 
+pub(crate) use desktop::run as desktop;
 pub(crate) use fuzzing::run as fuzz;
 pub(crate) use gpu::run as gpu;
 pub(crate) use lab::lab;

@@ -41,7 +41,7 @@ impl Source {
     }
 }
 
-/// Every UTF-8 file below `root` except built ones, sorted by path.
+/// Every UTF-8 file below `root` except built ones, and pictures with no text; sorted by path.
 pub(crate) fn sources(root: &Path) -> Vec<Source> {
     let mut found = Vec::new();
     walk(root, "", &mut found);
@@ -63,10 +63,10 @@ fn walk(dir: &Path, prefix: &str, found: &mut Vec<Source>) {
             if !BUILT.contains(&name.as_str()) {
                 walk(&entry.path(), &path, found);
             }
-        } else if kind.is_file()
-            && let Ok(text) = std::fs::read_to_string(entry.path())
-        {
-            found.push(Source { path, text });
+        } else if kind.is_file() {
+            // Of a picture only that it is there.
+            let read = if path.ends_with(".png") { Ok(String::new()) } else { std::fs::read_to_string(entry.path()) };
+            found.extend(read.ok().map(|text| Source { path, text }));
         }
     }
 }

@@ -10,11 +10,13 @@ mod files;
 mod keys;
 mod manager;
 mod measure;
+mod proxy;
 mod server;
 mod shares;
 mod task;
 
 pub use error::UserError;
+pub use proxy::{FilesProxy, KeysProxy, ManagerProxy, ProgressChanged, SharesProxy, TaskEnded, TaskProxy, TestsProxy};
 pub use server::{User, UserServer};
 #[cfg(test)]
 pub(crate) use {

@@ -6,7 +6,7 @@ use linkspan_bus::{Dict, from_dict};
 use serde::Deserialize;
 
 use crate::row::{Mood, Row};
-use crate::text::{fill, shown, tr};
+use crate::text::{ago, shown, tr};
 
 /// Most that are kept; the service keeps 1024 itself.
 pub(crate) const KEPT: usize = 256;
@@ -82,15 +82,4 @@ impl Events {
         };
         self.0.iter().rev().map(row).collect()
     }
-}
-
-/// How long that is, coarsely: it changes once a minute.
-fn ago(seconds: u64) -> String {
-    let (text, n) = match seconds {
-        0..60 => return tr("just now"),
-        60..3600 => (tr("{n} min ago"), seconds / 60),
-        3600..86_400 => (tr("{n} h ago"), seconds / 3600),
-        _ => (tr("{n} d ago"), seconds / 86_400),
-    };
-    fill(&text, &[("n", &n.to_string())])
 }

@@ -13,11 +13,12 @@ pub mod live;
 mod model;
 mod row;
 pub mod text;
+pub mod user;
 
 pub use findings::doctor;
 pub use links::Objects;
 pub use model::{Input, Model, Notice, Summary};
-pub use row::{Action, Button, Empty, Group, Mood, Page, Pages, Row};
+pub use row::{Action, Button, Choice, Empty, Field, Group, Kind, Mood, Page, Pages, Pick, Plot, Row};
 
 #[cfg(test)]
 mod tests;

@@ -26,13 +26,13 @@ pub enum Ask {
 }
 
 /// After a change others follow: all of them are read at once, after this time.
-const SETTLE: Duration = Duration::from_millis(100);
+pub(crate) const SETTLE: Duration = Duration::from_millis(100);
 
 /// Between two tries to reach a bus that is away.
-const AGAIN: Duration = Duration::from_secs(5);
+pub(crate) const AGAIN: Duration = Duration::from_secs(5);
 
 /// For how long the service may take to tell what is there.
-const PATIENCE: Duration = Duration::from_secs(25);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(25);
 
 /// Between two looks at statistics, milliseconds.
 const INTERVAL_MS: u32 = 1000;
@@ -80,12 +80,12 @@ async fn session(
         MatchRule::builder().msg_type(linkspan_bus::zbus::message::Type::Signal).sender(NAME)?.path_namespace(PATH)?;
     let mut signals = MessageStream::for_match_rule(rule.build(), &connection, Some(64)).await?;
     let manager = ManagerProxy::new(&connection).await?;
-    let (mut after_us, mut read_at) = (0, start(&bus, feed).await);
+    let (mut after_us, mut read_at) = (0, begin(&bus, feed).await);
     loop {
         tokio::select! {
             ask = asks.recv() => match ask {
                 None => return Ok(()),
-                Some(Ask::Retry) => read_at = start(&bus, feed).await,
+                Some(Ask::Retry) => read_at = begin(&bus, feed).await,
                 Some(Ask::Statistics(wanted)) => {
                     *statistics = wanted;
                     let _ = if wanted { manager.watch(INTERVAL_MS, false).await } else { manager.unwatch().await.map(drop) };
@@ -140,17 +140,22 @@ async fn session(
     Err(linkspan_bus::zbus::Error::Failure("the bus is gone".into()))
 }
 
-/// Has the bus start the service, and says when it is to be read.
-async fn start(bus: &DBusProxy<'_>, feed: &Sender<Input>) -> Option<Instant> {
-    let name = NAME.try_into().ok()?;
-    if bus.name_has_owner(name).await.unwrap_or(false) {
-        return Some(Instant::now());
+/// Has the bus start a service: true, it runs now; false, its owner changes when it does.
+pub(crate) async fn start(bus: &DBusProxy<'_>, name: &'static str) -> Result<bool, String> {
+    let owned = || name.try_into().map_err(|error: linkspan_bus::zbus::names::Error| error.to_string());
+    if bus.name_has_owner(owned()?).await.unwrap_or(false) {
+        return Ok(true);
     }
-    match bus.start_service_by_name(NAME.try_into().ok()?, 0).await {
-        // Its owner changes then.
-        Ok(_) => None,
-        Err(error) => {
-            let _ = feed.send(Input::Down(error.to_string())).await;
+    let name = name.try_into().map_err(|error: linkspan_bus::zbus::names::Error| error.to_string())?;
+    bus.start_service_by_name(name, 0).await.map(|_| false).map_err(|error| error.to_string())
+}
+
+/// Says when the service is to be read, or that it is not there. `None`: its owner changes then.
+async fn begin(bus: &DBusProxy<'_>, feed: &Sender<Input>) -> Option<Instant> {
+    match start(bus, NAME).await {
+        Ok(runs) => runs.then(Instant::now),
+        Err(why) => {
+            let _ = feed.send(Input::Down(why)).await;
             None
         }
     }

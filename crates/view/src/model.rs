@@ -8,8 +8,9 @@ use crate::events::Events;
 use crate::findings::{self, Report};
 use crate::jobs::Jobs;
 use crate::links::{Links, Objects};
-use crate::row::{Action, Button, Empty, Group, Mood, Page, Pages, Row};
+use crate::row::{Action, Button, Choice, Empty, Field, Group, Mood, Page, Pages, Row};
 use crate::text::{fill, shown, tr};
+use crate::user::{Told, User};
 
 /// What is told to the model. Times are microseconds since 1970.
 #[derive(Clone, Debug)]
@@ -32,6 +33,16 @@ pub enum Input {
     Examining,
     /// What it said.
     Examined(Result<String, String>),
+    /// Of the user's service.
+    User(Told),
+    /// A person has typed this.
+    Typed(Field, String),
+    /// Or has chosen one of several.
+    Chosen(Choice, usize),
+    /// Or files to send, of which it is not known yet where to. None: they are put aside.
+    ToSend(Vec<String>),
+    /// Or has compared the fingerprint of a pairing.
+    Compared(String),
 }
 
 /// Something that a person may want to be told at once. The same thing has the same id.
@@ -56,8 +67,9 @@ pub struct Summary {
     pub peers: Vec<String>,
 }
 
+/// Of the machine, or of the user.
 #[derive(Clone, Debug, Default)]
-enum Service {
+pub(crate) enum Service {
     #[default]
     Asked,
     Up(String),
@@ -89,6 +101,7 @@ pub struct Model {
     errors: BTreeMap<String, String>,
     told: BTreeSet<String>,
     doctor: Doctor,
+    user: User,
 }
 
 impl Model {
@@ -138,6 +151,11 @@ impl Model {
             }
             Input::Examining => self.doctor = Doctor::Looks,
             Input::Examined(said) => self.doctor = Doctor::Said(said.and_then(|json| findings::read(&json))),
+            Input::User(told) => self.user.apply(told),
+            Input::Typed(field, text) => self.user.typed(field, &text),
+            Input::Chosen(choice, chosen) => self.user.choose(choice, chosen),
+            Input::ToSend(files) => self.user.await_place(files),
+            Input::Compared(pairing) => self.user.compared(pairing),
         }
         Vec::new()
     }
@@ -166,20 +184,36 @@ impl Model {
         Pages {
             banner: self.banner(),
             overview: self.overview(),
+            tests: self.user.tests(now_us),
+            files: self.user.files(now_us),
             jobs: self.jobs(),
             findings: self.findings(),
             events: self.happened(now_us),
         }
     }
 
+    /// The place that is looked at, where files may be sent to.
+    pub fn target(&self) -> Option<String> {
+        self.user.target()
+    }
+
     fn banner(&self) -> String {
-        match self.links.left_out + self.jobs.left_out {
-            0 => String::new(),
-            n => fill(
-                &tr("{n} things that the service tells are not understood or too many, and are not shown."),
-                &[("n", &n.to_string())],
-            ),
+        let mut said = Vec::new();
+        for service in [&self.service, &self.user.service] {
+            if let Service::Up(version) = service
+                && version != env!("CARGO_PKG_VERSION")
+            {
+                let text = tr("A service has version {theirs}, this program {own}: some of it may be missing.");
+                said.push(fill(&text, &[("theirs", version), ("own", env!("CARGO_PKG_VERSION"))]));
+            }
         }
+        said.dedup();
+        let left_out = self.links.left_out + self.jobs.left_out + self.user.left_out;
+        if left_out > 0 {
+            let text = tr("{n} things that the service tells are not understood or too many, and are not shown.");
+            said.push(fill(&text, &[("n", &left_out.to_string())]));
+        }
+        said.join(" ")
     }
 
     /// Why there is nothing to show, if the service is not there.
@@ -202,8 +236,18 @@ impl Model {
     }
 
     fn overview(&self) -> Page {
+        let trust = self.user.trust();
         if let Some(empty) = self.absent() {
-            return Page { empty: Some(empty), ..Page::default() };
+            if trust.is_empty() {
+                return Page { empty: Some(empty), ..Page::default() };
+            }
+            // Peers are trusted without the service of the machine.
+            let Empty { title, text, button, .. } = empty;
+            let subtitle = text.replace('\n', " ");
+            let mood = if button.is_some() { Mood::Trouble } else { Mood::Plain };
+            let row = Row { id: "absent".into(), title, subtitle, mood, button, ..Row::default() };
+            let own = Group { title: tr("This machine"), text: String::new(), rows: vec![row] };
+            return Page { groups: [own].into_iter().chain(trust).collect(), empty: None };
         }
         let mut groups = Vec::new();
         let cards: Vec<Row> = self.links.waiting().map(|peer| self.card(peer)).collect();
@@ -230,6 +274,7 @@ impl Model {
             };
             groups.insert(groups.len().min(1), Group { title: tr("Hosts"), text: String::new(), rows: vec![hint] });
         }
+        groups.extend(trust);
         Page { groups, empty: None }
     }
 

@@ -239,6 +239,82 @@ fn any_dict() -> impl Strategy<Value = Dict> {
     })
 }
 
+/// What the user's service may say.
+fn any_told() -> impl Strategy<Value = Input> {
+    use crate::user::{Answer, Ask, Told};
+    let keys = [
+        "Kind",
+        "Peer",
+        "Arguments",
+        "state",
+        "path",
+        "notes",
+        "done",
+        "of",
+        "measuring",
+        "results",
+        "moved_bytes",
+        "total_bytes",
+        "name",
+        "fingerprint",
+        "id",
+        "kind",
+        "peer",
+        "arguments",
+        "error",
+        "directory",
+        "writable",
+        "name_hex",
+        "size_bytes",
+    ];
+    let value = prop_oneof![
+        any_json(),
+        prop::sample::select(vec![
+            "test", "send", "get", "mirror", "pair", "done", "failed", "running", "file", "share"
+        ])
+        .prop_map(Value::from),
+        Just(json!(["/a/b", "linkspan://b/in/"])),
+        Just(
+            json!([{ "test": "bw", "size_bytes": 8, "bw_gbyte_s": 1.5 }, { "test": "lat", "latency": { "p50_ns": 1.0 } }])
+        ),
+        (0..4u64).prop_map(Value::from),
+    ];
+    let dict = prop::collection::hash_map(prop::sample::select(keys.to_vec()), value, 0..12).prop_map(|fields| {
+        to_dict(&Value::Object(fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()))
+    });
+    let list = move || prop::collection::vec(dict.clone(), 0..4);
+    let named =
+        list().prop_map(|all| all.into_iter().enumerate().map(|(n, dict)| (format!("/task/{n}"), dict)).collect());
+    let named = move || named.clone();
+    let told = prop_oneof![
+        "\\PC{0,20}".prop_map(Told::Up),
+        Just(Told::Up("0.1.0".into())),
+        "\\PC{0,20}".prop_map(Told::Down),
+        named().prop_map(Told::Tasks),
+        (named(), any::<u64>()).prop_map(|(list, now)| Told::Progress(list, now)),
+        list().prop_map(Told::History),
+        (list(), any::<bool>(), "\\PC{0,20}").prop_map(|(list, on, text)| Told::Shares(
+            list,
+            on,
+            vec![text.clone()],
+            text
+        )),
+        (list(), "\\PC{0,20}").prop_map(|(list, text)| Told::Keys(text.clone(), text, list)),
+        "\\PC{0,20}".prop_map(|place| Told::Asked(Ask::List(place))),
+        (list(), any::<bool>())
+            .prop_map(|(list, all)| { Told::Answered(Ask::List("b:in".into()), Ok(Answer::Listed(list, all))) }),
+        Just(Told::Asked(Ask::List("b:in".into()))),
+        "\\PC{0,20}".prop_map(|text| Told::Answered(Ask::Offer, Ok(Answer::Offered(text, "/task/0".into())))),
+        "\\PC{0,20}".prop_map(|text| Told::Answered(Ask::Serve(true), Err(text))),
+    ];
+    prop_oneof![
+        8 => told.prop_map(Input::User),
+        1 => "\\PC{0,30}".prop_map(|text| Input::Typed(Field::Place, text)),
+        1 => any::<usize>().prop_map(|n| Input::Chosen(Choice::Test, n)),
+        1 => prop::collection::vec("\\PC{0,20}", 0..3).prop_map(Input::ToSend),
+    ]
+}
+
 fn any_input() -> impl Strategy<Value = Input> {
     let path = prop::sample::select(vec![PEER.to_owned(), CABLE.to_owned(), "/".to_owned(), "nonsense".to_owned()]);
     let interface = prop::sample::select(vec!["Cable", "Peer", "Manager", "Colour"]);
@@ -262,6 +338,7 @@ fn any_input() -> impl Strategy<Value = Input> {
         Just(Input::Asked(UUID.into())),
         prop::result::maybe_ok(Just(()), "\\PC{0,20}").prop_map(|answer| Input::Answered(UUID.into(), answer)),
         "\\PC{0,40}".prop_map(|json| Input::Examined(Ok(json))),
+        any_told(),
     ]
 }
 
@@ -272,7 +349,7 @@ proptest! {
         for input in inputs {
             model.apply(input);
             let pages = model.pages(now);
-            for page in [&pages.overview, &pages.jobs, &pages.findings, &pages.events] {
+            for page in [&pages.overview, &pages.tests, &pages.jobs, &pages.files, &pages.findings, &pages.events] {
                 prop_assert!(page.empty.is_some() == page.groups.is_empty(), "{page:?}");
                 for row in rows(page) {
                     prop_assert!(!row.title.contains(char::is_control) && !row.subtitle.contains(char::is_control));

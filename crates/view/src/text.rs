@@ -1,11 +1,21 @@
 //! Text for people: ours, and what comes from elsewhere made harmless.
 
+use std::sync::OnceLock;
+
 /// Most characters of a text from elsewhere that are shown.
 pub const LONGEST: usize = 160;
 
-/// A text of ours. All of them pass here, for a translation to be put in their place.
+static TRANSLATE: OnceLock<fn(&str) -> String> = OnceLock::new();
+
+/// Has texts of ours translated from now on, once for a program. Texts are in English without it.
+pub fn translate_with(translate: fn(&str) -> String) {
+    // The first one stays.
+    let _ = TRANSLATE.set(translate);
+}
+
+/// A text of ours, in the language of the program. All of them pass here, and stand in the catalogues of `bin/linkspan-desktop/po`.
 pub fn tr(text: &str) -> String {
-    text.to_owned()
+    TRANSLATE.get().map_or_else(|| text.to_owned(), |translate| translate(text))
 }
 
 /// A text of ours with each `{name}` replaced. A value is never looked at for further names.
@@ -55,4 +65,32 @@ pub(crate) fn gbit(mbps: u64) -> String {
 /// A rate of payload, in units of 10^6 or 10^9 bytes.
 pub(crate) fn bytes_rate(bytes_s: f64) -> String {
     if bytes_s >= 1e9 { format!("{:.2} GB/s", bytes_s / 1e9) } else { format!("{:.1} MB/s", bytes_s / 1e6) }
+}
+
+/// A number of bytes, in units of 10^3.
+pub(crate) fn bytes(n: u64) -> String {
+    match n {
+        0..1000 => format!("{n} B"),
+        1000..1_000_000 => format!("{:.1} kB", n as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", n as f64 / 1e6),
+        _ => format!("{:.2} GB", n as f64 / 1e9),
+    }
+}
+
+/// The size of a message, in units of 1024 where it is one of them.
+pub(crate) fn size(n: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let whole = UNITS.iter().find(|(unit, _)| n >= *unit && n.is_multiple_of(*unit));
+    whole.map_or_else(|| format!("{n} B"), |(unit, name)| format!("{} {name}", n / unit))
+}
+
+/// How long ago that is, coarsely: it changes once a minute.
+pub(crate) fn ago(seconds: u64) -> String {
+    let (text, n) = match seconds {
+        0..60 => return tr("just now"),
+        60..3600 => (tr("{n} min ago"), seconds / 60),
+        3600..86_400 => (tr("{n} h ago"), seconds / 3600),
+        _ => (tr("{n} d ago"), seconds / 86_400),
+    };
+    fill(&text, &[("n", &n.to_string())])
 }

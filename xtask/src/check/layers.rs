@@ -40,7 +40,7 @@ const LAYERS: [(&str, u32); 30] = [
 ];
 
 /// Crates that are a workspace of their own, because they need more than Rust and a linker to build, or stand for somebody else's.
-const ALONE: [&str; 2] = ["bindings/python", "tests/foreign"];
+const ALONE: [&str; 3] = ["bin/linkspan-desktop", "bindings/python", "tests/foreign"];
 
 /// Features for tests alone (doubles, planted bugs, the suite of all transports), and where a dependency may ask for them.
 const FOR_TESTS: [&str; 4] = ["conformance", "fixture", "planted", "sim"];

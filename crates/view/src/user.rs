@@ -1,0 +1,396 @@
+//! What the user's service tells: tests, files and trusted peers.
+
+mod files;
+pub mod live;
+mod measure;
+mod place;
+mod trust;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use linkspan_bus::{Dict, from_dict};
+use serde::Deserialize;
+
+use crate::model::Service;
+use crate::row::{Action, Button, Choice, Empty, Field};
+use crate::text::{fill, shown, tr};
+use files::Open;
+use measure::Measured;
+pub(crate) use place::PlaceAt;
+
+/// Most records, tasks, shares and peers that are kept; the service keeps 256 records and 64 tasks and shares.
+const MOST: usize = 256;
+
+/// Longest text that is typed.
+const TYPED: usize = 8192;
+
+/// What a person asks the user's service for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ask {
+    /// Starts a test against a peer.
+    Test {
+        /// One of the five, or all.
+        test: &'static str,
+        /// Whom.
+        peer: String,
+    },
+    /// Ends the task of this path.
+    Cancel(String),
+    /// Sends files and directories.
+    Send {
+        /// Paths of this machine.
+        from: Vec<String>,
+        /// A place.
+        to: String,
+    },
+    /// Gets places.
+    Get {
+        /// Places of one peer.
+        from: Vec<String>,
+        /// A directory.
+        to: String,
+    },
+    /// Keeps a directory like another.
+    Mirror {
+        /// A directory or a place.
+        source: String,
+        /// The other.
+        destination: String,
+    },
+    /// Reads a directory of a peer, or its shares.
+    List(String),
+    /// Lets peers see a directory.
+    Share {
+        /// What it is called.
+        name: String,
+        /// Where it is.
+        directory: String,
+        /// They may change it.
+        writable: bool,
+    },
+    /// Ends that.
+    Unshare(String),
+    /// Serves the shares, or not.
+    Serve(bool),
+    /// Makes a join line.
+    Offer,
+    /// Joins with one.
+    Join(String),
+    /// Trusts a peer no more.
+    Distrust(String),
+    /// Looks for the service again.
+    Retry,
+}
+
+impl Ask {
+    /// Where an error of it is shown.
+    fn topic(&self) -> &'static str {
+        match self {
+            Ask::Test { .. } => "test",
+            Ask::Cancel(_) => "cancel",
+            Ask::Send { .. } | Ask::Get { .. } | Ask::Mirror { .. } => "transfer",
+            Ask::List(_) => "list",
+            Ask::Share { .. } | Ask::Unshare(_) | Ask::Serve(_) => "share",
+            Ask::Offer | Ask::Join(_) => "pair",
+            Ask::Distrust(_) => "distrust",
+            Ask::Retry => "retry",
+        }
+    }
+}
+
+/// The place of what is called so in a place that a model has given.
+pub fn below(place: &str, name: &str) -> String {
+    PlaceAt::parse(place).unwrap_or_default().below(name.as_bytes()).text()
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// Entries, and whether these are all.
+    Listed(Vec<Dict>, bool),
+    /// A join line, and the path of the task that waits for somebody to use it.
+    Offered(String, String),
+}
+
+/// What is told of the user's service.
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// It is on the bus, in this version.
+    Up(String),
+    /// It is not, and why.
+    Down(String),
+    /// The properties of each task that runs, by its path.
+    Tasks(Vec<(String, Dict)>),
+    /// How far each is, and when that was (microseconds since 1970).
+    Progress(Vec<(String, Dict)>, u64),
+    /// Records of tasks that have ended, newest first.
+    History(Vec<Dict>),
+    /// Directories that peers see, whether they are served and where, and why not though they should be.
+    Shares(Vec<Dict>, bool, Vec<String>, String),
+    /// The line and the fingerprint of this user's key, empty where it has none that is of use, and whom it trusts.
+    Keys(String, String, Vec<Dict>),
+    /// It was asked for this.
+    Asked(Ask),
+    /// And this came of it, or an error in a sentence.
+    Answered(Ask, Result<Answer, String>),
+}
+
+/// How far a task is, or was at its end.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Progress {
+    state: String,
+    path: String,
+    notes: Vec<String>,
+    done: u64,
+    of: u64,
+    measuring: String,
+    results: Vec<Measured>,
+    moved_bytes: u64,
+    kept_bytes: u64,
+    total_bytes: Option<u64>,
+    files_done: u64,
+    current: String,
+    name: String,
+    calls_itself: String,
+    fingerprint: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Task {
+    kind: String,
+    peer: String,
+    arguments: Vec<String>,
+    #[serde(skip)]
+    progress: Progress,
+    /// Bytes per second since the look before, and when that was.
+    #[serde(skip)]
+    rate: f64,
+    #[serde(skip)]
+    at_us: u64,
+}
+
+/// One that has ended.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Record {
+    id: u64,
+    kind: String,
+    #[serde(default)]
+    peer: String,
+    #[serde(default)]
+    arguments: Vec<String>,
+    #[serde(default)]
+    ended_unix_s: u64,
+    #[serde(default)]
+    error: String,
+    #[serde(flatten)]
+    end: Progress,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Share {
+    name: String,
+    directory: String,
+    writable: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Trusted {
+    name: String,
+    fingerprint: String,
+}
+
+/// All of it, and what a person has typed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct User {
+    pub(crate) service: Service,
+    /// By number.
+    tasks: BTreeMap<u64, (String, Task)>,
+    history: Vec<Record>,
+    shares: Vec<Share>,
+    serving: bool,
+    addresses: Vec<String>,
+    unserved: String,
+    line: String,
+    fingerprint: String,
+    trusted: Vec<Trusted>,
+    typed: BTreeMap<Field, String>,
+    test: usize,
+    busy: BTreeSet<Ask>,
+    errors: BTreeMap<&'static str, String>,
+    open: Option<Open>,
+    /// Files that are to be sent once there is a place for them.
+    waiting: Vec<String>,
+    /// The join line that waits, and its task.
+    offered: Option<(String, String)>,
+    compared: BTreeSet<String>,
+    /// Pairings that had ended before are no news.
+    paired_before: Option<u64>,
+    pub(crate) left_out: usize,
+}
+
+/// The number at the end of a task's path.
+fn number(path: &str) -> Option<u64> {
+    path.rsplit('/').next()?.parse().ok()
+}
+
+/// Those that are understood, and how many are not or too many.
+fn read<T: for<'a> Deserialize<'a>>(dicts: &[Dict]) -> (Vec<T>, usize) {
+    let known: Vec<T> = dicts.iter().take(MOST).filter_map(|dict| from_dict(dict).ok()).collect();
+    let left_out = dicts.len() - known.len();
+    (known, left_out)
+}
+
+impl User {
+    pub(crate) fn apply(&mut self, told: Told) {
+        match told {
+            Told::Up(version) => self.service = Service::Up(shown(&version)),
+            Told::Down(why) => {
+                let kept = std::mem::take(self);
+                self.service = Service::Down(shown(&why));
+                // What a person has typed and chosen is not the service's.
+                (self.typed, self.test, self.waiting) = (kept.typed, kept.test, kept.waiting);
+                (self.compared, self.paired_before) = (kept.compared, kept.paired_before);
+            }
+            Told::Tasks(list) => self.tasks(&list),
+            Told::Progress(list, now_us) => self.progress(&list, now_us),
+            Told::History(dicts) => {
+                (self.history, self.left_out) = read(&dicts);
+                let mut seen = BTreeSet::new();
+                self.history.retain(|record| seen.insert(record.id));
+                let last = self.history.iter().map(|record| record.id).max().unwrap_or_default();
+                self.paired_before.get_or_insert(last);
+            }
+            Told::Shares(dicts, serving, addresses, error) => {
+                self.shares = read(&dicts).0;
+                (self.serving, self.unserved) = (serving, error);
+                self.addresses = addresses.into_iter().take(MOST).collect();
+            }
+            Told::Keys(line, fingerprint, dicts) => {
+                self.trusted = read(&dicts).0;
+                (self.line, self.fingerprint) = (line, fingerprint);
+            }
+            Told::Asked(ask) => {
+                self.errors.remove(ask.topic());
+                if let Ask::List(place) = &ask {
+                    self.open = Some(Open::at(place));
+                }
+                self.busy.insert(ask);
+            }
+            Told::Answered(ask, answer) => {
+                self.busy.remove(&ask);
+                match answer {
+                    Ok(answer) => self.answered(ask, answer),
+                    Err(why) => drop(self.errors.insert(ask.topic(), shown(&why))),
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, ask: Ask, answer: Answer) {
+        match (ask, answer) {
+            (Ask::List(place), Answer::Listed(entries, all)) => {
+                let open = self.open.as_mut().filter(|open| open.is_at(&place));
+                open.into_iter().for_each(|open| open.fill(&entries, all));
+            }
+            (Ask::Offer, Answer::Offered(line, task)) => self.offered = Some((line, task)),
+            (Ask::Join(_), _) => drop(self.typed.remove(&Field::JoinLine)),
+            (Ask::Send { from, .. }, _) if from == self.waiting => self.waiting.clear(),
+            _ => {}
+        }
+    }
+
+    fn tasks(&mut self, list: &[(String, Dict)]) {
+        let mut tasks = BTreeMap::new();
+        for (path, dict) in list.iter().take(MOST) {
+            let Some((number, mut task)) = number(path).zip(from_dict::<Task>(dict).ok()) else { continue };
+            if let Some((_, old)) = self.tasks.remove(&number) {
+                (task.progress, task.rate, task.at_us) = (old.progress, old.rate, old.at_us);
+            }
+            tasks.insert(number, (path.clone(), task));
+        }
+        self.tasks = tasks;
+        let runs = |path: &str| self.tasks.values().any(|(own, _)| own == path);
+        if self.offered.as_ref().is_some_and(|(_, task)| !runs(task)) {
+            self.offered = None;
+        }
+    }
+
+    fn progress(&mut self, list: &[(String, Dict)], now_us: u64) {
+        for (path, dict) in list.iter().take(MOST) {
+            let known = number(path).and_then(|number| self.tasks.get_mut(&number));
+            let (Some((_, task)), Ok(progress)) = (known, from_dict::<Progress>(dict)) else { continue };
+            let seconds = now_us.saturating_sub(task.at_us) as f64 / 1e6;
+            if task.at_us > 0 && seconds > 0.0 {
+                task.rate = progress.moved_bytes.saturating_sub(task.progress.moved_bytes) as f64 / seconds;
+            }
+            (task.progress, task.at_us) = (progress, now_us);
+        }
+    }
+
+    pub(crate) fn typed(&mut self, field: Field, text: &str) {
+        let longest = (0..=TYPED.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+        self.typed.insert(field, text[..longest].to_owned());
+    }
+
+    pub(crate) fn choose(&mut self, choice: Choice, chosen: usize) {
+        match choice {
+            Choice::Test => self.test = chosen.min(measure::TESTS.len() - 1),
+        }
+    }
+
+    pub(crate) fn await_place(&mut self, files: Vec<String>) {
+        self.waiting = files;
+    }
+
+    pub(crate) fn compared(&mut self, pairing: String) {
+        self.compared.insert(pairing);
+    }
+
+    fn text(&self, field: Field) -> &str {
+        self.typed.get(&field).map_or("", String::as_str)
+    }
+
+    fn error(&self, topic: &str) -> Option<&String> {
+        self.errors.get(topic)
+    }
+
+    /// A button that is dead while what it asks for is under way, or where `can` says so.
+    fn button(&self, label: String, name: String, ask: Ask, can: bool) -> Button {
+        let works = can && !self.busy.contains(&ask);
+        Button { label, name, works, action: Action::User(ask) }
+    }
+
+    /// Why there is nothing to show, if the service is not there.
+    fn absent(&self) -> Option<Empty> {
+        let text = tr("Type in a terminal: systemctl --user start linkspan-user\nThe bus said: {why}");
+        match &self.service {
+            Service::Up(_) => None,
+            Service::Asked => Some(Empty {
+                icon: "network-transmit-receive-symbolic",
+                title: tr("Asking your service"),
+                text: tr("linkspand --user does this for you."),
+                button: None,
+            }),
+            Service::Down(why) => Some(Empty {
+                icon: "network-error-symbolic",
+                title: tr("Your service does not run"),
+                text: fill(&text, &[("why", why)]),
+                button: Some(Button {
+                    label: tr("Try Again"),
+                    name: tr("Try Again"),
+                    action: Action::Retry,
+                    works: true,
+                }),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

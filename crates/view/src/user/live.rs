@@ -1,0 +1,231 @@
+//! The user's service on D-Bus, as a stream of [`Input`]s.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use linkspan_bus::user::{
+    FilesProxy, KeysProxy, ManagerProxy, NAME, PATH, ProgressChanged, SharesProxy, TaskProxy, TestsProxy, UserError,
+};
+use linkspan_bus::zbus::connection::Builder;
+use linkspan_bus::zbus::fdo::{DBusProxy, ObjectManagerProxy};
+use linkspan_bus::zbus::message::Type;
+use linkspan_bus::zbus::names::OwnedInterfaceName;
+use linkspan_bus::zbus::zvariant::OwnedObjectPath;
+use linkspan_bus::zbus::{Connection, MatchRule, MessageStream, Result};
+use linkspan_bus::{Dict, to_dict};
+use tokio::sync::mpsc::{Receiver, Sender};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::{Answer, Ask, Told};
+use crate::Input;
+use crate::live::{AGAIN, PATIENCE, SETTLE, now_us, start};
+
+/// Between two looks at the progress of tasks, milliseconds. Only while some run.
+const INTERVAL_MS: u32 = 500;
+
+/// For how long a call may take: the service asks a peer, which is away perhaps.
+const CALL: Duration = Duration::from_secs(120);
+
+/// Feeds a model until it is dropped: with the session bus at `address`, or the usual one. The bus starts the service; where it goes away
+/// it is waited for, and had back with its tasks.
+pub async fn follow(address: Option<&str>, mut asks: Receiver<Ask>, feed: Sender<Input>) {
+    loop {
+        let why = match session(address, &mut asks, &feed).await {
+            Ok(()) => return,
+            Err(error) => error.to_string(),
+        };
+        if tell(&feed, Told::Down(why)).await.is_err() {
+            return;
+        }
+        // Whoever asks does not wait.
+        match timeout(AGAIN, asks.recv()).await {
+            Ok(None) => return,
+            Ok(Some(Ask::Retry)) | Err(_) => {}
+            Ok(Some(ask)) => {
+                let _ = tell(&feed, Told::Answered(ask, Err("the service does not run".into()))).await;
+            }
+        }
+    }
+}
+
+/// Nobody listens any more.
+struct Deaf;
+
+async fn tell(feed: &Sender<Input>, told: Told) -> std::result::Result<(), Deaf> {
+    feed.send(Input::User(told)).await.map_err(|_| Deaf)
+}
+
+/// One connection, until it breaks (`Err`) or nobody listens any more.
+async fn session(address: Option<&str>, asks: &mut Receiver<Ask>, feed: &Sender<Input>) -> Result<()> {
+    let builder = match address {
+        Some(address) => Builder::address(address)?,
+        None => Builder::session()?,
+    };
+    let connection = builder.method_timeout(CALL).build().await?;
+    let bus = DBusProxy::new(&connection).await?;
+    let mut owners = bus.receive_name_owner_changed_with_args(&[(0, NAME)]).await?;
+    let rule = MatchRule::builder().msg_type(Type::Signal).sender(NAME)?.path_namespace(PATH)?;
+    let mut signals = MessageStream::for_match_rule(rule.build(), &connection, Some(64)).await?;
+    let manager = ManagerProxy::new(&connection).await?;
+    let mut watches = false;
+    let begin = async || match start(&bus, NAME).await {
+        Ok(true) => Ok(Some(Instant::now())),
+        Ok(false) => Ok(None),
+        Err(why) => tell(feed, Told::Down(why)).await.map(|()| None),
+    };
+    let Ok(mut read_at) = begin().await else { return Ok(()) };
+    loop {
+        let told = tokio::select! {
+            ask = asks.recv() => match ask {
+                None => return Ok(()),
+                Some(Ask::Retry) => {
+                    let Ok(at) = begin().await else { return Ok(()) };
+                    read_at = at;
+                    continue;
+                }
+                Some(ask) => {
+                    carry_out(&connection, feed, ask);
+                    continue;
+                }
+            },
+            owner = owners.next() => {
+                let Some(owner) = owner else { break };
+                (read_at, watches) = (None, false);
+                if owner.args()?.new_owner().is_some() {
+                    read_at = Some(Instant::now());
+                    continue;
+                }
+                vec![Told::Down("it has ended".into())]
+            }
+            signal = signals.next() => match signal {
+                None => break,
+                Some(Err(_)) => continue,
+                Some(Ok(message)) => match ProgressChanged::from_message(message) {
+                    Some(changed) => {
+                        let plain = |(path, dict): (&OwnedObjectPath, &Dict)| (path.to_string(), dict.clone());
+                        let Ok(args) = changed.args() else { continue };
+                        vec![Told::Progress(args.tasks().iter().map(plain).collect(), now_us())]
+                    }
+                    None => {
+                        read_at = read_at.or_else(|| Some(Instant::now() + SETTLE));
+                        continue;
+                    }
+                },
+            },
+            () = sleep_until(read_at.unwrap_or_else(Instant::now)), if read_at.is_some() => {
+                read_at = None;
+                match timeout(PATIENCE, read(&connection, &manager)).await {
+                    Err(_) => vec![Told::Down("it does not answer".into())],
+                    Ok(Err(error)) => vec![Told::Down(error.to_string())],
+                    Ok(Ok((running, told))) => {
+                        // Numbers that nobody has are not sent.
+                        if running != watches {
+                            let _ = if running { manager.watch(INTERVAL_MS).await } else { manager.unwatch().await.map(drop) };
+                            watches = running;
+                        }
+                        told
+                    }
+                }
+            }
+        };
+        for one in told {
+            if tell(feed, one).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+    Err(linkspan_bus::zbus::Error::Failure("the bus is gone".into()))
+}
+
+/// All that is there now, and whether a task runs.
+async fn read(
+    connection: &Connection,
+    manager: &ManagerProxy<'_>,
+) -> std::result::Result<(bool, Vec<Told>), UserError> {
+    let objects = ObjectManagerProxy::new(connection, NAME, PATH).await?.get_managed_objects().await;
+    let objects = objects.map_err(|error| UserError::ZBus(error.into()))?;
+    let task = |(path, interfaces): (OwnedObjectPath, HashMap<OwnedInterfaceName, Dict>)| {
+        let of_task = |(name, _): &(OwnedInterfaceName, Dict)| name.as_str() == "org.linkspan.User1.Task";
+        interfaces.into_iter().find(of_task).map(|(_, properties)| (path.to_string(), properties))
+    };
+    let tasks: Vec<(String, Dict)> = objects.into_iter().filter_map(task).collect();
+    let (shares, keys) = (SharesProxy::new(connection).await?, KeysProxy::new(connection).await?);
+    let (serving, addresses, error) = (shares.serving().await?, shares.addresses().await?, shares.error().await?);
+    let shares = Told::Shares(shares.list().await?, serving, addresses, error);
+    let trusted = keys.list().await?;
+    // To show a key is to make one: who trusts nobody may do without.
+    let (line, fingerprint) = if trusted.is_empty() { Default::default() } else { keys.show("").await? };
+    let history = Told::History(manager.get_history(0).await?);
+    let version = Told::Up(manager.version().await?);
+    let running = !tasks.is_empty();
+    Ok((running, vec![version, Told::Tasks(tasks), history, shares, Told::Keys(line, fingerprint, trusted)]))
+}
+
+/// Asks for it beside everything else: a peer may be slow.
+fn carry_out(connection: &Connection, feed: &Sender<Input>, ask: Ask) {
+    let (connection, feed) = (connection.clone(), feed.clone());
+    tokio::spawn(async move {
+        let _ = tell(&feed, Told::Asked(ask.clone())).await;
+        let answer = call(&connection, &ask).await.map_err(|error| text(&error));
+        // What no signal tells of: whom this user trusts, and what it shares.
+        let silent = matches!(ask, Ask::Distrust(_) | Ask::Share { .. } | Ask::Unshare(_));
+        if silent
+            && let Ok(manager) = ManagerProxy::new(&connection).await
+            && let Ok((_, told)) = read(&connection, &manager).await
+        {
+            for one in told {
+                let _ = tell(&feed, one).await;
+            }
+        }
+        let _ = tell(&feed, Told::Answered(ask, answer)).await;
+    });
+}
+
+/// What the service said, without the name of the error.
+fn text(error: &UserError) -> String {
+    match error {
+        UserError::NotPermitted(text)
+        | UserError::InvalidArgument(text)
+        | UserError::NoPeer(text)
+        | UserError::NotFound(text)
+        | UserError::LimitReached(text)
+        | UserError::Failed(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+async fn call(connection: &Connection, ask: &Ask) -> std::result::Result<Answer, UserError> {
+    let (tests, files) = (TestsProxy::new(connection).await?, FilesProxy::new(connection).await?);
+    let (keys, shares) = (KeysProxy::new(connection).await?, SharesProxy::new(connection).await?);
+    let none = Dict::new();
+    match ask {
+        Ask::Test { test, peer } => drop(tests.start(test, peer, &none).await?),
+        Ask::Cancel(path) => {
+            let path = OwnedObjectPath::try_from(path.as_str()).map_err(linkspan_bus::zbus::Error::Variant)?;
+            TaskProxy::builder(connection).destination(NAME)?.path(path)?.build().await?.cancel().await?;
+        }
+        Ask::Send { from, to } => drop(files.send(from, to, &none).await?),
+        Ask::Get { from, to } => drop(files.get(from, to, &none).await?),
+        Ask::Mirror { source, destination } => {
+            let options = to_dict(&HashMap::from([("init", true), ("watch", true)]));
+            drop(files.mirror(source, destination, &options).await?);
+        }
+        Ask::List(place) => {
+            let (entries, all) = files.list(place).await?;
+            return Ok(Answer::Listed(entries, all));
+        }
+        Ask::Share { name, directory, writable } => shares.add(name, directory, *writable).await?,
+        Ask::Unshare(name) => shares.remove(name).await?,
+        Ask::Serve(true) => shares.serve(&none).await?,
+        Ask::Serve(false) => drop(shares.stop().await?),
+        Ask::Offer => {
+            let (line, _, task) = keys.offer("", "").await?;
+            return Ok(Answer::Offered(line, task.to_string()));
+        }
+        Ask::Join(line) => drop(keys.join(line, "", "").await?),
+        Ask::Distrust(name) => drop(keys.forget(name).await?),
+        Ask::Retry => {}
+    }
+    Ok(Answer::Done)
+}

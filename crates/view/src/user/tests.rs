@@ -1,0 +1,249 @@
+use linkspan_bus::{Dict, to_dict};
+use serde_json::{Value, json};
+
+use super::{Answer, Ask, Told};
+use crate::{Action, Choice, Field, Input, Kind, Model, Mood, Page, Pick, Row};
+
+const TASK: &str = "/org/linkspan/User1/task/7";
+
+fn up() -> Model {
+    let mut model = Model::new("mini1");
+    tell(&mut model, Told::Up("0.1.0".into()));
+    model
+}
+
+fn tell(model: &mut Model, told: Told) {
+    assert_eq!(model.apply(Input::User(told)), []);
+}
+
+fn dicts(values: &[Value]) -> Vec<Dict> {
+    values.iter().map(to_dict).collect()
+}
+
+fn rows(page: &Page) -> Vec<&Row> {
+    page.groups.iter().flat_map(|group| &group.rows).collect()
+}
+
+fn find(page: &Page, id: &str) -> Row {
+    rows(page).into_iter().find(|row| row.id == id).unwrap_or_else(|| panic!("{id}: {page:#?}")).clone()
+}
+
+fn has(page: &Page, id: &str) -> bool {
+    rows(page).iter().any(|row| row.id == id)
+}
+
+fn works(row: &Row) -> bool {
+    row.button.as_ref().unwrap().works
+}
+
+fn runs(model: &mut Model, kind: &str, arguments: Value, progress: Value) {
+    let task = json!({ "Kind": kind, "Peer": "mini2", "Arguments": arguments, "Started": 1 });
+    tell(model, Told::Tasks(vec![(TASK.into(), to_dict(&task))]));
+    tell(model, Told::Progress(vec![(TASK.into(), to_dict(&progress))], 1_000_000));
+}
+
+fn bw(size: u64, gbyte_s: f64) -> Value {
+    json!({ "test": "bw", "transport": "tcp", "reason": "one cable", "size_bytes": size, "bw_gbyte_s": gbyte_s })
+}
+
+fn test_record(id: u64, state: &str, results: &[Value]) -> Value {
+    json!({ "id": id, "kind": "test", "peer": "mini2", "arguments": ["bw"], "started_unix_s": 1, "ended_unix_s": 100, "state": state,
+        "error": "LS0732 nobody answers", "path": "tcp thunderbolt0", "results": results, "done": results.len(), "of": 2 })
+}
+
+#[test]
+fn a_test_starts_when_a_peer_is_named_and_none_runs() {
+    let mut model = up();
+    let start = |model: &Model| find(&model.pages(0).tests, "start");
+    assert!(!works(&start(&model)), "no peer is named");
+    model.apply(Input::Typed(Field::Peer, "  mini2 ".into()));
+    model.apply(Input::Chosen(Choice::Test, 1));
+    let ask = Ask::Test { test: "lat", peer: "mini2".into() };
+    assert_eq!(start(&model).button.unwrap().action, Action::User(ask.clone()));
+    assert!(works(&start(&model)));
+    tell(&mut model, Told::Asked(ask.clone()));
+    assert!(!works(&start(&model)), "it is asked for already");
+    tell(&mut model, Told::Answered(ask.clone(), Err("LS1842 a test is under way".into())));
+    assert!(works(&start(&model)) && start(&model).subtitle == "LS1842 a test is under way");
+    tell(&mut model, Told::Asked(ask.clone()));
+    tell(&mut model, Told::Answered(ask, Ok(Answer::Done)));
+    runs(&mut model, "test", json!(["lat"]), json!({ "state": "running", "done": 1, "of": 4, "measuring": "8 B" }));
+    assert!(!works(&start(&model)), "one runs");
+    let row = find(&model.pages(0).tests, TASK);
+    assert_eq!((&*row.title, &row.kind), ("Latency to mini2", &Kind::Progress(Some(0.25))));
+    assert_eq!(row.button.unwrap().action, Action::User(Ask::Cancel(TASK.into())));
+    tell(&mut model, Told::Tasks(Vec::new()));
+    assert!(works(&start(&model)) && !has(&model.pages(0).tests, TASK));
+}
+
+#[test]
+fn a_result_is_compared_with_the_one_before_and_both_are_plotted() {
+    let mut model = up();
+    let newest = test_record(3, "done", &[bw(8, 0.5), bw(1 << 20, 3.0)]);
+    let failed = test_record(2, "failed", &[]);
+    let oldest = test_record(1, "done", &[bw(8, 0.5), bw(1 << 20, 2.0)]);
+    tell(&mut model, Told::History(dicts(&[newest, failed, oldest])));
+    let page = model.pages(160_000_000).tests;
+    assert!(matches!(find(&page, "plot").kind, Kind::Plot(_)), "it stays until the next one");
+    let row = find(&page, "3");
+    assert_eq!((&*row.title, &*row.end), ("Bandwidth to mini2", "3.00 GB/s"));
+    assert_eq!(row.subtitle, "1 min ago, tcp, 50 % better than before");
+    let Kind::Plot(plot) = &row.details[0].kind else { panic!("{row:#?}") };
+    assert_eq!((&plot.now, &plot.before, plot.points[1].as_str()), (&vec![0.5, 3.0], &vec![0.5, 2.0], "1 MiB"));
+    assert_eq!(row.details[0].subtitle, "8 B: 500.0 MB/s, 1 MiB: 3.00 GB/s", "the plot in words");
+    assert_eq!((&*row.details[1].subtitle, &*row.details[2].subtitle), ("as before", "50 % better than before"));
+    let row = find(&page, "2");
+    assert!(row.mood == Mood::Trouble && row.subtitle.ends_with("LS0732 nobody answers"), "{row:#?}");
+    // The plot of one that runs grows, beside the last one that went well.
+    runs(
+        &mut model,
+        "test",
+        json!(["bw"]),
+        json!({ "state": "running", "done": 1, "of": 2, "results": [bw(8, 0.25)] }),
+    );
+    let Kind::Plot(plot) = find(&model.pages(0).tests, "plot").kind else { panic!() };
+    assert_eq!((plot.now, plot.before), (vec![0.25], vec![0.5, 3.0]));
+}
+
+#[test]
+fn files_go_to_the_share_that_is_open_and_wait_until_one_is() {
+    let mut model = up();
+    model.apply(Input::ToSend(vec!["/home/me/a".into(), "/home/me/b".into()]));
+    let waiting = |model: &Model| find(&model.pages(0).files, "waiting");
+    assert!(waiting(&model).title == "a and 1 more" && !works(&waiting(&model)));
+    model.apply(Input::Typed(Field::Place, "mini2".into()));
+    let peer = Ask::List("linkspan://mini2/".into());
+    assert_eq!(find(&model.pages(0).files, "place").button.unwrap().action, Action::User(peer.clone()));
+    tell(&mut model, Told::Asked(peer.clone()));
+    let shares = dicts(&[json!({ "kind": "share", "name": "in", "writable": true })]);
+    tell(&mut model, Told::Answered(peer, Ok(Answer::Listed(shares, true))));
+    assert!(!works(&waiting(&model)), "a peer alone is no place for files");
+    assert_eq!(model.target(), None);
+    let share = Ask::List("linkspan://mini2/in/".into());
+    assert_eq!(find(&model.pages(0).files, "share in").button.unwrap().action, Action::User(share.clone()));
+    tell(&mut model, Told::Asked(share.clone()));
+    let entries = [
+        json!({ "kind": "file", "name": "b <i>", "size_bytes": 2_000_000 }),
+        json!({ "kind": "directory", "name_hex": "ff" }),
+        json!({ "kind": "file", "name": "../x" }),
+    ];
+    tell(&mut model, Told::Answered(share, Ok(Answer::Listed(dicts(&entries), false))));
+    let page = model.pages(0).files;
+    let row = find(&page, "file b%20%3Ci%3E");
+    assert_eq!((&*row.title, &*row.end), ("b <i>", "2.0 MB"));
+    assert_eq!(row.button.unwrap().action, Action::Get("linkspan://mini2/in/b%20%3Ci%3E".into()));
+    assert_eq!(
+        find(&page, "directory %FF").button.unwrap().action,
+        Action::User(Ask::List("linkspan://mini2/in/%FF/".into()))
+    );
+    assert!(has(&page, "more") && !rows(&page).iter().any(|row| row.title.contains("..")), "no way out of it");
+    let pick = Pick::Files("linkspan://mini2/in/".into());
+    assert_eq!(find(&page, "send").button.unwrap().action, Action::Pick(pick));
+    let send = Ask::Send { from: vec!["/home/me/a".into(), "/home/me/b".into()], to: "linkspan://mini2/in/".into() };
+    assert!(works(&waiting(&model)) && waiting(&model).button.unwrap().action == Action::User(send.clone()));
+    tell(&mut model, Told::Asked(send.clone()));
+    tell(&mut model, Told::Answered(send, Ok(Answer::Done)));
+    assert!(!has(&model.pages(0).files, "waiting"));
+}
+
+#[test]
+fn a_transfer_shows_how_far_it_is_and_goes_on_where_it_was_paused() {
+    let mut model = up();
+    let progress =
+        |moved: u64| json!({ "state": "running", "moved_bytes": moved, "total_bytes": 4_000_000, "kept_bytes": 0 });
+    let arguments = json!(["/home/me/a", "linkspan://mini2/in/"]);
+    runs(&mut model, "send", arguments.clone(), progress(1_000_000));
+    tell(&mut model, Told::Progress(vec![(TASK.into(), to_dict(&progress(2_000_000)))], 1_500_000));
+    let row = find(&model.pages(0).files, TASK);
+    assert_eq!((&*row.title, &row.kind), ("a to mini2:in", &Kind::Progress(Some(0.5))));
+    assert_eq!(row.subtitle, "2.0 MB of 4.0 MB, 2.0 MB/s");
+    assert_eq!(row.button.unwrap().action, Action::User(Ask::Cancel(TASK.into())));
+    let record = |id: u64, state: &str| {
+        let mut record = json!({ "id": id, "kind": "send", "peer": "mini2", "arguments": arguments, "state": state });
+        record
+            .as_object_mut()
+            .unwrap()
+            .extend(json!({ "moved_bytes": 2, "files_done": 1 }).as_object().unwrap().clone());
+        record
+    };
+    tell(&mut model, Told::Tasks(Vec::new()));
+    tell(&mut model, Told::History(dicts(&[record(8, "done"), record(7, "cancelled")])));
+    let page = model.pages(0).files;
+    let again = Ask::Send { from: vec!["/home/me/a".into()], to: "linkspan://mini2/in/".into() };
+    assert_eq!(find(&page, "7").button.unwrap().action, Action::User(again));
+    assert!(find(&page, "8").button.is_none() && find(&page, "8").mood == Mood::Good);
+}
+
+#[test]
+fn shares_are_served_when_there_are_some_and_it_is_said_why_they_are_not() {
+    let mut model = up();
+    let serve = |model: &Model| find(&model.pages(0).files, "serve");
+    assert!(!works(&serve(&model)));
+    let share = dicts(&[json!({ "name": "data", "directory": "/srv/data", "writable": false })]);
+    tell(&mut model, Told::Shares(share.clone(), false, Vec::new(), String::new()));
+    assert!(works(&serve(&model)) && serve(&model).button.unwrap().action == Action::User(Ask::Serve(true)));
+    assert_eq!(find(&model.pages(0).files, "share 0").subtitle, "/srv/data, peers may read it");
+    tell(&mut model, Told::Shares(share.clone(), false, Vec::new(), "no peer is trusted".into()));
+    assert_eq!(serve(&model).mood, Mood::Trouble);
+    tell(&mut model, Told::Shares(share, true, vec!["10.0.0.1:24681".into()], String::new()));
+    let row = serve(&model);
+    assert_eq!((&row.kind, row.button.unwrap().action), (&Kind::Switch(true), Action::User(Ask::Serve(false))));
+}
+
+#[test]
+fn a_pairing_is_shown_with_its_fingerprint_until_it_was_compared_and_only_a_new_one() {
+    let mut model = up();
+    let record = |id: u64| json!({ "id": id, "kind": "pair", "state": "done", "name": "mini2", "calls_itself": "x", "fingerprint": "DZWR-7MDR", "confirmed": true });
+    let peers = || dicts(&[json!({ "name": "mini2", "fingerprint": "37Z4-JLGQ", "hosts": ["10.0.0.2"] })]);
+    tell(&mut model, Told::History(dicts(&[record(1)])));
+    tell(&mut model, Told::Keys("line".into(), "AAAA".into(), peers()));
+    assert!(!has(&model.pages(0).overview, "paired 1"), "it was made before");
+    model.apply(Input::Typed(Field::JoinLine, "LSPAXYZ".into()));
+    let join = Ask::Join("LSPAXYZ".into());
+    assert_eq!(find(&model.pages(0).overview, "join").button.unwrap().action, Action::User(join.clone()));
+    tell(&mut model, Told::Asked(join.clone()));
+    tell(&mut model, Told::Answered(join, Ok(Answer::Done)));
+    assert_eq!(
+        find(&model.pages(0).overview, "join").kind,
+        Kind::Field(Field::JoinLine, String::new()),
+        "it is used up"
+    );
+    tell(&mut model, Told::History(dicts(&[record(2), record(1)])));
+    let card = find(&model.pages(0).overview, "paired 2");
+    assert_eq!((&*card.title, &*card.subtitle), ("mini2", "Fingerprint DZWR-7MDR"));
+    assert_eq!(card.second.unwrap().action, Action::User(Ask::Distrust("mini2".into())));
+    model.apply(Input::Compared("2".into()));
+    assert!(!has(&model.pages(0).overview, "paired 2"));
+    // A line of ours, as long as its task waits.
+    tell(&mut model, Told::Answered(Ask::Offer, Ok(Answer::Offered("LSPA1".into(), TASK.into()))));
+    runs(&mut model, "pair", json!([]), json!({ "state": "waiting" }));
+    assert_eq!(find(&model.pages(0).overview, "line").subtitle, "LSPA1");
+    tell(&mut model, Told::Tasks(Vec::new()));
+    assert!(!has(&model.pages(0).overview, "line"));
+}
+
+#[test]
+fn a_service_that_goes_leaves_what_was_typed_and_takes_the_rest() {
+    let mut model = up();
+    model.apply(Input::Typed(Field::Peer, "mini2".into()));
+    tell(&mut model, Told::History(dicts(&[test_record(1, "done", &[bw(8, 1.0)])])));
+    tell(&mut model, Told::Down("it has ended".into()));
+    for page in [model.pages(0).tests, model.pages(0).files] {
+        let empty = page.empty.unwrap();
+        assert!(page.groups.is_empty() && empty.text.contains("systemctl --user start linkspan-user"));
+        assert_eq!(empty.button.unwrap().action, Action::Retry);
+    }
+    tell(&mut model, Told::Up("0.1.0".into()));
+    let page = model.pages(0).tests;
+    assert!(works(&find(&page, "start")) && !has(&page, "1"));
+    tell(&mut model, Told::Up("7.0.0".into()));
+    assert!(model.pages(0).banner.contains("7.0.0"), "another version is said");
+}
+
+#[test]
+fn what_is_typed_is_bounded() {
+    let mut model = up();
+    model.apply(Input::Typed(Field::Peer, "ä".repeat(10_000)));
+    let Kind::Field(_, text) = find(&model.pages(0).tests, "peer").kind else { panic!() };
+    assert!(text.len() <= super::TYPED && text.chars().all(|c| c == 'ä'));
+}
