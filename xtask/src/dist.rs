@@ -39,7 +39,7 @@ pub(crate) fn run(root: &Path, dir: &Path) -> Outcome {
     match build(root, &Machine::Native, dir, "", "", "lib") {
         Err(why) => Outcome::Failed(why),
         Ok(built) => {
-            let problems = problems(root, &built);
+            let problems = problems(root, &built, true);
             for problem in &problems {
                 eprintln!("dist: {problem}");
             }
@@ -88,12 +88,25 @@ pub(crate) fn build(
     Ok(Built { plugin, lspan, library: install_for(root, machine, prefix, libdir)? })
 }
 
-/// What is wrong with what was built.
-pub(crate) fn problems(root: &Path, built: &Built) -> Vec<String> {
+/// What is wrong with what was built, for `everywhere` or for systems like this one, whose packages say which C library they need.
+pub(crate) fn problems(root: &Path, built: &Built, everywhere: bool) -> Vec<String> {
     let mut problems = inspect_library(root, &built.library);
     problems.extend(inspect(&built.plugin, true));
     problems.extend(inspect(&built.lspan, false));
+    if everywhere {
+        problems
+            .extend([&built.library.shared, &built.plugin, &built.lspan].into_iter().filter_map(|file| too_new(file)));
+    }
     problems
+}
+
+/// What a file wants of a C library that is newer than that of the oldest systems.
+fn too_new(file: &Path) -> Option<String> {
+    let (name, _, elf) = read(file).ok()?;
+    let culprits = elf.versions.iter().filter(|v| elf::version(v, "GLIBC_") > Some(GLIBC_MAX));
+    let list: Vec<&str> = culprits.map(String::as_str).collect();
+    let (major, minor) = GLIBC_MAX;
+    (!list.is_empty()).then(|| format!("{name}: needs {}, the ceiling is GLIBC_{major}.{minor}", list.join(", ")))
 }
 
 /// What is wrong with the shared library of the C interface.
@@ -145,21 +158,8 @@ fn loads(name: &str, bytes: usize, elf: &Elf) -> Vec<String> {
         newest.map_or("of any version".to_owned(), |(a, b)| format!("{a}.{b}")),
         elf.needed.join(", "),
     );
-    let mut problems = Vec::new();
-    if newest > Some(GLIBC_MAX) {
-        let culprits = elf.versions.iter().filter(|v| elf::version(v, "GLIBC_") > Some(GLIBC_MAX));
-        let list: Vec<&str> = culprits.map(String::as_str).collect();
-        problems.push(format!(
-            "{name}: needs {}, the ceiling is GLIBC_{}.{}",
-            list.join(", "),
-            GLIBC_MAX.0,
-            GLIBC_MAX.1
-        ));
-    }
     let foreign = elf.needed.iter().filter(|lib| !LIBRARIES.contains(&lib.as_str()));
-    problems
-        .extend(foreign.map(|lib| format!("{name}: needs {lib}, which not every machine has: open it at run time")));
-    problems
+    foreign.map(|lib| format!("{name}: needs {lib}, which not every machine has: open it at run time")).collect()
 }
 
 /// What is wrong with a plugin's list of exported names.

@@ -1,6 +1,7 @@
 //! `cargo xtask package`: what users install, and the proof that it does its work when they have.
 
 mod deb;
+mod image;
 mod licences;
 mod noble;
 pub(crate) mod release;
@@ -31,6 +32,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Outcome {
         ["noble", dir] => noble::check(Path::new(dir)).map_or_else(Outcome::Failed, |()| Outcome::Done),
         ["rpm"] => rpm::rpm(root),
         ["arch"] => rpm::arch(root),
+        ["image"] => image::run(root),
         ["source", dir] => match source::make(root, Path::new(dir)) {
             Ok(made) => {
                 println!("{}", made.display());
@@ -39,7 +41,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Outcome {
             Err(why) => Outcome::Failed(why),
         },
         _ => Outcome::Failed(
-            "package: tar [--for MACHINE], wheel [--sdist], deb [--on RELEASE] [--twice], rpm, arch, source DIR, noble DIR"
+            "package: tar [--for MACHINE], wheel [--sdist], deb [--on RELEASE] [--twice], rpm, arch, image, source DIR, noble DIR"
                 .to_owned(),
         ),
     }

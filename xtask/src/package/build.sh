@@ -8,6 +8,8 @@ cp "$source"/* "$root/build/$nth/"
 in_root() { chroot "$root" env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"; }
 in_root apt-get -qq update
 in_root sh -c "apt-get -qq -y --no-install-recommends build-dep /build/$nth/*.dsc >/dev/null"
+# Debian 13 has it no longer among what every system has.
+in_root apt-get -qq -y --no-install-recommends install passwd >/dev/null
 in_root useradd --create-home "builder$nth"
 in_root chown -R "builder$nth:" /build
 case $nth in 1) zone=UTC mask=022 ;; *) zone=Pacific/Kiritimati mask=002 ;; esac

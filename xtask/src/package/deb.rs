@@ -79,8 +79,10 @@ fn all(root: &Path, job: &Job<'_>) -> Result<(), String> {
             build(&again, "2")?;
             same(&out, &again)?;
         }
-        noble::check(&out)?;
         // What is handed out is tried everywhere, the others where they were built.
+        if release == RELEASES[0] {
+            noble::check(&out)?;
+        }
         for on in RELEASES.into_iter().filter(|on| on == &release || release == RELEASES[0]) {
             in_fresh_root(root, on, &[root.join(TRY), out.clone(), root.join("debian/tests"), on.into()])?;
         }

@@ -46,7 +46,7 @@ fn checksums(workspace: &Path) -> Result<BTreeMap<(String, String), String>, Str
 }
 
 /// The time as CycloneDX has it, by date(1).
-fn stamp(epoch: &str) -> Result<String, String> {
+pub(super) fn stamp(epoch: &str) -> Result<String, String> {
     let mut date = std::process::Command::new("date");
     Ok(crate::run::output(date.args(["-u", "+%Y-%m-%dT%H:%M:%SZ", "-d"]).arg(format!("@{epoch}")))?.trim().to_owned())
 }

@@ -17,16 +17,22 @@ const COMPLETIONS: [(&str, &str); 3] = [
 
 /// Builds below `prefix`, with the libraries in `libdir`, and checks what was built.
 pub(crate) fn run(root: &Path, prefix: &Path, libdir: &str) -> Outcome {
-    match stage(root, &Machine::Native, prefix, libdir) {
+    match stage(root, &Machine::Native, prefix, libdir, false) {
         Ok(_) => Outcome::Done,
         Err(why) => Outcome::Failed(why),
     }
 }
 
-/// The same for a machine.
-pub(crate) fn stage(root: &Path, machine: &Machine, prefix: &Path, libdir: &str) -> Result<Built, String> {
+/// The same for a machine; `everywhere` is as in [`dist::problems`].
+pub(crate) fn stage(
+    root: &Path,
+    machine: &Machine,
+    prefix: &Path,
+    libdir: &str,
+    everywhere: bool,
+) -> Result<Built, String> {
     let built = dist::build(root, machine, prefix, "bin", libdir, libdir)?;
-    let problems = dist::problems(root, &built);
+    let problems = dist::problems(root, &built, everywhere);
     if !problems.is_empty() {
         return Err(problems.join("; "));
     }

@@ -31,7 +31,7 @@ pub(super) fn run(root: &Path, machine: &str) -> Outcome {
 }
 
 /// The archive without debug information.
-fn make(root: &Path, machine: &Machine) -> Result<PathBuf, String> {
+pub(super) fn make(root: &Path, machine: &Machine) -> Result<PathBuf, String> {
     let name = format!("linkspan-{}-{}-linux-gnu", version(root)?, machine.name());
     let parent = place(root).join("stage");
     let (main, debug) = (parent.join(&name), parent.join("debug").join(&name));
@@ -39,7 +39,7 @@ fn make(root: &Path, machine: &Machine) -> Result<PathBuf, String> {
         let _ = fs::remove_dir_all(dir);
         fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     }
-    let built = stage(root, machine, &main, "lib")?;
+    let built = stage(root, machine, &main, "lib", true)?;
     let mut sizes = Vec::new();
     for file in [&built.lspan, &built.plugin, &built.library.shared] {
         let whole = size(file);

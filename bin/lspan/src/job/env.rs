@@ -233,7 +233,8 @@ fn mounts(here: &Here) -> Vec<(String, String)> {
         .to_vec()
 }
 
-/// The same as a specification of the Container Device Interface (version 0.6.0 of the CNCF's), for engines that read /etc/cdi.
+/// The same as a specification of the Container Device Interface of the CNCF, for engines that read /etc/cdi. Its version is the oldest that
+/// has these fields: podman 4.3 refuses 0.6.0. A device without edits of its own is refused too, so all of them are the device's.
 fn cdi(here: &Here, mounts: &[(String, String)], env: &[(String, String)], program: &str) -> String {
     let nodes: Vec<_> = here.devices.iter().flat_map(|path| files(path)).map(|path| json!({ "path": path })).collect();
     let env: Vec<String> = env.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -247,10 +248,9 @@ fn cdi(here: &Here, mounts: &[(String, String)], env: &[(String, String)], progr
         mounts.push(json!({ "hostPath": "/run/linkspan", "containerPath": "/run/linkspan", "options": ["rbind"] }));
     }
     let spec = json!({
-        "cdiVersion": "0.6.0",
+        "cdiVersion": "0.3.0",
         "kind": "linkspan/host",
-        "devices": [{ "name": "all", "containerEdits": { "deviceNodes": nodes } }],
-        "containerEdits": { "env": env, "mounts": mounts },
+        "devices": [{ "name": "all", "containerEdits": { "env": env, "mounts": mounts, "deviceNodes": nodes } }],
     });
     let Ok(spec) = serde_json::to_string_pretty(&spec) else { return String::new() };
     format!(
