@@ -113,6 +113,7 @@ impl App {
                 self.ask(user::Ask::Get { from: vec![place.clone()], to });
             }
             Action::SetAside => self.tell(Input::ToSend(Vec::new())),
+            Action::Report(id) => pick::save(self, self.model.borrow().report(id)),
             Action::Compared(pairing) => self.tell(Input::Compared(pairing.clone())),
         }
     }

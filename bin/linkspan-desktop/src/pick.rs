@@ -26,6 +26,12 @@ fn base(path: &str) -> &str {
     Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path)
 }
 
+/// A share has letters, digits and a few signs in its name.
+fn share_name(name: &str) -> String {
+    let fits = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+    name.chars().map(fits).collect::<String>().trim_matches('-').to_owned()
+}
+
 /// Files as they were chosen.
 fn files(model: &gio::ListModel) -> Vec<PathBuf> {
     let of = |n| model.item(n).and_downcast::<gio::File>().and_then(|file| file.path());
@@ -57,7 +63,25 @@ pub(crate) fn pick(app: &Rc<App>, pick: &Pick) {
             Pick::Files(to) if to.is_empty() => return app.tell(Input::ToSend(chosen)),
             Pick::Files(to) | Pick::Folder(to) => user::Ask::Send { from: chosen, to },
             Pick::Mirror(to) => user::Ask::Mirror { source: first, destination: user::below(&to, &name) },
-            Pick::Share(writable) => user::Ask::Share { name, directory: first, writable },
+            Pick::Share(writable) => user::Ask::Share { name: share_name(&name), directory: first, writable },
         });
+    });
+}
+
+/// Saves a page under a name that the person may change. `None`: there is none.
+pub(crate) fn save(app: &Rc<App>, page: Option<(String, String)>) {
+    let Some((name, page)) = page else {
+        return app.say(&tr("These results are of another version, and have no report."));
+    };
+    let app = app.clone();
+    let dialog = gtk::FileDialog::builder().title(tr("Report")).initial_name(name).modal(true).build();
+    glib::spawn_future_local(async move {
+        let window = app.window();
+        let Ok(file) = dialog.save_future(window.as_ref()).await else { return };
+        let flags = gio::FileCreateFlags::REPLACE_DESTINATION;
+        match file.replace_contents_future(page, None, false, flags).await {
+            Ok(_) => app.say(&tr("The report is saved")),
+            Err((_, error)) => app.say(error.message()),
+        }
     });
 }

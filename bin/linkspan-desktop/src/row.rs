@@ -11,8 +11,8 @@ use linkspan_view::{Action, Button, Choice, Field, Input, Kind, Mood, Plot, Row}
 
 use crate::plot;
 
-/// Height of a plot, in pixels at the usual size of text.
-const PLOT_HEIGHT: i32 = 180;
+/// Height of a plot, in lines of text.
+const PLOT_LINES: i32 = 10;
 
 /// What rows do when a person does something.
 pub(crate) struct Hands {
@@ -303,6 +303,7 @@ impl RowView {
                 wide.show(row);
                 area.update_property(&[Property::Label(&row.title), Property::Description(&row.subtitle)]);
                 plot.replace(now.clone());
+                area.set_content_height(PLOT_LINES * area.create_pango_layout(Some("0")).pixel_size().1);
                 area.queue_draw();
             }
             // A row of another kind has another view.
@@ -350,8 +351,7 @@ fn switch_row(hands: &Rc<Hands>) -> Part {
 
 fn plot_row(hands: &Rc<Hands>) -> Part {
     let (wide, plot) = (Wide::new(hands), Rc::new(RefCell::new(Plot::default())));
-    let area =
-        gtk::DrawingArea::builder().content_height(PLOT_HEIGHT).accessible_role(gtk::AccessibleRole::Img).build();
+    let area = gtk::DrawingArea::builder().accessible_role(gtk::AccessibleRole::Img).build();
     let own = plot.clone();
     area.set_draw_func(move |area, cairo, width, height| {
         if let Err(error) = plot::draw(area, cairo, (width, height), &own.borrow()) {

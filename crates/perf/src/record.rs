@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use linkspan_gpu::MemoryName;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::baseline::{Comparison, Found, Measure};
 use crate::connect::Connects;
@@ -68,7 +68,7 @@ pub struct HostInfo {
 }
 
 /// One measurement.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Row {
     /// Kind of test: `bw`, `lat`, `jitter`, `load`, `multi`, `connect`.
     pub test: String,
@@ -117,7 +117,7 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_latency: Option<Latency>,
     /// The distribution behind `latency`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<Step>,
     /// Wrong bytes found; `null`: nothing was checked.
     pub wrong_bytes: Option<u64>,
@@ -131,15 +131,15 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<f64>,
     /// The machine's limits measured in the same run.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub baseline: Vec<BaselineRow>,
     /// Limits that could not be measured, and why.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub baseline_notes: Vec<String>,
 }
 
 /// Statistics of single operations.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Latency {
     /// Samples.
     pub count: u64,
@@ -166,7 +166,7 @@ pub struct Latency {
 }
 
 /// A step of a histogram.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Step {
     /// Upper edge.
     pub upto_ns: f64,
@@ -175,7 +175,7 @@ pub struct Step {
 }
 
 /// A limit of the machine beside our value.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct BaselineRow {
     /// A [`crate::baseline::Kind`].
     pub kind: String,

@@ -197,6 +197,12 @@ impl Model {
         self.user.target()
     }
 
+    /// The page of a test in HTML, all in one, as `lspan perf --report` writes it without histograms; and a name for its file. `None`: it
+    /// is not known, or its results are of another version. Reads what this machine is.
+    pub fn report(&self, id: &str) -> Option<(String, String)> {
+        self.user.report(id)
+    }
+
     fn banner(&self) -> String {
         let mut said = Vec::new();
         for service in [&self.service, &self.user.service] {

@@ -39,6 +39,8 @@ pub enum Action {
     SetAside,
     /// The fingerprint of this pairing was compared.
     Compared(String),
+    /// Saves the page of this test, which [`Model::report`](crate::Model::report) makes.
+    Report(String),
 }
 
 /// What a person chooses of this machine, and what for.

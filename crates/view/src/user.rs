@@ -277,7 +277,9 @@ impl User {
             }
             Told::Asked(ask) => {
                 self.errors.remove(ask.topic());
-                if let Ask::List(place) = &ask {
+                if let Ask::List(place) = &ask
+                    && !self.open.as_ref().is_some_and(|open| open.is_at(place))
+                {
                     self.open = Some(Open::at(place));
                 }
                 self.busy.insert(ask);

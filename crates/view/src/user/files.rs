@@ -330,8 +330,10 @@ impl User {
             id: path.to_owned(),
             title,
             subtitle,
-            kind: match progress.state.as_str() {
-                "watching" | "mounted" => Kind::Line,
+            // A row that became one of another kind would be another one below the pointer.
+            kind: match (task.kind.as_str(), progress.state.as_str()) {
+                ("mount", _) => Kind::Line,
+                (_, "watching") => Kind::Progress(Some(1.0)),
                 _ => Kind::Progress(part),
             },
             button: Some(self.button(label, name, cancel, true)),

@@ -69,6 +69,8 @@ async fn session(address: Option<&str>, asks: &mut Receiver<Ask>, feed: &Sender<
     let mut signals = MessageStream::for_match_rule(rule.build(), &connection, Some(64)).await?;
     let manager = ManagerProxy::new(&connection).await?;
     let mut watches = false;
+    // The place that is looked at: what is in it may be another when a task has ended.
+    let mut place = None;
     let begin = async || match start(&bus, NAME).await {
         Ok(true) => Ok(Some(Instant::now())),
         Ok(false) => Ok(None),
@@ -85,6 +87,9 @@ async fn session(address: Option<&str>, asks: &mut Receiver<Ask>, feed: &Sender<
                     continue;
                 }
                 Some(ask) => {
+                    if let Ask::List(_) = &ask {
+                        place = Some(ask.clone());
+                    }
                     carry_out(&connection, feed, ask);
                     continue;
                 }
@@ -101,13 +106,15 @@ async fn session(address: Option<&str>, asks: &mut Receiver<Ask>, feed: &Sender<
             signal = signals.next() => match signal {
                 None => break,
                 Some(Err(_)) => continue,
-                Some(Ok(message)) => match ProgressChanged::from_message(message) {
+                Some(Ok(message)) => match ProgressChanged::from_message(message.clone()) {
                     Some(changed) => {
                         let plain = |(path, dict): (&OwnedObjectPath, &Dict)| (path.to_string(), dict.clone());
                         let Ok(args) = changed.args() else { continue };
                         vec![Told::Progress(args.tasks().iter().map(plain).collect(), now_us())]
                     }
                     None => {
+                        let ended = message.header().member().is_some_and(|member| member.as_str() == "TaskEnded");
+                        place.iter().filter(|_| ended).for_each(|ask| carry_out(&connection, feed, ask.clone()));
                         read_at = read_at.or_else(|| Some(Instant::now() + SETTLE));
                         continue;
                     }

@@ -1,10 +1,13 @@
 //! Measurements: what can be started, what runs, and what came of those before.
 
-use serde::Deserialize;
+use linkspan_perf::format::page;
+use linkspan_perf::record::{self, SCHEMA};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::{Ask, Progress, Record, Task, User};
 use crate::model::Service;
-use crate::row::{Choice, Field, Group, Kind, Mood, Page, Plot, Row};
+use crate::row::{Action, Button, Choice, Field, Group, Kind, Mood, Page, Plot, Row};
 use crate::text::{ago, bytes_rate, cut, fill, shown, size, tr};
 
 /// As the service calls them, in the order of the list.
@@ -14,7 +17,8 @@ pub(super) const TESTS: [&str; 6] = ["bw", "lat", "jitter", "load", "multi", "al
 const RUNS: usize = 20;
 const ROWS: usize = 64;
 
-#[derive(Clone, Debug, Default, Deserialize)]
+/// A measurement: what is shown of it, and the rest for its report.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct Measured {
     test: String,
@@ -23,14 +27,18 @@ pub(super) struct Measured {
     size_bytes: u64,
     bw_gbyte_s: f64,
     latency: Option<Latency>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Latency {
     p50_ns: f64,
     p99_ns: f64,
     jitter_ns: f64,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
 }
 
 impl Measured {
@@ -42,6 +50,11 @@ impl Measured {
             "jitter" => (latency.jitter_ns / 1e3, false),
             _ => (latency.p50_ns / 1e3, false),
         }
+    }
+
+    /// `None`: another version has made it.
+    fn row(&self) -> Option<record::Row> {
+        serde_json::from_value(serde_json::to_value(self).ok()?).ok()
     }
 
     fn unit(&self) -> &'static str {
@@ -278,6 +291,37 @@ impl User {
         let runs = self.tasks.values().any(|(_, task)| task.kind == "test");
         let ask = Ask::Test { test, peer: record.peer.clone() };
         let button = self.button(tr("Run Again"), tr("Run this test again"), ask, !runs);
-        Some(Row { id: "again".into(), title: tr("The same once more"), button: Some(button), ..Row::default() })
+        let report = Button {
+            label: tr("Report…"),
+            name: tr("Save a report of this test"),
+            action: Action::Report(record.id.to_string()),
+            works: !record.end.results.is_empty(),
+        };
+        let (title, second) = (tr("The same once more"), Some(report));
+        Some(Row { id: "again".into(), title, button: Some(button), second, ..Row::default() })
+    }
+
+    pub(crate) fn report(&self, id: &str) -> Option<(String, String)> {
+        let Service::Up(version) = &self.service else { return None };
+        let record = self.history.iter().find(|record| record.kind == "test" && record.id.to_string() == id)?;
+        let test = record.arguments.first().cloned().unwrap_or_default();
+        let whole = record::Record {
+            schema: SCHEMA,
+            version: version.clone(),
+            time_unix_s: record.ended_unix_s,
+            command: vec!["lspan".into(), "perf".into(), test.clone(), record.peer.clone()],
+            host: linkspan_user::suite::host(),
+            peer: Some(record.peer.clone()),
+            env: Default::default(),
+            results: record.end.results.iter().map(Measured::row).collect::<Option<_>>()?,
+            ok: record.end.state == "done",
+            exit_code: u8::from(record.end.state != "done"),
+            downgrades: Vec::new(),
+            error: (!record.error.is_empty()).then(|| record.error.clone()),
+        };
+        let plain = |text: &str| -> String {
+            text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(64).collect()
+        };
+        Some((format!("linkspan-{}-{}.html", plain(&test), plain(&record.peer)), page(&whole)))
     }
 }

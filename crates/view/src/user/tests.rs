@@ -106,6 +106,23 @@ fn a_result_is_compared_with_the_one_before_and_both_are_plotted() {
 }
 
 #[test]
+fn a_test_has_a_report_if_its_results_are_whole() {
+    let mut row =
+        linkspan_perf::record::Row { test: "bw".into(), transport: "tcp".into(), size_bytes: 64, ..Default::default() };
+    row.bw_gbyte_s = 2.5;
+    let whole = to_dict(&test_record(1, "done", &[serde_json::to_value(&row).unwrap()]));
+    let mut model = up();
+    tell(&mut model, Told::History(vec![whole, to_dict(&test_record(2, "done", &[bw(8, 1.0)]))]));
+    let (name, page) = model.report("1").unwrap();
+    assert_eq!(name, "linkspan-bw-mini2.html");
+    assert!(page.contains("2.5000") && page.contains("bw mini2"), "{page}");
+    assert_eq!(model.report("2"), None, "a result without its numbers");
+    assert_eq!(model.report("9"), None);
+    let again = find(&model.pages(0).tests, "1").details.pop().unwrap();
+    assert_eq!(again.second.unwrap().action, Action::Report("1".into()));
+}
+
+#[test]
 fn files_go_to_the_share_that_is_open_and_wait_until_one_is() {
     let mut model = up();
     model.apply(Input::ToSend(vec!["/home/me/a".into(), "/home/me/b".into()]));
@@ -172,6 +189,19 @@ fn a_transfer_shows_how_far_it_is_and_goes_on_where_it_was_paused() {
     let again = Ask::Send { from: vec!["/home/me/a".into()], to: "linkspan://mini2/in/".into() };
     assert_eq!(find(&page, "7").button.unwrap().action, Action::User(again));
     assert!(find(&page, "8").button.is_none() && find(&page, "8").mood == Mood::Good);
+}
+
+#[test]
+fn a_mirror_keeps_its_row_when_it_has_something_to_do_again() {
+    let mut model = up();
+    let states = ["running", "watching", "running", "waiting"];
+    let kinds = states.map(|state| {
+        runs(&mut model, "mirror", json!(["/home/me/a", "linkspan://mini2/in/a/"]), json!({ "state": state }));
+        let row = find(&model.pages(0).files, TASK);
+        assert_eq!(row.title, "mini2:in/a kept like /home/me/a");
+        matches!(row.kind, Kind::Progress(_))
+    });
+    assert_eq!(kinds, [true; 4]);
 }
 
 #[test]
