@@ -167,6 +167,7 @@ def handle_events():
         context.iteration(False)
 
 
+@or_none
 def application():
     desktop = atspi().get_desktop(0)
     desktop.clear_cache()

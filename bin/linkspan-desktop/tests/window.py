@@ -190,6 +190,28 @@ def loses_the_services_and_has_them_back(at):
     text("Bandwidth to mini2")
 
 
+def stays_whole_when_a_stranger_has_the_name_of_the_service(at):
+    at.system.kill()
+    at.system.wait()
+    page("Overview")
+    text("The service does not run")
+    stranger = at.start(["python3", "-B", Path(__file__).with_name("stranger.py"), "5"])
+    text("<u>7.0</u>")
+    text("are not understood or too many")
+    text("<b>bold</b> & <i>more</i>")
+    long = max((node.get_name() or "" for node, _ in harness.walk(harness.application())), key=len)
+    assert len(long) < 400, f"{len(long)} characters are shown of one text"
+    page("Events")
+    text("<b>bold</b>")
+    page("Tests")
+    text("Bandwidth to mini2")
+    stranger.kill()
+    stranger.wait()
+    at.system = at.system_service()
+    page("Overview")
+    text("40 Gb/s")
+
+
 def main():
     at = Session()
     at.machine()
@@ -206,6 +228,7 @@ def main():
         rests_when_nothing_happens,
         takes_no_memory_for_what_is_past,
         loses_the_services_and_has_them_back,
+        stays_whole_when_a_stranger_has_the_name_of_the_service,
     ]
     for step in steps:
         step(at)

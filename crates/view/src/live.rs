@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use linkspan_bus::zbus::connection::Builder;
 use linkspan_bus::zbus::fdo::{DBusProxy, ObjectManagerProxy};
+use linkspan_bus::zbus::proxy::CacheProperties;
 use linkspan_bus::zbus::{Connection, MatchRule, MessageStream, zvariant::OwnedObjectPath};
 use linkspan_bus::{Dict, ManagerProxy, NAME, PATH, StatisticsChanged};
 use tokio::sync::mpsc::{Receiver, Sender};
@@ -79,7 +80,8 @@ async fn session(
     let rule =
         MatchRule::builder().msg_type(linkspan_bus::zbus::message::Type::Signal).sender(NAME)?.path_namespace(PATH)?;
     let mut signals = MessageStream::for_match_rule(rule.build(), &connection, Some(64)).await?;
-    let manager = ManagerProxy::new(&connection).await?;
+    // What was read of a service is not what the next one of its name says.
+    let manager = ManagerProxy::builder(&connection).cache_properties(CacheProperties::No).build().await?;
     let (mut after_us, mut read_at) = (0, begin(&bus, feed).await);
     loop {
         tokio::select! {

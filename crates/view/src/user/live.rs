@@ -11,6 +11,7 @@ use linkspan_bus::zbus::connection::Builder;
 use linkspan_bus::zbus::fdo::{DBusProxy, ObjectManagerProxy};
 use linkspan_bus::zbus::message::Type;
 use linkspan_bus::zbus::names::OwnedInterfaceName;
+use linkspan_bus::zbus::proxy::CacheProperties;
 use linkspan_bus::zbus::zvariant::OwnedObjectPath;
 use linkspan_bus::zbus::{Connection, MatchRule, MessageStream, Result};
 use linkspan_bus::{Dict, to_dict};
@@ -67,7 +68,8 @@ async fn session(address: Option<&str>, asks: &mut Receiver<Ask>, feed: &Sender<
     let mut owners = bus.receive_name_owner_changed_with_args(&[(0, NAME)]).await?;
     let rule = MatchRule::builder().msg_type(Type::Signal).sender(NAME)?.path_namespace(PATH)?;
     let mut signals = MessageStream::for_match_rule(rule.build(), &connection, Some(64)).await?;
-    let manager = ManagerProxy::new(&connection).await?;
+    // What was read of a service is not what the next one of its name says.
+    let manager = ManagerProxy::builder(&connection).cache_properties(CacheProperties::No).build().await?;
     let mut watches = false;
     // The place that is looked at: what is in it may be another when a task has ended.
     let mut place = None;
@@ -157,7 +159,8 @@ async fn read(
         interfaces.into_iter().find(of_task).map(|(_, properties)| (path.to_string(), properties))
     };
     let tasks: Vec<(String, Dict)> = objects.into_iter().filter_map(task).collect();
-    let (shares, keys) = (SharesProxy::new(connection).await?, KeysProxy::new(connection).await?);
+    let shares = SharesProxy::builder(connection).cache_properties(CacheProperties::No).build().await?;
+    let keys = KeysProxy::new(connection).await?;
     let (serving, addresses, error) = (shares.serving().await?, shares.addresses().await?, shares.error().await?);
     let shares = Told::Shares(shares.list().await?, serving, addresses, error);
     let trusted = keys.list().await?;
