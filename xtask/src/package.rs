@@ -19,7 +19,7 @@ use crate::run::{self, Outcome};
 use licences::Part;
 
 /// Programs and libraries that are installed.
-const SHIPPED: [&str; 4] = ["lspan", "linkspand", "linkspan-nccl", "linkspan-capi"];
+const SHIPPED: [&str; 5] = ["lspan", "linkspand", "linkspan-tray", "linkspan-nccl", "linkspan-capi"];
 
 /// By the words behind `package`.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Outcome {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::run;
 
 /// Licences that what we ship may stand under, the ones that ask for least first. Each has its text in `debian/copyright`, so a
-/// crate with any other is noticed before it is shipped.
-const ORDER: [&str; 7] = ["MIT-0", "MIT", "Zlib", "BSD-3-Clause", "Unicode-3.0", "Apache-2.0", "MPL-2.0"];
+/// crate with any other is noticed before it is shipped. A dedication to the public domain is the last, for not every country knows one.
+const ORDER: [&str; 8] = ["MIT-0", "MIT", "Zlib", "BSD-3-Clause", "Unicode-3.0", "Apache-2.0", "MPL-2.0", "Unlicense"];
 
 /// What is built, for whom its crates are asked.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +135,7 @@ fn texts(one: &Crate, wanted: impl Fn(&str) -> bool) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(&one.folder).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().to_uppercase();
-        let is_one = ["LICEN", "COPY", "NOTICE"].iter().any(|start| name.starts_with(start));
+        let is_one = ["LICEN", "UNLICEN", "COPY", "NOTICE"].iter().any(|start| name.starts_with(start));
         if is_one
             && wanted(&name)
             && let Ok(text) = fs::read_to_string(entry.path())

@@ -19,7 +19,7 @@ state() {
 	in_root sh -c 'find /run/linkspan 2>/dev/null; cat /etc/passwd /etc/group'
 }
 configured() { [ -z "$(in_root dpkg --audit)" ] || fail "dpkg --audit: $(in_root dpkg --audit)"; }
-packages='linkspan linkspan-nccl liblinkspan0 liblinkspan-dev python3-linkspan'
+packages='linkspan linkspan-nccl liblinkspan0 liblinkspan-dev python3-linkspan linkspan-tray'
 files() { for name in $packages; do ls "$root/debs/$1"/"${name}"_*.deb | sed "s|^$root||"; done; }
 
 apt update

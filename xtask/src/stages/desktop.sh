@@ -17,11 +17,12 @@ build() {
 	cargo build --offline --locked
 	rm -rf "$PLACE/stage"
 	install -D "$CARGO_TARGET_DIR/debug/linkspan-desktop" "$stage/bin/linkspan-desktop"
-	for file in org.linkspan.Desktop.desktop org.linkspan.Tray.desktop; do
-		desktop-file-validate "data/$file"
-		install -D -m 644 "data/$file" "$stage/share/applications/$file"
+	tray=../linkspan-tray/data/org.linkspan.Tray.desktop
+	for file in data/org.linkspan.Desktop.desktop $tray; do
+		desktop-file-validate "$file"
+		install -D -m 644 "$file" "$stage/share/applications/$(basename "$file")"
 	done
-	install -D -m 644 data/org.linkspan.Tray.desktop "$PLACE/stage/etc/xdg/autostart/org.linkspan.Tray.desktop"
+	install -D -m 644 $tray "$PLACE/stage/etc/xdg/autostart/org.linkspan.Tray.desktop"
 	appstreamcli validate --no-net data/org.linkspan.Desktop.metainfo.xml
 	install -D -m 644 data/org.linkspan.Desktop.metainfo.xml "$stage/share/metainfo/org.linkspan.Desktop.metainfo.xml"
 	install -D -m 644 data/icons/org.linkspan.Desktop.svg "$stage/share/icons/hicolor/scalable/apps/org.linkspan.Desktop.svg"
