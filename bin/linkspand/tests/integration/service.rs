@@ -26,17 +26,17 @@ fn plugged_and_unplugged_cables_are_objects_and_events() {
     assert!(objects(&running).contains(&cable));
     let (all, mut changes) = (objects(&running), running.manager().receive_events_changed().unwrap());
     for _ in 0..20 {
+        // Plugging in may be told in two signals, as that of a cable and that it is slow: they are not counted.
         running.plug(false);
-        changes.next().unwrap();
-        assert!(!objects(&running).contains(&cable));
+        until("the object goes", || !objects(&running).contains(&cable));
         running.plug(true);
-        changes.next().unwrap();
+        until("the object comes", || objects(&running).contains(&cable));
     }
+    changes.next().unwrap();
     assert_eq!(objects(&running), all, "nothing has stayed behind");
-    let kinds: Vec<Kind> =
-        events(&running).iter().map(|event| event.kind).filter(|kind| *kind != Kind::Degraded).collect();
-    assert_eq!(kinds.iter().filter(|kind| **kind == Kind::Unplugged).count(), 20);
-    assert_eq!(kinds.iter().filter(|kind| **kind == Kind::Plugged).count(), 20);
+    let told = |kind| events(&running).iter().filter(|event| event.kind == kind).count();
+    until("the last one is told", || told(Kind::Plugged) >= 20);
+    assert_eq!((told(Kind::Unplugged), told(Kind::Plugged)), (20, 20));
     running.hear("WATCHDOG=1");
     running.signal(Signal::TERM);
     running.hear("STOPPING=1");
