@@ -371,7 +371,7 @@ fn a_dry_run_says_what_would_be_sent_and_changes_nothing() {
 
 /// Waits until `done`, as long as a busy machine may take.
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_secs(180);
     while !done() {
         assert!(Instant::now() < end, "{what}");
         std::thread::yield_now();
