@@ -188,10 +188,12 @@ enum Found {
 impl Under {
     fn look(&mut self, waker: Option<&Waker>) -> Option<Found> {
         match (self, waker.map(Context::from_waker)) {
-            (Under::Op(op, _) | Under::Notification(op, _) | Under::Dial(op, ..), Some(mut cx)) => match Pin::new(op).poll(&mut cx) {
-                Poll::Ready(report) => Some(Found::Report(report)),
-                Poll::Pending => None,
-            },
+            (Under::Op(op, _) | Under::Notification(op, _) | Under::Dial(op, ..), Some(mut cx)) => {
+                match Pin::new(op).poll(&mut cx) {
+                    Poll::Ready(report) => Some(Found::Report(report)),
+                    Poll::Pending => None,
+                }
+            }
             (Under::Op(op, _) | Under::Notification(op, _) | Under::Dial(op, ..), None) => op.test().map(Found::Report),
             (Under::Accept(listener), Some(mut cx)) => match pin!(listener.accept()).poll(&mut cx) {
                 Poll::Ready(transport) => Some(Found::Peer(transport)),
