@@ -127,6 +127,7 @@ impl Acceptor {
             self.listener.wait_fds(fds);
         }
         let quiet = coming.iter_mut().all(|c| c.pending.channel.arm(fds));
-        quiet.then_some(if coming.is_empty() && self.listener.is_idle() { IDLE } else { COMING })
+        // Its sockets are not among what is waited for while a crowd is left alone, even if others have cleared it away meanwhile.
+        quiet.then_some(if look.is_none() && coming.is_empty() && self.listener.is_idle() { IDLE } else { COMING })
     }
 }
