@@ -1,7 +1,9 @@
 """Two transports in one process, on loopback."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,13 @@ def make_pair() -> Pair:
     a.connect(b.bind(), timeout=LONG)
     b.wait_connected(timeout=LONG)
     return a, b
+
+
+def until_done(op: linkspan.Op[Any]) -> None:
+    """Asks an operation until it has reported."""
+    end = time.monotonic() + LONG
+    while not op.done():
+        assert time.monotonic() < end
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import weakref
 import linkspan
 import pytest
 
-from conftest import LONG, Pair, make_pair
+from conftest import LONG, Pair, make_pair, until_done
 
 
 def test_await_write_and_notification(pair: Pair) -> None:
@@ -81,11 +81,6 @@ def test_cancelling_a_task_cancels_its_operation(pair: Pair) -> None:
 def test_a_notification_that_nobody_has_read_is_not_lost_with_the_operation(pair: Pair) -> None:
     a, b = pair
     remote = b.expose(bytearray(0)).remote
-
-    def until_done(op: linkspan.Op[int]) -> None:
-        end = time.monotonic() + LONG
-        while not op.done():
-            assert time.monotonic() < end
 
     async def cancelled() -> None:
         op = b.wait_for_write_async()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import linkspan
 import pytest
 
-from conftest import LONG
+from conftest import LONG, until_done
 
 
 @pytest.fixture
@@ -162,11 +162,6 @@ def test_events_are_awaited(hub: linkspan.Endpoint) -> None:
 
 def test_an_event_that_nobody_has_read_is_not_lost_with_the_operation(hub: linkspan.Endpoint) -> None:
     remote = hub.expose(bytearray(8)).remote
-
-    def until_done(op: linkspan.Op[linkspan.Event]) -> None:
-        end = time.monotonic() + LONG
-        while not op.done():
-            assert time.monotonic() < end
 
     async def cancelled() -> None:
         op = hub.next_event_async()

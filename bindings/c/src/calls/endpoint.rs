@@ -168,10 +168,7 @@ pub unsafe extern "C" fn linkspan_endpoint_expose(
         // SAFETY: the caller's promise, see the module.
         let (out, reused) = unsafe { (Out::new(out, "out")?, Out::maybe(reused, "reused")?) };
         let (object, range, rights) = (endpoint(at)?, view(range)?, access(rights)?);
-        let region = object.rights.give(|| object.endpoint.expose(&range, rights))?;
-        out.set(linkspan_remote { bytes: region.remote().encode() });
-        reused.into_iter().for_each(|reused| reused.set(region.reused_registration().into()));
-        Ok(())
+        object.rights.give(out, reused, || object.endpoint.expose(&range, rights))
     })
 }
 

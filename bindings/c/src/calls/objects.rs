@@ -14,7 +14,7 @@ use linkspan::{
 use crate::callback::defer_wakeups;
 use crate::lease::Registered;
 use crate::op::Started;
-use crate::raw;
+use crate::raw::{self, Out};
 use crate::status::{CallResult, Refusal};
 use crate::table::Table;
 use crate::types as t;
@@ -68,12 +68,19 @@ impl Rights {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    pub(super) fn give(&self, expose: impl FnOnce() -> Result<Exposed, Error>) -> CallResult<Exposed> {
-        let _later = defer_wakeups();
-        let mut given = self.lock();
+    /// Exposes a region and tells what C is told of it.
+    pub(super) fn give(
+        &self,
+        out: Out<t::linkspan_remote>,
+        reused: Option<Out<u32>>,
+        expose: impl FnOnce() -> Result<Exposed, Error>,
+    ) -> CallResult {
+        let (_later, mut given) = (defer_wakeups(), self.lock());
         let region = expose()?;
         given.entry(region.remote().key()).or_insert((region, 0)).1 += 1;
-        Ok(region)
+        out.set(t::linkspan_remote { bytes: region.remote().encode() });
+        reused.into_iter().for_each(|reused| reused.set(region.reused_registration().into()));
+        Ok(())
     }
 
     /// The region of a key, which has been given out once less from here on.

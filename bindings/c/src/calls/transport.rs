@@ -165,10 +165,7 @@ pub unsafe extern "C" fn linkspan_transport_expose(
         // SAFETY: the caller's promise, see the module.
         let (out, reused) = unsafe { (Out::new(out, "out")?, Out::maybe(reused, "reused")?) };
         let (peer, range, rights) = (peer(transport)?, view(range)?, access(rights)?);
-        let region = peer.rights.give(|| peer.transport.expose(&range, rights))?;
-        out.set(linkspan_remote { bytes: region.remote().encode() });
-        reused.into_iter().for_each(|reused| reused.set(region.reused_registration().into()));
-        Ok(())
+        peer.rights.give(out, reused, || peer.transport.expose(&range, rights))
     })
 }
 
