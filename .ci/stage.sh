@@ -4,7 +4,7 @@
 total=${CI_SECONDS:-5100}
 began=$SECONDS
 table=() failed=() flaky=() skipped=()
-# The last lines of stages that failed, printed again below the table, for readers who see only the end of the log.
+# The panics and the last lines of stages that failed, printed again below the table, for readers who see only the end of the log.
 declare -A last
 
 # free_gib: what may still be written where the tree lies, in GiB.
@@ -21,9 +21,10 @@ disk() {
 }
 
 # stage NAME LIMIT COMMAND...: runs a command with a limit in seconds. Exit code 77 means that it cannot run on this machine and
-# has printed why. A command that fails is run once more; if it passes then it is called FLAKY, which is a defect to mend.
+# has printed why. A command that fails is run once more, of `cargo test --no-fail-fast` the programs that failed; if it passes then
+# it is called FLAKY, which is a defect to mend.
 stage() {
-    local name=$1 limit=$2 from=$SECONDS left code log
+    local name=$1 limit=$2 from=$SECONDS left code log again
     shift 2
     left=$((total - (SECONDS - began)))
     if ((left < limit && left < 10)); then
@@ -35,12 +36,14 @@ stage() {
     attempt "$name" "$limit" "$log" "$@"
     code=$?
     if ((code != 0 && code != 77)); then
-        last[$name]=$(tail -n 60 "$log" | cut -c1-400)
+        last[$name]=$({ grep -A6 ' panicked at ' "$log" | head -n 60; tail -n 60 "$log"; } | cut -c1-400)
         left=$((total - (SECONDS - began)))
         ((limit < left)) || limit=$left
         # One that hung is not given its whole limit twice.
         if ((code != 124 && code != 137 && limit >= 10)); then
             echo "$name: once more, because it failed"
+            mapfile -t again < <(sed -n 's/^    `\(-p .*\)`$/cargo test \1/p' "$log")
+            ((${#again[@]} == 0)) || set -- bash -c "set -e; $(printf '%s; ' "${again[@]}")"
             attempt "$name" "$limit" "$log" "$@"
             code=$?
             ((code != 0)) || flaky+=("$name")

@@ -253,10 +253,12 @@ pub fn serve_with<L: Link + ?Sized>(
     let mut patient = Turner::new(PATIENT, None, interrupt).abrupt().hearing(&idle);
     // One for each session, which ends with it.
     let mut bare = None;
+    let mut used = false;
     loop {
         let message = match ctrl.recv(link, &mut patient) {
             Ok(message) => message,
-            Err(PerfError::Idle(_)) if offers.in_use() => {
+            // Once more when the use has ended: it may have a moment ago, and the client is about to say more.
+            Err(PerfError::Idle(_)) if std::mem::replace(&mut used, offers.in_use()) || used => {
                 idle.touch();
                 continue;
             }

@@ -306,6 +306,28 @@ fn a_client_that_is_silent_is_given_up_wherever_it_stops() {
 }
 
 #[test]
+fn a_client_has_its_time_anew_when_its_use_of_the_offer_has_ended() {
+    /// In use at the first look.
+    #[derive(Default)]
+    struct Looks(std::cell::Cell<u32>);
+    impl Offers for Looks {
+        fn offer(&mut self, _: u64, _: Share) -> Option<String> {
+            None
+        }
+        fn in_use(&self) -> bool {
+            self.0.replace(self.0.get() + 1) == 0
+        }
+    }
+    let limits = Limits { idle: Some(Duration::from_millis(20)), ..Limits::default() };
+    let (ours, mut theirs) = pair(Faults::default());
+    let mut looks = Looks::default();
+    let end = serve_with(&mut theirs, &limits, &Interrupt::new(), &mut looks).unwrap_err();
+    assert!(matches!(end, PerfError::Idle(_)), "{end}");
+    assert_eq!(looks.0.get(), 3, "in use, no longer, still silent");
+    drop(ours);
+}
+
+#[test]
 fn a_test_or_a_baseline_that_moves_is_not_silent() {
     let limits = Limits { idle: Some(Duration::from_millis(300)), ..Limits::default() };
     let ((), end) = session(Faults::default(), limits, |mut client| {

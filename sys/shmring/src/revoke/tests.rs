@@ -192,7 +192,9 @@ impl Held {
             meanwhile();
             // Many looks, of which each could go wrong.
             for _ in 0..200 {
-                assert!(!self.thread.at_border() && !done.load(Ordering::Acquire), "it is in the copy");
+                let seen = (self.thread.at_border(), self.thread.state(), self.thread.call());
+                assert!(!seen.0, "it is in the copy, and then: {seen:?}");
+                assert!(!done.load(Ordering::Acquire), "it is in the copy: {seen:?}");
                 std::thread::sleep(Duration::from_micros(500));
             }
             after();
