@@ -8,24 +8,25 @@ mod tries;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use linkspan_mesh::hops::Hops;
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle};
 use linkspan_proto::login::{ClientParams, LoginError, PublicKey};
 use linkspan_proto::plan::{Carrier, Plan};
-use linkspan_setup::logins::{LoginRun, LoginStep};
 use linkspan_setup::stats::Event;
+use linkspan_stream::Stream;
 use linkspan_topology::mesh::{MeshLink, MeshRoute, ROUTES_MAX};
 use linkspan_topology::{FAR_SLOWER, Interface, Kind};
-use linkspan_transport::{MAX_RAILS, Rail, Role, WaitFd};
+use linkspan_transport::{MAX_RAILS, Rail, WaitFd};
 
 use crate::channel::Channel;
 use crate::device::Device;
 use crate::local::{self, Join};
 use crate::route::Path;
-use crate::{Error, Fabric, chain};
+use crate::stream_setup::{State, Step, StreamSetup};
+use crate::{Error, Fabric};
 use pairs::{far_slower, later, pairs};
 pub(crate) use tries::Try;
-use tries::TryState;
 
 /// How long the first stream that is up waits for the others. Only a dead rail costs this much.
 const GRACE: Duration = Duration::from_secs(1);
@@ -76,7 +77,8 @@ pub struct Connecting {
     first_up: Option<Instant>,
     join: Option<Result<Join, String>>,
     shm: Option<local::ShmRail>,
-    proposed: Option<Proposed>,
+    /// The plan, and whose stream it went over.
+    proposed: Option<(Plan, usize)>,
     /// What we announce of ourselves to a peer on this host, or why we cannot.
     own: Result<linkspan_shm::Identity, String>,
     same_host: bool,
@@ -90,16 +92,6 @@ pub struct Connecting {
     relayed: bool,
     /// When the mesh was asked last, and what was missing.
     asked: Option<(Instant, String)>,
-}
-
-struct Proposed {
-    plan: Plan,
-    speaker: usize,
-    /// The plan as it travels, and how much of it has been sent.
-    bytes: Vec<u8>,
-    said: usize,
-    /// What came of the answer, as it travels.
-    inbox: Vec<u8>,
 }
 
 impl std::fmt::Debug for Connecting {
@@ -174,7 +166,7 @@ impl Connecting {
     fn is_astray(&self, t: &Try) -> bool {
         let taken = |up: &Try| (up.reach.from() == t.reach.from()) != (up.reach.to().ip() == t.reach.to().ip());
         let silent =
-            || self.first_up.is_some_and(|up| up.elapsed() > CABLE_GRACE) && matches!(t.state, TryState::Dial(_));
+            || self.first_up.is_some_and(|up| up.elapsed() > CABLE_GRACE) && matches!(t.setup.state, State::Dial(_));
         t.reach.is_guess() && (silent() || self.tries.iter().any(|up| up.reach.is_guess() && up.is_up() && taken(up)))
     }
 
@@ -219,31 +211,14 @@ impl Connecting {
     }
 
     fn begin(&mut self, reach: Path, number: u16, why: String, mbps: u32) {
-        let limit = self.time_left();
-        let state = match reach.start(&self.fabric, limit) {
-            Ok(arriving) => TryState::Dial(arriving),
-            Err(why) => TryState::Failed(why),
-        };
+        let setup = StreamSetup::dial(reach.start(&self.fabric, self.time_left()));
         // One handshake for each pair of interfaces, and for each route over relays.
         let ends = |r: &Path| (r.from(), r.to());
         let fresh = self.tries.iter().all(|t| ends(&t.reach) != ends(&reach) || reach.relays() > 0);
         let first = number != KEEPALIVE && fresh;
         let speed = u64::from(mbps) * 125_000;
-        let verbs = Err(String::new());
         let (beside, devmem) = (None, Err(String::new()));
-        self.tries.push(Try {
-            reach,
-            number,
-            why,
-            speed,
-            state,
-            first,
-            rails: None,
-            per_host: false,
-            verbs,
-            beside,
-            devmem,
-        });
+        self.tries.push(Try { reach, number, why, speed, setup, first, per_host: false, beside, devmem });
     }
 
     /// Tries what the mesh knows of the route to the peer. False where it knows none, or there is no mesh.
@@ -304,7 +279,7 @@ impl Connecting {
     /// Looks for a way over the mesh while nothing else has come up.
     fn seek(&mut self) -> Result<(), Error> {
         // A way whose rails are being set up has not failed, however long they take.
-        let up = self.tries.iter().any(|t| matches!(t.state, TryState::Up(..)) || t.is_handshake());
+        let up = self.tries.iter().any(|t| t.setup.is_up() || t.setup.is_handshake());
         let pause = if self.relayed { ASK_ANEW } else { ASK_AGAIN };
         let soon = self.asked.as_ref().is_some_and(|(when, _)| when.elapsed() < pause);
         if self.relayed
@@ -392,15 +367,8 @@ impl Connecting {
     /// Adds the descriptors of which one becomes ready when [`Connecting::poll`] can make progress. Not all that moves it on has
     /// a descriptor: wait for some milliseconds at most.
     pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
-        for attempt in &self.tries {
-            match &attempt.state {
-                _ if self.again.is_some() => {}
-                TryState::Dial(arriving) => arriving.wait_fds(fds),
-                TryState::Login(run) => fds.push(run.wait_fd()),
-                TryState::Up(secured, _) => fds.push(secured.stream.wait_fd(false)),
-                TryState::Handshaking(meet, _) => fds.push(meet.0.stream.wait_fd(false)),
-                TryState::Used | TryState::Failed(_) => {}
-            }
+        if self.again.is_none() {
+            self.tries.iter().for_each(|attempt| attempt.setup.wait_fds(fds));
         }
         if let Some(Ok(join)) = &self.join {
             join.wait_fds(fds);
@@ -412,117 +380,76 @@ impl Connecting {
     }
 
     fn poll_try(&mut self, n: usize) -> Result<(), Error> {
-        let mut missing = Vec::new();
-        self.move_try(n, &mut missing)?;
-        missing
-            .into_iter()
-            .try_for_each(|why| self.fabric.downgrade(format!("fewer cables than lead to the peer: {why}")))
-    }
-
-    /// `missing`: why some rails beside a stream are not there.
-    fn move_try(&mut self, n: usize, missing: &mut Vec<String>) -> Result<(), Error> {
         loop {
-            // One stream asks for the other's offer: a second offer would take the place of the first.
-            let wants_local = self.wants_local() && self.tries[n].number != KEEPALIVE;
-            // Which guess is right shows here.
-            let asked = self.tries.iter().any(|t| t.per_host);
-            let unsure = self.tries[0].reach.is_guess() && !asked;
             let attempt = &mut self.tries[n];
-            attempt.state = match &mut attempt.state {
-                TryState::Dial(dial) => match dial.poll() {
-                    Ok(None) => return Ok(()),
-                    Ok(Some((stream, hops))) => {
-                        let shm = match &self.own {
-                            Ok(own) if wants_local => own.encode().to_vec(),
-                            _ => Vec::new(),
-                        };
-                        let config = self.fabric.config();
-                        let beside = attempt.first && !wants_local;
-                        for provider in self.fabric.providers().filter(|_| beside) {
-                            let all = (n == 0 || unsure && attempt.reach.is_guess()) && attempt.reach.relays() == 0;
-                            if attempt.rails.is_some() || provider.per_host() && !all {
-                                continue;
-                            }
-                            match attempt.reach.offer(&self.fabric, &**provider, &stream, hops.clone()) {
-                                Ok(rails) => {
-                                    (attempt.rails, attempt.per_host) = (Some(rails), provider.per_host());
-                                }
-                                Err(why) if why.is_empty() => {}
-                                Err(why) => attempt.verbs = Err(why),
-                            }
-                        }
-                        if attempt.number != KEEPALIVE && !wants_local && attempt.reach.relays() == 0 {
-                            attempt.devmem = crate::devmem::ready(&self.fabric, &stream.interface());
-                        }
-                        let (devmem, no_devmem) = match &attempt.devmem {
-                            Ok(()) => (true, String::new()),
-                            Err(why) => (false, why.clone()),
-                        };
-                        let why_not = attempt.verbs.as_ref().err().cloned().unwrap_or_default();
-                        let relays = attempt.reach.relays() as u8;
-                        let asks = attempt.rails.as_ref().map_or("", |rails| rails.offer.name()).to_owned();
-                        let greeting = Greeting { wants_local, asks, shm, why_not, relays, devmem, no_devmem };
-                        let params = ClientParams {
-                            guard: config.guard.clone(),
-                            blob: greeting.encode(),
-                            // The listener may be polled late.
-                            deadline: config.connect_timeout.saturating_sub(self.since.elapsed()),
-                            ..ClientParams::new(
-                                self.handle.listen_id,
-                                self.handle.token.clone(),
-                                self.conn_id,
-                                attempt.number,
-                            )
-                        };
-                        TryState::Login(Box::new(LoginRun::client(stream, params)?))
+            match attempt.setup.poll() {
+                Ok(Step::Pending | Step::Up | Step::Asked(_)) => break,
+                Ok(Step::Connected(stream, hops)) => self.log_in(n, stream, hops)?,
+                Ok(Step::LoggedIn(session)) => {
+                    if self.first_up.is_none() {
+                        (self.first_up, self.peer_key) = (Some(Instant::now()), session.peer_key);
                     }
-                    Err(why) => TryState::Failed(why),
-                },
-                TryState::Login(run) => match run.poll() {
-                    Ok(LoginStep::Done(session)) => {
-                        let TryState::Login(run) = std::mem::replace(&mut attempt.state, TryState::Used) else {
-                            return Ok(());
-                        };
-                        if self.first_up.is_none() {
-                            (self.first_up, self.peer_key) = (Some(Instant::now()), session.peer_key);
-                        }
-                        if session.peer_key == self.peer_key {
-                            attempt.logged_in(*session, run.stream)
-                        } else {
-                            TryState::Failed("another peer answers there, with a key of its own".into())
-                        }
-                    }
-                    Ok(_) => return Ok(()),
-                    Err(error) => match error.refusal() {
-                        Some(why) => return Err(Error::Refused { peer: attempt.reach.to(), why: why.clone() }),
-                        None => TryState::Failed(chain(&error)),
-                    },
-                },
-                TryState::Handshaking(meet, _) => {
-                    let rails = &attempt.rails;
-                    let make = |n| match rails {
-                        Some(rails) => rails.offer.make(n, Role::Caller),
-                        None => Err("no device".into()),
-                    };
-                    let (secured, handshake) = &mut **meet;
-                    match handshake.poll(secured, &make) {
-                        Ok(None) => return Ok(()),
-                        Ok(Some(met)) => {
-                            missing.extend(handshake.missing().into_iter().filter(|_| met.is_ok()));
-                            let TryState::Handshaking(meet, blob) =
-                                std::mem::replace(&mut attempt.state, TryState::Used)
-                            else {
-                                return Ok(());
-                            };
-                            attempt.verbs = met;
-                            TryState::Up(Box::new(meet.0), blob)
-                        }
-                        Err(error) => TryState::Failed(chain(&error)),
+                    attempt.agree_devmem();
+                    if session.peer_key != self.peer_key {
+                        let why = "another peer answers there, with a key of its own";
+                        attempt.setup.state = State::Failed(why.into());
                     }
                 }
-                _ => return Ok(()),
-            };
+                Err(error) => {
+                    if let Some(why) = error.refusal {
+                        return Err(Error::Refused { peer: attempt.reach.to(), why });
+                    }
+                    attempt.setup.state = State::Failed(error.why);
+                    break;
+                }
+            }
         }
+        for why in std::mem::take(&mut self.tries[n].setup.missing) {
+            self.fabric.downgrade(format!("fewer cables than lead to the peer: {why}"))?;
+        }
+        Ok(())
+    }
+
+    /// A stream is connected: says what this side has on it.
+    fn log_in(&mut self, n: usize, stream: Stream, hops: Option<Hops>) -> Result<(), Error> {
+        // One stream asks for the other's offer: a second offer would take the place of the first.
+        let wants_local = self.wants_local() && self.tries[n].number != KEEPALIVE;
+        // Which guess is right shows here.
+        let unsure = self.tries[0].reach.is_guess() && !self.tries.iter().any(|t| t.per_host);
+        let attempt = &mut self.tries[n];
+        let mut beside = None;
+        for provider in self.fabric.providers().filter(|_| attempt.first && !wants_local) {
+            let all = (n == 0 || unsure && attempt.reach.is_guess()) && attempt.reach.relays() == 0;
+            if beside.is_some() || provider.per_host() && !all {
+                continue;
+            }
+            match attempt.reach.offer(&self.fabric, &**provider, &stream, hops.clone()) {
+                Ok(rails) => (beside, attempt.per_host) = (Some(rails), provider.per_host()),
+                Err(why) if why.is_empty() => {}
+                Err(why) => attempt.setup.rails = Err(why),
+            }
+        }
+        if attempt.number != KEEPALIVE && !wants_local && attempt.reach.relays() == 0 {
+            attempt.devmem = crate::devmem::ready(&self.fabric, &stream.interface());
+        }
+        let config = self.fabric.config();
+        let greeting = Greeting {
+            wants_local,
+            relays: attempt.reach.relays() as u8,
+            shm: self.own.as_ref().ok().filter(|_| wants_local).map(|own| own.encode().to_vec()).unwrap_or_default(),
+            asks: beside.as_ref().map_or("", |beside| beside.offer.name()).to_owned(),
+            why_not: attempt.setup.rails.as_ref().err().cloned().unwrap_or_default(),
+            devmem: attempt.devmem.is_ok(),
+            no_devmem: attempt.devmem.as_ref().err().cloned().unwrap_or_default(),
+        };
+        let params = ClientParams {
+            guard: config.guard.clone(),
+            blob: greeting.encode(),
+            // The listener may be polled late.
+            deadline: config.connect_timeout.saturating_sub(self.since.elapsed()),
+            ..ClientParams::new(self.handle.listen_id, self.handle.token.clone(), self.conn_id, attempt.number)
+        };
+        Ok(attempt.setup.login(stream, params, beside)?)
     }
 
     /// Whether it may be part of the connection; `cabled`: some way without relays is up.
@@ -533,7 +460,7 @@ impl Connecting {
     /// Decides what the connection is made of, once enough is known. False: not yet.
     fn propose(&mut self) -> Result<bool, Error> {
         // A handshake has a deadline of its own.
-        if self.tries.iter().any(Try::is_handshake) {
+        if self.tries.iter().any(|t| t.setup.is_handshake()) {
             return Ok(false);
         }
         // A cable of ours makes relays needless.
@@ -571,7 +498,7 @@ impl Connecting {
         let verbs = if self.shm.is_some() { None } else { self.verbs_plan(cabled) };
         if let (Some(provider), None) = (forced, &verbs) {
             let reasons: Vec<&str> =
-                self.tries.iter().filter_map(|t| t.verbs.as_ref().err().map(String::as_str)).collect();
+                self.tries.iter().filter_map(|t| t.setup.rails.as_ref().err().map(String::as_str)).collect();
             let none = format!(
                 "{} of this host does not reach the peer, or the peer has none or cannot use it; see `lspan status`",
                 provider.title()
@@ -583,7 +510,7 @@ impl Connecting {
             .tries
             .iter()
             .filter(|t| self.counts(t, cabled))
-            .filter_map(|t| t.verbs.as_ref().err().map(String::as_str))
+            .filter_map(|t| t.setup.rails.as_ref().err().map(String::as_str))
             .filter(|w| !w.is_empty())
             .collect();
         if !lost.is_empty() && self.shm.is_none() {
@@ -629,11 +556,11 @@ impl Connecting {
             self.stream_plan(cabled)?
         };
         let attempt = &mut self.tries[speaker];
-        let TryState::Up(secured, _) = &mut attempt.state else {
+        let said = attempt.setup.up().map(|secured| secured.send(&plan.encode()));
+        if !matches!(said, Some(Ok(()))) {
             return Err(Error::Vanished { peer: attempt.reach.to() });
-        };
-        let bytes = secured.pack(&plan.encode()).map_err(|_| Error::Vanished { peer: attempt.reach.to() })?;
-        self.proposed = Some(Proposed { plan, speaker, bytes, said: 0, inbox: Vec::new() });
+        }
+        self.proposed = Some((plan, speaker));
         Ok(true)
     }
 
@@ -643,10 +570,7 @@ impl Connecting {
             return true;
         }
         let join = self.join.get_or_insert_with(|| {
-            let TryState::Up(_, greeting) = &self.tries[speaker].state else {
-                return Err("no stream".into());
-            };
-            let answer = Greeting::decode(greeting).ok_or("the peer's greeting cannot be read")?;
+            let answer = &self.tries[speaker].setup.greeting;
             if !answer.wants_local {
                 return Err("the peer does not offer it; its log says why".into());
             }

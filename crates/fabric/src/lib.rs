@@ -24,6 +24,7 @@ pub mod params;
 mod reconnect;
 mod route;
 mod stream_rail;
+mod stream_setup;
 mod zerocopy;
 
 pub use channel::{Channel, PeerLiveness, PeerState, SwapError, wait_any};

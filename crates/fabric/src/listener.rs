@@ -11,18 +11,19 @@ use linkspan_proto::login::{
     Guard, LOGIN_DEADLINE, LoginTable, PublicKey, Secret, ServerParams, Session, Token, USED_BOUND,
 };
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
-use linkspan_setup::handshake::{Handshake, QPS_MAX};
+use linkspan_setup::handshake::QPS_MAX;
 use linkspan_setup::log::warn_seldom;
-use linkspan_setup::logins::{LoginFailed, LoginRun, LoginStep, Slot, drop_unproven};
-use linkspan_setup::secured::Secured;
+use linkspan_setup::logins::{LoginRun, Slot, drop_unproven};
 use linkspan_setup::stats::Event;
 use linkspan_stream::{Listen, Options, Stream};
-use linkspan_transport::{BoxRail, Conn, Offer, Role, Site, WaitFd};
+use linkspan_transport::{BoxRail, Conn, Site, WaitFd};
 
 use crate::channel::{Channel, Parts, ReconnectPolicy};
 use crate::device::DeviceInterface;
 use crate::local::{self, ShmOffer, ShmRail};
 use crate::reconnect::Recovered;
+use crate::route::Beside;
+use crate::stream_setup::{SetupError, Step, StreamSetup};
 use crate::{Error, Fabric, chain};
 
 /// Reconnected rails that their connections have not taken yet, over all peers of one listener.
@@ -147,11 +148,9 @@ impl Listener {
             fds.extend(acceptor.sockets.iter().filter_map(Listen::wait_fd));
         }
         acceptor.pending_conns.values().filter_map(|a| a.offer.as_ref()?.as_ref().ok()).for_each(|o| o.wait_fds(fds));
-        fds.extend(acceptor.pending_logins.iter().map(|h| h.run.wait_fd()));
-        fds.extend(acceptor.handshakes.iter().map(|(_, s)| s.secured.stream.wait_fd(false)));
-        fds.extend(
-            acceptor.pending_conns.values().flat_map(|a| a.streams.iter().map(|s| s.secured.stream.wait_fd(false))),
-        );
+        acceptor.pending_logins.iter().for_each(|login| login.setup.wait_fds(fds));
+        acceptor.handshakes.iter().for_each(|(_, stream)| stream.setup.wait_fds(fds));
+        acceptor.pending_conns.values().flat_map(|a| &a.streams).for_each(|stream| stream.setup.wait_fds(fds));
     }
 
     /// Whether more streams are logging in than a job's own peers make at a time: with each pass all of them are looked at, so whoever
@@ -166,36 +165,17 @@ impl Listener {
     }
 }
 
-struct PendingLogin {
-    run: LoginRun,
-    slot: Slot,
+struct PendingStream {
+    setup: StreamSetup,
+    /// Its right to be half open; a rail of a connection that is up needs none behind its login.
+    slot: Option<Slot>,
     peer: SocketAddr,
+    /// Known behind the login.
+    number: u16,
     /// Made while answering the greeting; goes to the connection the stream turns out to belong to.
     offer: Option<Result<ShmOffer, String>>,
-    /// The peer wants queue pairs, or a cable.
-    asked_setup: bool,
-    /// Both sides have an RDMA device here, or a cable.
-    candidate: Option<Box<dyn Offer>>,
-    /// Why RDMA is not taken although there might be some.
-    why_not: String,
     /// Why device-memory TCP is not taken although one side has set it up.
     no_devmem: String,
-    /// Hosts over which the peer says that it comes.
-    relays: u8,
-}
-
-struct PendingStream {
-    secured: Secured,
-    /// Its right to be half open; a rail of a connection that is up needs none.
-    _slot: Option<Slot>,
-    number: u16,
-    /// Rails being set up beside it, and then what came of it.
-    handshake: Option<(Handshake, Box<dyn Offer>)>,
-    verbs: Result<Vec<BoxRail>, String>,
-    no_devmem: String,
-    relays: u8,
-    /// What came of a plan, as it travels.
-    inbox: Vec<u8>,
 }
 
 /// A connection, as its peer numbers it. Streams of another key are of another connection, whatever number they give.
@@ -224,7 +204,7 @@ pub(crate) struct Acceptor {
     listen_id: u64,
     token: Token,
     table: Arc<LoginTable>,
-    pending_logins: Vec<PendingLogin>,
+    pending_logins: Vec<PendingStream>,
     pending_conns: HashMap<ConnId, PendingConn>,
     /// The listener's owner looks after the sockets for as long as there are connections.
     attended: bool,
@@ -250,11 +230,10 @@ impl Acceptor {
         }
         self.admit()?;
         self.pending_conns.values_mut().for_each(PendingConn::poll_offer);
-        self.pending_conns.values_mut().for_each(PendingConn::meet);
         self.meet_again();
         let patience = self.fabric.config().connect_timeout;
         let (log, stats) = (self.fabric.log(), self.fabric.stats());
-        self.pending_conns.retain(|_, a| match a.read_plan() {
+        self.pending_conns.retain(|_, a| match a.meet().and_then(|()| a.read_plan()) {
             Ok(()) => a.since.elapsed() < patience,
             Err(why) => {
                 stats.count(Event::SetupsDropped);
@@ -267,17 +246,17 @@ impl Acceptor {
 
     /// Moves a login on. False when it is over, and another has taken its place in the list.
     fn serve(&mut self, n: usize) -> bool {
-        match self.pending_logins[n].poll(&self.fabric) {
+        match self.pending_logins[n].log_in(&self.fabric) {
             Ok(None) => return true,
             Ok(Some(session)) => {
                 let pending = self.pending_logins.swap_remove(n);
-                self.add_stream(pending, *session);
+                self.add_stream(pending, &session);
             }
-            Err(why) => {
+            Err(error) => {
                 let pending = self.pending_logins.swap_remove(n);
-                self.fabric.stats().count(why.event);
-                let line = format!("refused a connection from {}: {}", pending.peer, why.text);
-                match why.refusal {
+                self.fabric.stats().count(error.event);
+                let line = format!("refused a connection from {}: {}", pending.peer, error.why);
+                match error.refusal.is_some() {
                     // A peer of ours that is configured otherwise.
                     true => warn_seldom(self.fabric.log(), &format!("login {}", pending.peer.ip()), &line),
                     // An unauthenticated client is ignored, but the reason is logged.
@@ -301,8 +280,10 @@ impl Acceptor {
                     self.enter(slot, stream, peer)?;
                     let last = self.pending_logins.len() - 1;
                     if self.serve(last) {
-                        let PendingLogin { run, slot, .. } = &mut self.pending_logins[last];
-                        slot.count_silence(run);
+                        let PendingStream { setup, slot, .. } = &mut self.pending_logins[last];
+                        if let (Some(slot), Some(run)) = (slot, setup.login_run()) {
+                            slot.count_silence(run);
+                        }
                     }
                     empty = 0;
                 }
@@ -336,7 +317,9 @@ impl Acceptor {
 
     /// Ends streams whose peers have not proven themselves in time, or are long in making a connection of theirs.
     fn drop_overdue(&mut self) {
-        drop_unproven(&mut self.pending_logins, self.fabric.stats(), |p| (&p.run, &p.slot));
+        drop_unproven(&mut self.pending_logins, self.fabric.stats(), |p| {
+            Some((p.setup.login_run()?, p.slot.as_ref()?))
+        });
         self.pending_conns.retain(|_, a| a.is_complete() || a.since.elapsed() < LOGIN_DEADLINE);
     }
 
@@ -346,61 +329,36 @@ impl Acceptor {
             blob: None,
             ..ServerParams::new(self.listen_id, self.token.clone(), self.table.clone())
         };
-        let run = LoginRun::server(stream, params)?;
-        self.pending_logins.push(PendingLogin {
-            run,
-            slot,
-            peer,
-            offer: None,
-            asked_setup: false,
-            candidate: None,
-            why_not: String::new(),
-            no_devmem: String::new(),
-            relays: 0,
-        });
+        let setup = StreamSetup::accept(LoginRun::server(stream, params)?);
+        let (slot, offer) = (Some(slot), None);
+        self.pending_logins.push(PendingStream { setup, slot, peer, number: 0, offer, no_devmem: String::new() });
         Ok(())
     }
 
-    fn add_stream(&mut self, pending: PendingLogin, session: Session) {
-        let PendingLogin { run, slot, peer, offer, asked_setup, candidate, why_not, no_devmem, relays } = pending;
-        let candidate = candidate.filter(|_| session.ciphers.is_none());
-        let secured = Secured::new(run.stream, session.ciphers);
+    fn add_stream(&mut self, mut stream: PendingStream, session: &Session) {
         let conn = ConnId { number: session.conn_id, peer_key: session.peer_key };
-        let number = session.stream;
-        let handshake = candidate.map(|candidate| (Handshake::answer(), candidate));
-        let returns = number >= FIRST_RETURN;
-        let _slot = Some(slot).filter(|_| !returns);
-        let stream = PendingStream {
-            secured,
-            _slot,
-            number,
-            handshake,
-            verbs: Err(why_not),
-            no_devmem,
-            relays,
-            inbox: Vec::new(),
-        };
-        if returns {
-            match &stream.handshake {
-                Some(_) => {
-                    make_space(&mut self.handshakes);
-                    self.handshakes.push((conn, stream));
-                }
-                // It wants queue pairs, or a cable, or nothing, and has been told that there are none.
-                None if asked_setup => {}
-                None => self.back(conn, stream.recovered(relayed(relays))),
+        stream.number = session.stream;
+        if stream.number >= FIRST_RETURN {
+            stream.slot = None;
+            if stream.setup.is_handshake() {
+                make_space(&mut self.handshakes);
+                self.handshakes.push((conn, stream));
+            } else if stream.setup.greeting.asks.is_empty() {
+                // Else it wants queue pairs, or a cable, or nothing, and has been told that there are none.
+                let relayed = relayed(stream.setup.greeting.relays);
+                self.back(conn, stream.recovered(relayed));
             }
             return;
         }
         let pending_conn = self.pending_conns.entry(conn).or_insert_with(|| PendingConn {
-            peer,
+            peer: stream.peer,
             since: Instant::now(),
             streams: Vec::new(),
             offer: None,
             plan: None,
             rail: None,
         });
-        pending_conn.offer = offer.or(pending_conn.offer.take());
+        pending_conn.offer = stream.offer.take().or(pending_conn.offer.take());
         pending_conn.streams.push(stream);
     }
 
@@ -428,17 +386,18 @@ impl Acceptor {
         self.handshakes.iter().any(|m| m.0 == conn) || self.returned.iter().any(|r| r.0 == conn)
     }
 
-    fn back(&mut self, conn: ConnId, back: Recovered) {
+    fn back(&mut self, conn: ConnId, back: Option<Recovered>) {
+        let Some(back) = back else { return };
         make_space(&mut self.returned);
         self.returned.push((conn, back));
     }
 
     /// Makes progress on queue pairs that reconnect. The peer asks again for those that do not come up.
     fn meet_again(&mut self) {
-        self.handshakes.iter_mut().for_each(|(_, stream)| stream.meet());
-        let over: Vec<_> = self.handshakes.extract_if(.., |(_, stream)| stream.handshake.is_none()).collect();
+        let over = |stream: &mut PendingStream| !matches!(stream.setup.poll(), Ok(Step::Pending));
+        let over: Vec<_> = self.handshakes.extract_if(.., |(_, stream)| over(stream)).collect();
         for (conn, stream) in over {
-            if stream.verbs.as_ref().is_ok_and(|rails| !rails.is_empty()) {
+            if stream.setup.rails.is_ok() {
                 self.back(conn, stream.recovered(None));
             }
         }
@@ -446,20 +405,71 @@ impl Acceptor {
 }
 
 impl PendingStream {
-    /// Moves the set-up of rails beside it on.
-    fn meet(&mut self) {
-        let Some((handshake, candidate)) = &mut self.handshake else { return };
-        let met = match handshake.poll(&mut self.secured, &|n| candidate.make(n, Role::Answerer)) {
-            Ok(None) => return,
-            Ok(Some(met)) => met,
-            Err(why) => Err(chain(&why)),
-        };
-        (self.handshake, self.verbs) = (None, met);
+    /// Moves its login on.
+    fn log_in(&mut self, fabric: &Fabric) -> Result<Option<Box<Session>>, SetupError> {
+        loop {
+            match self.setup.poll()? {
+                Step::Asked(asked) => self.answer(fabric, asked)?,
+                Step::LoggedIn(session) => return Ok(Some(session)),
+                Step::Pending | Step::Connected(..) | Step::Up => return Ok(None),
+            }
+        }
+    }
+
+    /// Says what this side has on the stream of what the peer asks for.
+    fn answer(&mut self, fabric: &Fabric, asked: Greeting) -> Result<(), SetupError> {
+        let Some(run) = self.setup.login_run() else { return Ok(()) };
+        let (interface, local) = (run.stream.interface(), run.stream.local_addr());
+        let mut answer = Greeting::default();
+        let mut beside = None;
+        match fabric.provider(&asked.asks).filter(|provider| asked.relays == 0 || provider.relayer().is_some()) {
+            Some(provider) => {
+                // Over others the device that is met is the last relay's.
+                let (far, hops) = (asked.relays, u32::from(asked.relays) + 1);
+                let reason = format!("relayed over {far} host(s), chosen by the peer: {hops} hops by rdma");
+                let relayed = Some(reason.as_str()).filter(|_| far > 0);
+                match provider.offer(&Site { relayed, ..fabric.config().site(local) }) {
+                    Ok(offer) => (answer.asks, beside) = (asked.asks, Some(Beside::new(offer, self.peer))),
+                    // On a way over others the hops before it have their devices for nothing.
+                    Err(why) if why.is_empty() && far > 0 => {
+                        answer.why_not =
+                            format!("the host that is connected to has no RDMA device to use on {interface}");
+                    }
+                    Err(why) => answer.why_not = why,
+                }
+                self.setup.rails = Err(answer.why_not.clone());
+            }
+            None if !asked.why_not.is_empty() => self.setup.rails = Err(format!("the peer says: {}", asked.why_not)),
+            None => {}
+        }
+        if asked.devmem && asked.relays == 0 {
+            match crate::devmem::ready(fabric, &interface) {
+                Ok(()) => answer.devmem = true,
+                Err(why) => {
+                    let unsaid = "the peer has set its card up for it, this host has not: run `lspan devmem up`";
+                    self.no_devmem = if why.is_empty() { unsaid.to_owned() } else { why.clone() };
+                    answer.no_devmem = why;
+                }
+            }
+        } else if !asked.no_devmem.is_empty() {
+            self.no_devmem = format!("the peer says: {}", asked.no_devmem);
+        }
+        if asked.wants_local {
+            match local::offer(fabric.config(), &asked.shm) {
+                Ok((offer, shm)) => {
+                    answer = Greeting { wants_local: true, shm, ..answer };
+                    self.offer = Some(Ok(offer));
+                }
+                Err(why) => self.offer = Some(Err(why)),
+            }
+        }
+        self.setup.answer(&answer, beside)
     }
 
     /// As what comes back to a connection that is up.
-    fn recovered(self, relayed: Option<String>) -> Recovered {
-        Recovered { number: self.number, secured: self.secured, rails: self.verbs.unwrap_or_default(), relayed }
+    fn recovered(mut self, relayed: Option<String>) -> Option<Recovered> {
+        let secured = self.setup.take()?;
+        Some(Recovered { number: self.number, secured, rails: self.setup.rails.unwrap_or_default(), relayed })
     }
 }
 
@@ -475,105 +485,18 @@ fn make_space<T>(list: &mut Vec<T>) {
     }
 }
 
-/// Why a stream did not log in, and whether that is a matter of how two hosts are configured.
-struct NoLogin {
-    text: String,
-    refusal: bool,
-    event: Event,
-}
-
-impl NoLogin {
-    fn new(error: &LoginFailed, run: &LoginRun) -> NoLogin {
-        NoLogin { text: chain(error), refusal: error.refusal().is_some(), event: error.event(run) }
-    }
-}
-
-impl From<&str> for NoLogin {
-    fn from(text: &str) -> NoLogin {
-        NoLogin { text: text.into(), refusal: false, event: Event::SetupsDropped }
-    }
-}
-
 /// Streams with this number or a higher one are rails that are added to a connection that is up.
 pub(crate) const FIRST_RETURN: u16 = 64;
-
-impl PendingLogin {
-    fn poll(&mut self, fabric: &Fabric) -> Result<Option<Box<Session>>, NoLogin> {
-        loop {
-            match self.run.poll().map_err(|error| NoLogin::new(&error, &self.run))? {
-                LoginStep::Pending => return Ok(None),
-                LoginStep::Done(session) => return Ok(Some(session)),
-                LoginStep::Asked => {
-                    let asked = Greeting::decode(self.run.login.peer_blob().unwrap_or_default());
-                    let asked = asked.ok_or("its greeting cannot be read: it is of another version of linkspan")?;
-                    (self.relays, self.asked_setup) = (asked.relays, !asked.asks.is_empty());
-                    let mut answer = Greeting::default();
-                    match fabric
-                        .provider(&asked.asks)
-                        .filter(|provider| asked.relays == 0 || provider.relayer().is_some())
-                    {
-                        Some(provider) => {
-                            // Over others the device that is met is the last relay's.
-                            let (far, hops) = (asked.relays, u32::from(asked.relays) + 1);
-                            let reason = format!("relayed over {far} host(s), chosen by the peer: {hops} hops by rdma");
-                            let site = fabric.config().site(self.run.stream.local_addr());
-                            let relayed = Some(reason.as_str()).filter(|_| far > 0);
-                            match provider.offer(&Site { relayed, ..site }) {
-                                Ok(offer) => (answer.asks, self.candidate) = (asked.asks, Some(offer)),
-                                // On a way over others the hops before it have their devices for nothing.
-                                Err(why) if why.is_empty() && far > 0 => {
-                                    let interface = self.run.stream.interface();
-                                    let why = format!(
-                                        "the host that is connected to has no RDMA device to use on {interface}"
-                                    );
-                                    (answer.why_not, self.why_not) = (why.clone(), why);
-                                }
-                                Err(why) => (answer.why_not, self.why_not) = (why.clone(), why),
-                            }
-                        }
-                        None if !asked.why_not.is_empty() => self.why_not = format!("the peer says: {}", asked.why_not),
-                        None => {}
-                    }
-                    if asked.devmem && asked.relays == 0 {
-                        match crate::devmem::ready(fabric, &self.run.stream.interface()) {
-                            Ok(()) => answer.devmem = true,
-                            Err(why) => {
-                                let unsaid =
-                                    "the peer has set its card up for it, this host has not: run `lspan devmem up`";
-                                self.no_devmem = if why.is_empty() { unsaid.to_owned() } else { why.clone() };
-                                answer.no_devmem = why;
-                            }
-                        }
-                    } else if !asked.no_devmem.is_empty() {
-                        self.no_devmem = format!("the peer says: {}", asked.no_devmem);
-                    }
-                    if asked.wants_local {
-                        match local::offer(fabric.config(), &asked.shm) {
-                            Ok((offer, shm)) => {
-                                answer = Greeting { wants_local: true, shm, ..answer };
-                                self.offer = Some(Ok(offer));
-                            }
-                            Err(why) => self.offer = Some(Err(why)),
-                        }
-                    }
-                    let answered = self.run.login.answer(&answer.encode());
-                    answered.map_err(|error| NoLogin::new(&error.into(), &self.run))?;
-                }
-            }
-        }
-    }
-}
 
 impl PendingConn {
     fn read_plan(&mut self) -> Result<(), String> {
         if self.plan.is_some() {
             return Ok(());
         }
-        for pending_stream in self.streams.iter_mut().filter(|s| s.handshake.is_none()) {
-            if let Some(plan) =
-                pending_stream.secured.read::<PLAN_LEN>(&mut pending_stream.inbox).map_err(|e| chain(&e))?
-            {
-                self.plan = Some((pending_stream.number, Plan::decode(&plan).map_err(|e| chain(&e))?));
+        for stream in &mut self.streams {
+            let Some(secured) = stream.setup.up() else { continue };
+            if let Some(plan) = secured.read::<PLAN_LEN>().map_err(|e| chain(&e))? {
+                self.plan = Some((stream.number, Plan::decode(&plan).map_err(|e| chain(&e))?));
                 return Ok(());
             }
         }
@@ -584,16 +507,24 @@ impl PendingConn {
         let Some((_, plan)) = &self.plan else {
             return false;
         };
-        let here = |n: &u16| self.streams.iter().any(|s| s.number == *n);
+        let here = |n: &u16| self.streams.iter().any(|s| s.number == *n && s.setup.is_up());
         if !plan.streams.iter().chain(&plan.keepalive).all(here) {
             return false;
         }
         plan.carrier != Carrier::Shm || self.rail.is_some() || !matches!(self.offer, Some(Ok(_)))
     }
 
-    /// Moves the set-up of queue pairs on. A stream whose handshake broke is of no more use.
-    fn meet(&mut self) {
-        self.streams.iter_mut().for_each(PendingStream::meet);
+    /// Moves the set-up of queue pairs on. A stream whose handshake broke is of no more use; why, where it was the last.
+    fn meet(&mut self) -> Result<(), String> {
+        let mut broke = Ok(());
+        self.streams.retain_mut(|stream| match stream.setup.is_handshake().then(|| stream.setup.poll()) {
+            Some(Err(error)) => {
+                broke = Err(error.why);
+                false
+            }
+            _ => true,
+        });
+        if self.streams.is_empty() { broke } else { Ok(()) }
     }
 
     /// Moves the set-up of shared memory on, which the peer finishes before it says its plan.
@@ -620,10 +551,16 @@ impl PendingConn {
         let bad = |why: String| Error::Plan { peer: self.peer, why };
         let take = |number: u16, streams: &mut Vec<PendingStream>| {
             let at = streams.iter().position(|s| s.number == number)?;
-            Some(streams.swap_remove(at))
+            let mut stream = streams.swap_remove(at);
+            Some((stream.setup.take()?, stream))
         };
         let mut streams = std::mem::take(&mut self.streams);
-        let relays = streams.iter().filter(|s| plan.streams.contains(&s.number)).map(|s| s.relays).max().unwrap_or(0);
+        let relays = streams
+            .iter()
+            .filter(|s| plan.streams.contains(&s.number))
+            .map(|s| s.setup.greeting.relays)
+            .max()
+            .unwrap_or(0);
         if relays > 0 {
             let what = format!(
                 "LS1424 the peer at {} is reached over {relays} other host(s): no cable joins it to this one",
@@ -632,33 +569,33 @@ impl PendingConn {
             fabric.downgrade(what)?;
         }
         let missing = || bad("it names a stream that never came".into());
-        if let Some(pending_stream) = streams.iter_mut().find(|s| s.number == speaker) {
+        if let Some(secured) = streams.iter_mut().find(|s| s.number == speaker).and_then(|s| s.setup.up()) {
             // A fresh socket takes these few bytes at once or not at all.
-            let gone = || Error::Vanished { peer: self.peer };
-            let answer = pending_stream.secured.pack(&AGREED).map_err(|_| gone())?;
-            let sent = pending_stream.secured.stream.try_write(&answer).map_err(|_| gone())?;
-            if sent != Some(answer.len()) {
-                return Err(gone());
+            if secured.send(&AGREED).is_err() || !secured.flush().is_ok_and(|all| all) {
+                return Err(Error::Vanished { peer: self.peer });
             }
         }
         let mut members = Vec::new();
         for number in &plan.streams {
             members.push(take(*number, &mut streams).ok_or_else(missing)?);
         }
-        let lost: Vec<String> =
-            members.iter().filter_map(|s| s.verbs.as_ref().err().cloned()).filter(|w| !w.is_empty()).collect();
+        let lost: Vec<String> = members
+            .iter()
+            .filter_map(|(_, s)| s.setup.rails.as_ref().err().cloned())
+            .filter(|w| !w.is_empty())
+            .collect();
         if plan.carrier == Carrier::Tcp && !lost.is_empty() {
             let what = format!("TCP in place of {}: {}", fabric.instead(), lost.join("; "));
             fabric.downgrade(what)?;
         }
         // Said when the fabric was made. Processes of this host come by no interface.
-        let far = members.iter().any(|s| !s.secured.stream.is_local());
+        let far = members.iter().any(|(secured, _)| !secured.stream.is_local());
         if let (Carrier::Tcp, true, true, Some(what)) =
             (plan.carrier, far, fabric.config().strict, fabric.last_resort())
         {
             return Err(Error::Strict { what });
         }
-        let lost_devmem = members.iter().map(|s| &s.no_devmem).find(|why| !why.is_empty()).cloned();
+        let lost_devmem = members.iter().map(|(_, s)| &s.no_devmem).find(|why| !why.is_empty()).cloned();
         if let (Carrier::Tcp, Some(why)) = (plan.carrier, &lost_devmem) {
             let what = format!("TCP in place of device-memory TCP: {why}");
             fabric.downgrade(what)?;
@@ -674,12 +611,12 @@ impl PendingConn {
             return Err(Error::Forced { path: provider.name().to_owned(), why });
         }
         let mut keepalive = match plan.keepalive {
-            Some(number) => Some(take(number, &mut streams).ok_or_else(missing)?.secured.into_keepalive()),
+            Some(number) => Some(take(number, &mut streams).ok_or_else(missing)?.0.into_keepalive()),
             None => None,
         };
         let rails: Vec<BoxRail> = match (plan.carrier, self.rail.take()) {
             (Carrier::Shm, Some(rail)) => {
-                keepalive = members.pop().map(|pending_stream| pending_stream.secured.into_keepalive());
+                keepalive = members.pop().map(|(secured, _)| secured.into_keepalive());
                 vec![Box::new(rail)]
             }
             (Carrier::Shm, None) => {
@@ -692,15 +629,14 @@ impl PendingConn {
             (Carrier::Verbs, _) => {
                 let mut rails = Vec::new();
                 let mut standby = None;
-                for pending_stream in members {
-                    let made = pending_stream
-                        .verbs
-                        .map_err(|why| bad(format!("rails beside it that did not come up: {why}")))?;
-                    if made.is_empty() || rails.len() + made.len() > QPS_MAX {
+                for (secured, stream) in members {
+                    let rails_up = stream.setup.rails;
+                    let made = rails_up.map_err(|why| bad(format!("rails beside it that did not come up: {why}")))?;
+                    if rails.len() + made.len() > QPS_MAX {
                         return Err(bad(format!("{} rails over one stream", made.len())));
                     }
                     rails.extend(made);
-                    standby.get_or_insert(pending_stream.secured);
+                    standby.get_or_insert(secured);
                 }
                 if !plan.acked && rails.len() > 1 {
                     return Err(bad("several rails without acknowledgements".into()));
@@ -717,8 +653,7 @@ impl PendingConn {
                 }
                 let mut rails = Vec::new();
                 let mut members = members.into_iter();
-                while let (Some(control), Some(data)) = (members.next(), members.next()) {
-                    let (control, data) = (control.secured, data.secured);
+                while let (Some((control, _)), Some((data, _))) = (members.next(), members.next()) {
                     rails.push(crate::devmem::rail(fabric, control, data, "chosen by the peer", 0)?);
                 }
                 rails
@@ -728,7 +663,7 @@ impl PendingConn {
                     Some(Err(why)) => format!("shared memory not possible: {why}"),
                     _ => relayed(relays).unwrap_or_else(|| "chosen by the peer".into()),
                 };
-                let rails = members.into_iter().map(|s| fabric.tcp_rail(s.secured, &why, None));
+                let rails = members.into_iter().map(|(secured, _)| fabric.tcp_rail(secured, &why, None));
                 rails.collect::<Result<_, Error>>()?
             }
         };

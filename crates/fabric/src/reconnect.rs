@@ -3,19 +3,18 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use linkspan_mesh::hops::{self, Hops};
+use linkspan_mesh::hops::Hops;
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, PublicKey};
-use linkspan_setup::handshake::Handshake;
-use linkspan_setup::logins::{LoginRun, LoginStep};
 use linkspan_setup::secured::Secured;
 use linkspan_setup::stats::Event;
 use linkspan_stream::Stream;
-use linkspan_transport::{BoxRail, MAX_RAILS, Role, Site};
+use linkspan_transport::{BoxRail, MAX_RAILS, Site};
 
 use crate::listener::FIRST_RETURN;
-use crate::route::{Begun, Beside, Path, PendingDial};
+use crate::route::{Beside, Path};
+use crate::stream_setup::{Step, StreamSetup};
 use crate::{Fabric, chain};
 
 /// Time between the first two tries; it doubles with each one that fails.
@@ -41,10 +40,11 @@ pub(crate) struct Reconnector {
 
 enum State {
     Up,
-    Down { next: Instant },
-    Dialing(PendingDial),
-    Login(Box<LoginRun>, u16, Option<Beside>),
-    Handshaking(Box<(Secured, Handshake)>, u16, Beside),
+    Down {
+        next: Instant,
+    },
+    /// With the number of its stream, 0 until it is connected.
+    Trying(Box<StreamSetup>, u16),
 }
 
 /// Whose connection it is a rail of.
@@ -80,15 +80,7 @@ pub(crate) fn rail_id(number: u16, n: usize) -> u32 {
 impl Reconnector {
     /// Of a rail that is up.
     pub(crate) fn new(reach: Path, path: String) -> Reconnector {
-        Reconnector {
-            reach,
-            paths: vec![path],
-            wants: None,
-            plain: None,
-            plug: None,
-            wait: RECONNECT,
-            state: State::Up,
-        }
+        Reconnector { paths: vec![path], state: State::Up, ..Reconnector::later(reach) }
     }
 
     /// Of one that could not be had yet.
@@ -152,12 +144,12 @@ impl Reconnector {
 
     /// Whether it must be looked after often: a try is under way. One that waits for its next is looked after each second.
     pub(crate) fn is_busy(&self) -> bool {
-        matches!(self.state, State::Dialing(_) | State::Login(..) | State::Handshaking(..))
+        matches!(self.state, State::Trying(..))
     }
 
     /// Whether a stream has got to the peer's host over others, and is being made a rail.
     pub(crate) fn arrives(&self) -> bool {
-        self.reach.relays() > 0 && matches!(self.state, State::Login(..) | State::Handshaking(..))
+        self.reach.relays() > 0 && matches!(self.state, State::Trying(_, number) if number != 0)
     }
 
     fn again(&mut self, now: Instant) -> State {
@@ -207,7 +199,7 @@ impl Reconnector {
             (None, Some(provider), None) => self.reach.offer(fabric, provider, stream, hops),
             (None, Some(provider), plug) => {
                 let site = Site { plug: plug.as_deref(), ..fabric.config().site(stream.local_addr()) };
-                provider.offer(&site).map(Beside::from)
+                provider.offer(&site).map(|offer| Beside::new(offer, self.reach.to()))
             }
         };
         match candidate {
@@ -219,6 +211,37 @@ impl Reconnector {
                 None
             }
         }
+    }
+
+    /// How its stream logs in.
+    fn params(&self, fabric: &Fabric, to: Dialled<'_>, number: u16, beside: Option<&Beside>) -> ClientParams {
+        let asks = beside.map_or("", |beside| beside.offer.name()).to_owned();
+        let greeting = Greeting { relays: self.reach.relays() as u8, asks, ..Greeting::default() };
+        ClientParams {
+            guard: fabric.config().guard_to(to.peer_key),
+            blob: greeting.encode(),
+            ..ClientParams::new(to.handle.listen_id, to.handle.token.clone(), to.conn, number)
+        }
+    }
+
+    /// The stream is up, with what is wanted beside it or without.
+    fn arrived(
+        &mut self,
+        fabric: &Fabric,
+        mut setup: StreamSetup,
+        number: u16,
+        now: Instant,
+    ) -> Result<Recovered, State> {
+        let rails = match std::mem::replace(&mut setup.rails, Ok(Vec::new())) {
+            Ok(rails) => rails,
+            Err(why) if setup.beside.is_some() => return Err(self.without(fabric, &why, now)),
+            Err(_) if self.insists() => return Err(self.again(now)),
+            Err(_) => Vec::new(),
+        };
+        let Some(secured) = setup.take() else { return Err(self.again(now)) };
+        self.paths = if rails.is_empty() { vec![secured.stream.path()] } else { paths(&rails) };
+        self.wait = RECONNECT;
+        Ok(Recovered { number, secured, rails, relayed: self.reach.relayed() })
     }
 
     /// Moves on. `Some` when the stream is there, under a number of its own taken from `numbers`.
@@ -234,70 +257,30 @@ impl Reconnector {
             State::Down { next } if now < next => State::Down { next },
             // Without a port that is active, or a cable, there is no device to use.
             State::Down { .. } if self.insists() && self.portless(fabric) => self.again(now),
-            State::Down { .. } => match self.reach.start(fabric, RECONNECT * 2) {
-                Ok(dial) => State::Dialing(dial),
-                Err(why) => self.failed(fabric, &why, now),
-            },
-            State::Dialing(mut dial) => match dial.poll() {
-                Ok(None) => State::Dialing(dial),
-                Ok(Some((stream, hops))) => {
-                    let number = *numbers;
-                    // Behind the last one the first is free again: a listener remembers 4096 logins.
-                    *numbers = number.checked_add(1).unwrap_or(FIRST_RETURN);
-                    let candidate = self.candidate(fabric, &stream, hops);
-                    let relays = self.reach.relays() as u8;
-                    let asks = candidate.as_ref().map_or("", |beside| beside.offer.name()).to_owned();
-                    let greeting = Greeting { relays, asks, ..Greeting::default() };
-                    let params = ClientParams {
-                        guard: fabric.config().guard_to(to.peer_key),
-                        blob: greeting.encode(),
-                        ..ClientParams::new(to.handle.listen_id, to.handle.token.clone(), to.conn, number)
-                    };
-                    match LoginRun::client(stream, params) {
-                        Ok(run) => State::Login(Box::new(run), number, candidate),
-                        Err(error) => self.failed(fabric, &chain(&error), now),
-                    }
-                }
-                Err(why) => self.failed(fabric, &why, now),
-            },
-            State::Login(mut run, number, candidate) => match run.poll() {
-                Ok(LoginStep::Done(session)) => {
-                    let answer = Greeting::decode(&session.peer_blob).unwrap_or_default();
-                    let mut secured = Secured::new(run.stream, session.ciphers);
-                    match candidate {
-                        None if self.insists() => self.again(now),
-                        None => {
-                            (self.paths, self.wait) = (vec![secured.stream.path()], RECONNECT);
-                            let relayed = self.reach.relayed();
-                            return Some(Recovered { number, secured, rails: Vec::new(), relayed });
-                        }
-                        Some(beside) => match beside.begin(&mut secured, &answer, self.reach.to()) {
-                            Begun::Handshake(handshake) => {
-                                State::Handshaking(Box::new((secured, handshake)), number, beside)
-                            }
-                            Begun::Without(why) => self.without(fabric, &why, now),
-                            Begun::Broke => self.failed(fabric, hops::BROKE, now),
-                        },
-                    }
-                }
-                Ok(_) => State::Login(run, number, candidate),
-                Err(error) => self.failed(fabric, &chain(&error), now),
-            },
-            State::Handshaking(mut meet, number, beside) => {
-                let (secured, handshake) = &mut *meet;
-                match handshake.poll(secured, &|n| beside.offer.make(n, Role::Caller)) {
-                    Ok(None) => State::Handshaking(meet, number, beside),
-                    Ok(Some(Ok(rails))) if !rails.is_empty() => {
-                        (self.paths, self.wait) = (paths(&rails), RECONNECT);
-                        return Some(Recovered { number, secured: meet.0, rails, relayed: self.reach.relayed() });
-                    }
-                    Ok(Some(met)) => {
-                        let why = met.err().unwrap_or_else(|| "no queue pair came up".to_owned());
-                        self.without(fabric, &why, now)
-                    }
-                    Err(error) => self.failed(fabric, &chain(&error), now),
-                }
+            State::Down { .. } => {
+                State::Trying(Box::new(StreamSetup::dial(self.reach.start(fabric, RECONNECT * 2))), 0)
             }
+            State::Trying(mut setup, mut number) => loop {
+                match setup.poll() {
+                    Ok(Step::Pending) => break State::Trying(setup, number),
+                    Ok(Step::Connected(stream, hops)) => {
+                        number = *numbers;
+                        // Behind the last one the first is free again: a listener remembers 4096 logins.
+                        *numbers = number.checked_add(1).unwrap_or(FIRST_RETURN);
+                        let beside = self.candidate(fabric, &stream, hops);
+                        let params = self.params(fabric, to, number, beside.as_ref());
+                        if let Err(error) = setup.login(stream, params, beside) {
+                            break self.failed(fabric, &chain(&error), now);
+                        }
+                    }
+                    Ok(Step::LoggedIn(_) | Step::Asked(_)) => {}
+                    Ok(Step::Up) => match self.arrived(fabric, *setup, number, now) {
+                        Ok(back) => return Some(back),
+                        Err(state) => break state,
+                    },
+                    Err(error) => break self.failed(fabric, &error.why, now),
+                }
+            },
         };
         None
     }

@@ -11,8 +11,9 @@ use linkspan_setup::secured::Secured;
 use linkspan_stream::{Dial, Options, Stream};
 use linkspan_topology::is_link_local;
 use linkspan_topology::mesh::{MeshLink, Route};
-use linkspan_transport::{Offer, Provider, Site, WaitFd};
+use linkspan_transport::{Offer, Provider, Role, Site};
 
+use crate::stream_setup::State;
 use crate::{Fabric, chain};
 
 /// A path to an address of the peer's listener.
@@ -64,7 +65,10 @@ impl Path {
         hops: Option<Hops>,
     ) -> Result<Beside, String> {
         let site = fabric.config().site(stream.local_addr());
-        let (Path::Over(route), Some(hops)) = (self, hops) else { return provider.offer(&site).map(Beside::from) };
+        let to = self.to();
+        let (Path::Over(route), Some(hops)) = (self, hops) else {
+            return provider.offer(&site).map(|offer| Beside::new(offer, to));
+        };
         if provider.relayer().is_none() {
             return Err(String::new());
         }
@@ -78,7 +82,7 @@ impl Path {
             _ => why,
         })?;
         match hops {
-            Hops::Rdma(mark) => Ok(Beside { offer, mark: Some(mark) }),
+            Hops::Rdma(mark) => Ok(Beside { mark: Some(mark), ..Beside::new(offer, to) }),
             Hops::Tcp(why) if why.is_empty() => Err(hops::EARLIER.into()),
             Hops::Tcp(why) => Err(why),
         }
@@ -113,16 +117,17 @@ impl Path {
         }
     }
 
-    pub(crate) fn start(&self, fabric: &Fabric, limit: Duration) -> Result<PendingDial, String> {
+    /// Begins to connect a stream.
+    pub(crate) fn start(&self, fabric: &Fabric, limit: Duration) -> Result<State, String> {
         match self {
             Path::Plain { from, to, device } => {
                 let options = Options { device: device.clone(), ..fabric.tcp_options() };
-                Dial::start(*from, *to, &options, limit).map(PendingDial::Dial).map_err(|e| chain(&e))
+                Dial::start(*from, *to, &options, limit).map(State::Dial).map_err(|e| chain(&e))
             }
             Path::Over(route) => {
                 let mesh = fabric.mesh().map_err(|e| chain(&e))?.ok_or("this process is in no mesh")?;
                 let approach = Approach::start(&mesh.means, &route.interface, route.from, &route.hops, limit)?;
-                Ok(PendingDial::Approach(Box::new(approach)))
+                Ok(State::Approach(Box::new(approach)))
             }
         }
     }
@@ -131,66 +136,42 @@ impl Path {
 /// Rails that may come up beside a stream of ours.
 pub(crate) struct Beside {
     pub(crate) offer: Box<dyn Offer>,
+    /// Where the peer is.
+    to: SocketAddr,
     /// What tells the relays of the stream's route.
     mark: Option<RelayMark>,
 }
 
-impl From<Box<dyn Offer>> for Beside {
-    fn from(offer: Box<dyn Offer>) -> Beside {
-        Beside { offer, mark: None }
-    }
-}
-
-/// What comes behind a login.
-pub(crate) enum Begun {
-    /// The handshake of rails.
-    Handshake(Handshake),
-    /// Nothing; why, where people should be told.
-    Without(String),
-    /// The end of the route.
-    Broke,
-}
-
 impl Beside {
-    /// Begins behind the login of their stream, where the peer takes part.
-    pub(crate) fn begin(&self, secured: &mut Secured, answer: &Greeting, to: SocketAddr) -> Begun {
-        match &self.mark {
-            _ if secured.is_sealed() => Begun::Without(String::new()),
+    /// Beside a stream without relays to `to`.
+    pub(crate) fn new(offer: Box<dyn Offer>, to: SocketAddr) -> Beside {
+        Beside { offer, to, mark: None }
+    }
+
+    /// Begins behind the login of their stream, or says why it does not, empty where people need not be told.
+    ///
+    /// # Errors
+    /// The stream is of no more use.
+    pub(crate) fn begin(
+        &self,
+        role: Role,
+        secured: &mut Secured,
+        peer: &Greeting,
+    ) -> Result<Result<Handshake, String>, &'static str> {
+        let asks = peer.asks == self.offer.name();
+        Ok(match &self.mark {
+            _ if secured.is_sealed() => Err(String::new()),
+            _ if role == Role::Answerer => Ok(Handshake::answer()),
             // On a cable a host without a device is not worth a line; on a route of several hops the others have theirs for nothing.
-            None if answer.asks != self.offer.name() && answer.why_not.is_empty() => Begun::Without(String::new()),
-            _ if answer.asks != self.offer.name() => Begun::Without(hops::refusal(answer, to)),
+            None if !asks && peer.why_not.is_empty() => Err(String::new()),
+            _ if !asks => Err(hops::refusal(peer, self.to)),
             // A listener that answers so waits for a handshake: it is told, too, that there is none.
-            None => Begun::Handshake(Handshake::begin(&*self.offer)),
+            None => Ok(Handshake::begin(&*self.offer)),
             // A stream on which nothing is under way takes these few bytes.
-            Some(mark) => match secured.stream.try_write(&mark.0) {
-                Ok(Some(RelayMark::LEN)) => Begun::Handshake(Handshake::answer()),
-                _ => Begun::Broke,
-            },
-        }
-    }
-}
-
-/// A stream that is being made.
-pub(crate) enum PendingDial {
-    Dial(Dial),
-    Approach(Box<Approach>),
-}
-
-impl PendingDial {
-    /// The stream, and where it leads over others, what those say of the hops.
-    pub(crate) fn poll(&mut self) -> Result<Option<(Stream, Option<Hops>)>, String> {
-        match self {
-            PendingDial::Dial(dial) => Ok(dial.poll().map_err(|e| chain(&e))?.map(|stream| (stream, None))),
-            PendingDial::Approach(approach) => {
-                Ok(approach.poll()?.map(|(stream, text)| (stream, Some(Hops::parse(&text)))))
+            Some(mark) if matches!(secured.stream.try_write(&mark.0), Ok(Some(RelayMark::LEN))) => {
+                Ok(Handshake::answer())
             }
-        }
-    }
-
-    pub(crate) fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
-        match self {
-            PendingDial::Dial(dial) => fds.extend(dial.wait_fd().map(|(fd, _)| fd)),
-            PendingDial::Approach(approach) => approach.wait_fds(fds),
-        }
+            Some(_) => return Err(hops::BROKE),
+        })
     }
 }

@@ -72,7 +72,7 @@ impl MeshServer {
         let mut empty = 0;
         while empty < listens.len() {
             let slot = Slot::take().or_else(|| {
-                drop_unproven(&mut self.pending_logins, &agent.config.stats, |p| (&p.run, &p.slot));
+                drop_unproven(&mut self.pending_logins, &agent.config.stats, |p| Some((&p.run, &p.slot)));
                 Slot::take()
             });
             let Some(slot) = slot else { return };

@@ -2,6 +2,7 @@
 //! up. Symmetric; what it ends with is the same on both sides: either all of them or none. Of several cables some may lead to other hosts,
 //! or carry nothing: both sides agree on those that do.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use linkspan_transport::{BoxRail, Offer, Role, Setup};
@@ -37,9 +38,8 @@ pub struct Handshake {
     refusal: Option<String>,
     /// How many there are to be; 0 until the side that connects has said it.
     count: usize,
-    /// Packed bytes that wait for the stream.
-    out: Vec<u8>,
-    inbox: Vec<u8>,
+    /// Messages that have not been given to the stream.
+    out: VecDeque<[u8; MESSAGE_LEN]>,
     ours: Option<Result<(), String>>,
     theirs: Option<Result<(), String>>,
     since: Instant,
@@ -75,8 +75,7 @@ impl Handshake {
             setups: Vec::new(),
             refusal: None,
             count: 0,
-            out: Vec::new(),
-            inbox: Vec::new(),
+            out: VecDeque::new(),
             ours: None,
             theirs: None,
             since: Instant::now(),
@@ -90,7 +89,7 @@ impl Handshake {
         std::mem::take(&mut self.missing)
     }
 
-    fn pack(&mut self, stream: &mut Secured, kind: u8, which: usize, content: &[u8]) -> Result<(), MessageError> {
+    fn say(&mut self, kind: u8, which: usize, content: &[u8]) {
         let mut message = [0; MESSAGE_LEN];
         let len = content.len().min(CONTENT);
         message[0] = kind;
@@ -98,73 +97,78 @@ impl Handshake {
         message[2..4].copy_from_slice(&(which as u16).to_le_bytes());
         message[4..8].copy_from_slice(&(self.count as u32).to_le_bytes());
         message[FRONT..FRONT + len].copy_from_slice(&content[..len]);
-        self.out.extend_from_slice(&stream.pack(&message)?);
-        Ok(())
+        self.out.push_back(message);
     }
 
-    /// Sends our last message.
-    fn end(&mut self, stream: &mut Secured, how: Result<(), String>) -> Result<(), MessageError> {
+    /// Our last message.
+    fn end(&mut self, how: Result<(), String>, now: Instant) {
         if self.ours.is_none() {
             let mut text = how.as_ref().err().cloned().unwrap_or_default();
             while text.len() > CONTENT {
                 text.pop();
             }
-            self.pack(stream, if how.is_ok() { UP } else { REFUSED }, 0, text.as_bytes())?;
-            self.said = Some(Instant::now());
+            self.say(if how.is_ok() { UP } else { REFUSED }, 0, text.as_bytes());
+            self.said = Some(now);
             self.ours = Some(how);
         }
-        Ok(())
     }
 
-    /// Moves on; `Some` when it is over. The stream is at a message's border then.
+    /// Carries it out over its stream; `Some` when it is over. The stream is at a message's border then.
     ///
     /// # Errors
     /// [`MessageError`]: the stream ended, or it carries something else than these messages.
     pub fn poll(&mut self, stream: &mut Secured, make: &Make<'_>) -> Result<Option<HandshakeOutcome>, MessageError> {
-        if let Some(why) = self.refusal.take() {
-            self.end(stream, Err(why))?;
-        }
         loop {
-            for at in 0..self.setups.len() {
-                let setup = &mut self.setups[at];
-                let step = setup.poll(Instant::now());
-                // Done is done, however late.
-                if let Err(why) = step
-                    && !self.setups[at].is_done()
-                {
-                    self.end(stream, Err(why))?;
-                }
-                let bytes = self.setups[at].output();
-                if self.ours.is_none() {
-                    bytes.chunks(CONTENT).try_for_each(|part| self.pack(stream, BYTES, at, part))?;
-                }
+            let now = Instant::now();
+            self.advance(now);
+            while let Some(message) = self.out.pop_front() {
+                stream.send(&message)?;
             }
-            if self.is_done() {
-                self.end(stream, Ok(()))?;
+            let sent = stream.flush()?;
+            if let Some(outcome) = self.outcome().filter(|_| sent) {
+                return Ok(Some(outcome.and_then(|()| self.rails())));
             }
-            while !self.out.is_empty() {
-                match stream.stream.try_write(&self.out)? {
-                    Some(n) => drop(self.out.drain(..n)),
-                    None => break,
-                }
-            }
-            if let (Some(ours), Some(theirs), true) = (&self.ours, &self.theirs, self.out.is_empty()) {
-                let met = ours.clone().and_then(|()| theirs.clone());
-                return Ok(Some(met.and_then(|()| self.rails())));
-            }
-            if self.said.is_some_and(|at| at.elapsed() > LAST_WORD) || self.since.elapsed() > 12 * LAST_WORD {
+            if self.said.is_some_and(|at| now > at + LAST_WORD) || now > self.since + 12 * LAST_WORD {
                 return Err(MessageError::Silent);
             }
             if self.theirs.is_some() {
                 return Ok(None);
             }
-            let Some(message) = stream.read::<MESSAGE_LEN>(&mut self.inbox)? else { return Ok(None) };
-            self.inbox.clear();
-            self.heard(stream, &message, make)?;
+            let Some(message) = stream.read()? else { return Ok(None) };
+            self.input(&message, make, now)?;
         }
     }
 
-    fn heard(&mut self, stream: &mut Secured, message: &[u8], make: &Make<'_>) -> Result<(), MessageError> {
+    /// What both sides have said.
+    fn outcome(&self) -> Option<Result<(), String>> {
+        let (ours, theirs) = (self.ours.clone()?, self.theirs.clone()?);
+        Some(ours.and(theirs))
+    }
+
+    /// Moves our sides of the rails on.
+    fn advance(&mut self, now: Instant) {
+        if let Some(why) = self.refusal.take() {
+            self.end(Err(why), now);
+        }
+        for at in 0..self.setups.len() {
+            // Done is done, however late.
+            if let Err(why) = self.setups[at].poll(now)
+                && !self.setups[at].is_done()
+            {
+                self.end(Err(why), now);
+            }
+            let bytes = self.setups[at].output();
+            if self.ours.is_none() {
+                bytes.chunks(CONTENT).for_each(|part| self.say(BYTES, at, part));
+            }
+        }
+        if self.is_done() {
+            self.end(Ok(()), now);
+        }
+    }
+
+    /// A message of the peer.
+    fn input(&mut self, message: &[u8; MESSAGE_LEN], make: &Make<'_>, now: Instant) -> Result<(), MessageError> {
         let (which, count) = (usize::from(u16::from_le_bytes([message[2], message[3]])), usize::from(message[4]));
         let content = message[FRONT..].get(..usize::from(message[1])).ok_or(MessageError::Handshake("a length"))?;
         if message[5..8] != [0; 3] || count > QPS_MAX || which >= count.max(1) {
@@ -173,7 +177,7 @@ impl Handshake {
         if self.count == 0 && count > 0 && self.ours.is_none() {
             match make(count) {
                 Ok(setups) => (self.count, self.setups) = (count, setups),
-                Err(why) => self.end(stream, Err(why))?,
+                Err(why) => self.end(Err(why), now),
             }
         }
         match message[0] {
@@ -182,8 +186,8 @@ impl Handshake {
                 let setup = self.setups.get_mut(which).ok_or(MessageError::Handshake("a message for no rail"))?;
                 match setup.input(content) {
                     Ok(n) if n == content.len() => {}
-                    Ok(_) => self.end(stream, Err("the peer sent more than a handshake".into()))?,
-                    Err(why) => self.end(stream, Err(why))?,
+                    Ok(_) => self.end(Err("the peer sent more than a handshake".into()), now),
+                    Err(why) => self.end(Err(why), now),
                 }
             }
             // It says so after its last message of each handshake, so ours are done too.
@@ -193,7 +197,7 @@ impl Handshake {
                 let text: String = String::from_utf8_lossy(content).chars().filter(|c| !c.is_control()).collect();
                 let why = Err(if text.is_empty() { text } else { format!("the peer says: {text}") });
                 self.theirs = Some(why.clone());
-                self.end(stream, why)?;
+                self.end(why, now);
             }
             _ => return Err(MessageError::Handshake("a message of an unknown kind")),
         }

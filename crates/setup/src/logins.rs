@@ -65,11 +65,11 @@ pub struct LoginRun {
 
 /// Ends logins of peers that have had their time, for others to have their slots: those that have said nothing, or where
 /// there is none, those whose hello may be another's that was overheard. Never one that is young, nor one that is proven.
-pub fn drop_unproven<T>(pending: &mut Vec<T>, stats: &Stats, of: impl Fn(&T) -> (&LoginRun, &Slot)) {
+pub fn drop_unproven<T>(pending: &mut Vec<T>, stats: &Stats, of: impl Fn(&T) -> Option<(&LoginRun, &Slot)>) {
     for standing in [Standing::Silent, Standing::Hello] {
         let before = pending.len();
         pending.retain(|p| {
-            let (run, slot) = of(p);
+            let Some((run, slot)) = of(p) else { return true };
             let stays = run.login.standing() != standing || slot.since.elapsed() < UNPROVEN;
             if !stays {
                 stats.count(run.unproven());

@@ -7,6 +7,9 @@
 //! acknowledged, once nothing new comes, or after a few messages: the peer may have ten packets under way before it
 //! has heard anything (RFC 6928), and the kernel's own acknowledgement comes after 40 ms only.
 //!
+//! TCP_QUICKACK of 0 set again after each read, which asks the kernel for the same, is slower: 8 B to 0.75 of this speed, 64 KiB to
+//! 0.91 (bench/records/2026-11-25-quickack.md).
+//!
 //! Where each message is answered, as in a ping-pong, the answer carries the acknowledgement, and Linux waits for it (it
 //! calls such a session interactive). Then nothing has to be left, and the amount in the socket need not be queried.
 

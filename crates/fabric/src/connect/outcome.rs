@@ -5,8 +5,7 @@ use linkspan_proto::plan::{AGREED, AGREED_LEN, Carrier, Plan};
 use linkspan_setup::secured::{MessageError, Secured};
 use linkspan_transport::{BoxRail, Conn, MAX_RAILS};
 
-use super::tries::{Try, TryState};
-use super::{Connecting, KEEPALIVE};
+use super::{Connecting, KEEPALIVE, Try};
 use crate::Error;
 use crate::channel::{Channel, Parts, ReconnectPolicy};
 use crate::listener::FIRST_RETURN;
@@ -16,24 +15,16 @@ use crate::route::Path;
 impl Connecting {
     /// Sends the plan, waits for the answer, makes the connection.
     pub(super) fn conclude(&mut self) -> Result<Option<Channel>, Error> {
-        let Some(mut proposed) = self.proposed.take() else {
+        let Some((plan, at)) = self.proposed.take() else {
             return Ok(None);
         };
-        let peer = self.tries[proposed.speaker].reach.to();
-        let TryState::Up(secured, _) = &mut self.tries[proposed.speaker].state else {
-            return Err(Error::Vanished { peer });
-        };
-        while proposed.said < proposed.bytes.len() {
-            match secured.stream.try_write(&proposed.bytes[proposed.said..]) {
-                Ok(Some(n)) => proposed.said += n,
-                Ok(None) => break,
-                Err(_) => return Err(Error::Vanished { peer }),
-            }
-        }
-        match secured.read::<AGREED_LEN>(&mut proposed.inbox) {
-            Ok(Some(AGREED)) => self.finish(proposed.plan).map(Some),
+        let speaker = &mut self.tries[at];
+        let peer = speaker.reach.to();
+        let Some(secured) = speaker.setup.up() else { return Err(Error::Vanished { peer }) };
+        match secured.flush().map_err(MessageError::from).and_then(|_| secured.read::<AGREED_LEN>()) {
+            Ok(Some(AGREED)) => self.finish(plan).map(Some),
             Ok(None) => {
-                self.proposed = Some(proposed);
+                self.proposed = Some((plan, at));
                 Ok(None)
             }
             Err(MessageError::Io(_)) => Err(Error::Vanished { peer }),
@@ -46,13 +37,7 @@ impl Connecting {
 
     fn take(&mut self, number: u16) -> Option<(Secured, &Try)> {
         let attempt = self.tries.iter_mut().find(|t| t.number == number)?;
-        match std::mem::replace(&mut attempt.state, TryState::Used) {
-            TryState::Up(secured, _) => Some((*secured, attempt)),
-            other => {
-                attempt.state = other;
-                None
-            }
-        }
+        Some((attempt.setup.take()?, attempt))
     }
 
     fn finish(&mut self, plan: Plan) -> Result<Channel, Error> {
@@ -69,7 +54,7 @@ impl Connecting {
             None if plan.carrier == Carrier::Verbs => {
                 for &number in &plan.streams {
                     let Some(attempt) = self.tries.iter_mut().find(|t| t.number == number) else { continue };
-                    let made = std::mem::replace(&mut attempt.verbs, Ok(Vec::new())).unwrap_or_default();
+                    let made = std::mem::replace(&mut attempt.setup.rails, Ok(Vec::new())).unwrap_or_default();
                     let (cables, cards): (Vec<_>, Vec<_>) = made.iter().partition(|rail| rail.info().plug.is_some());
                     if !cards.is_empty() {
                         reconnectors.push(Reconnector::queue_pairs(attempt.reach.clone(), &made));
@@ -148,7 +133,7 @@ impl Connecting {
 
     /// What to say of a connection that other hosts relay, with queue pairs or without.
     pub(super) fn relays(&self, verbs: Option<&Plan>) -> Option<String> {
-        let up = |t: &&Try| t.reach.relays() > 0 && matches!(t.state, TryState::Up(..));
+        let up = |t: &&Try| t.reach.relays() > 0 && t.setup.is_up();
         let taken = |t: &&Try| verbs.is_none_or(|plan| plan.streams.contains(&t.number));
         let kind = if verbs.is_some() { "rdma" } else { "tcp" };
         let way = |t: &Try| match &t.reach {

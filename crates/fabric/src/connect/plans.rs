@@ -4,13 +4,13 @@ use linkspan_proto::plan::{Carrier, Plan};
 use linkspan_setup::handshake::QPS_MAX;
 use linkspan_transport::MAX_RAILS;
 
-use super::{Connecting, KEEPALIVE, Try, TryState};
+use super::{Connecting, KEEPALIVE, Try};
 use crate::Error;
 
 impl Connecting {
     /// A plan of the pairs of streams that both sides take for device-memory TCP, if there are any.
     pub(super) fn devmem_plan(&self) -> Option<Plan> {
-        let able = |t: &&Try| matches!(t.state, TryState::Up(..)) && t.devmem.is_ok();
+        let able = |t: &&Try| t.setup.is_up() && t.devmem.is_ok();
         let mut streams = Vec::new();
         for beside in self.tries.iter().filter(able) {
             let Some(number) = beside.beside else { continue };
@@ -30,9 +30,9 @@ impl Connecting {
     pub(super) fn verbs_plan(&self, cabled: bool) -> Option<Plan> {
         let mut rails = 0;
         let mut streams = Vec::new();
-        let counts = |t: &&Try| matches!(t.state, TryState::Up(..)) && (!cabled || t.reach.relays() == 0);
+        let counts = |t: &&Try| t.setup.is_up() && (!cabled || t.reach.relays() == 0);
         for attempt in self.tries.iter().filter(counts) {
-            let n = attempt.verbs.as_ref().map_or(0, Vec::len);
+            let n = attempt.setup.rails.as_ref().map_or(0, Vec::len);
             if n > 0 && rails + n <= QPS_MAX {
                 rails += n;
                 streams.push(attempt.number);
@@ -77,7 +77,7 @@ impl Connecting {
 
     /// The keepalive connection, where it is up. Over a relay its end would prove that the relay is gone, not the peer.
     fn keepalive(&self, cabled: bool) -> Option<u16> {
-        let up = |t: &&Try| t.number == KEEPALIVE && matches!(t.state, TryState::Up(..));
+        let up = |t: &&Try| t.number == KEEPALIVE && t.setup.is_up();
         self.tries.iter().find(up).filter(|_| cabled || !self.relayed).map(|t| t.number)
     }
 }

@@ -43,24 +43,23 @@ fn a_way_over_others_is_waited_for_while_its_rails_are_set_up() {
     let reach = Path::Over(Route { interface: "lo".into(), from: hops[0].ip(), hops, over: vec!["b".into()], mbps: 0 });
     connecting.tries.clear();
     connecting.start(reach, "a test", 0);
-    let blob = Greeting { asks: "verbs".into(), ..Greeting::default() }.encode().to_vec();
-    connecting.tries[0].state = TryState::Handshaking(Box::new((Secured::new(near, None), Handshake::answer())), blob);
+    connecting.tries[0].setup.state = State::Rails(Box::new((Secured::new(near, None), Handshake::answer())));
     (connecting.relayed, connecting.asked) = (true, Some((Instant::now(), String::new())));
 
     let since = Instant::now();
     while since.elapsed() < ASK_ANEW * 2 {
         assert!(connecting.poll().unwrap().is_none());
     }
-    assert!(connecting.tries.iter().any(Try::is_handshake), "given up while the far end was at work");
+    assert!(connecting.tries.iter().any(|t| t.setup.is_handshake()), "given up while the far end was at work");
 
     // It ends as the far end has it.
     let (mut far, mut refusal) = (Secured::new(far, None), Handshake::decline("no".into()));
-    while connecting.tries[0].is_handshake() {
+    while connecting.tries[0].setup.is_handshake() {
         assert!(since.elapsed() < SOON);
         let _ = refusal.poll(&mut far, &|_| Err("no".into()));
         assert!(connecting.poll().unwrap().is_none());
     }
-    assert!(connecting.tries[0].verbs.as_ref().is_err_and(|why| why.contains("the peer says: no")));
+    assert!(connecting.tries[0].setup.rails.as_ref().is_err_and(|why| why.contains("the peer says: no")));
 }
 
 fn port(name: &str, ip: &str, scope: u32) -> DeviceInterface {

@@ -1,16 +1,8 @@
 //! A pair of addresses being tried.
 
-use linkspan_mesh::hops;
-use linkspan_proto::greeting::Greeting;
-use linkspan_proto::login::Session;
-use linkspan_setup::handshake::Handshake;
-use linkspan_setup::logins::LoginRun;
-use linkspan_setup::secured::Secured;
-use linkspan_stream::Stream;
-use linkspan_transport::BoxRail;
-
 use super::KEEPALIVE;
-use crate::route::{Begun, Beside, Path, PendingDial};
+use crate::route::Path;
+use crate::stream_setup::{State, StreamSetup};
 
 /// One pair of addresses being tried.
 pub(crate) struct Try {
@@ -19,52 +11,29 @@ pub(crate) struct Try {
     pub(crate) why: String,
     /// Port speed, bytes per second; 0 when unknown.
     pub(super) speed: u64,
-    pub(super) state: TryState,
+    /// Its stream, and the rails beside it.
+    pub(super) setup: StreamSetup,
     /// The first of its pair of addresses, over which queue pairs are set up, and over the very first a cable.
     pub(super) first: bool,
-    /// What rails are to be set up with beside the stream.
-    pub(super) rails: Option<Beside>,
     /// It asks for all rails to the host.
     pub(super) per_host: bool,
-    /// Rails that are up beside the stream, or why there are none.
-    pub(super) verbs: Result<Vec<BoxRail>, String>,
     /// The stream whose payload this one would carry by device-memory TCP; it is no path of its own.
     pub(super) beside: Option<u16>,
     /// Whether both sides would take device-memory TCP on this stream, and why not.
     pub(super) devmem: Result<(), String>,
 }
 
-pub(super) enum TryState {
-    Dial(PendingDial),
-    Login(Box<LoginRun>),
-    /// Queue pairs are being set up; with the peer's greeting.
-    Handshaking(Box<(Secured, Handshake)>, Vec<u8>),
-    /// With the peer's greeting.
-    Up(Box<Secured>, Vec<u8>),
-    Used,
-    Failed(String),
-}
-
 impl Try {
-    pub(super) fn logged_in(&mut self, session: Session, stream: Stream) -> TryState {
-        let answer = Greeting::decode(&session.peer_blob).unwrap_or_default();
-        let mut secured = Secured::new(stream, session.ciphers);
+    /// Behind the login: what the peer says of device-memory TCP.
+    pub(super) fn agree_devmem(&mut self) {
         if self.devmem.is_ok() {
-            self.devmem = match answer.no_devmem.as_str() {
-                _ if answer.devmem && !secured.is_sealed() => Ok(()),
+            let peer = &self.setup.greeting;
+            self.devmem = match peer.no_devmem.as_str() {
+                _ if peer.devmem => Ok(()),
                 "" => Err("the peer's card is not set up for it: run `lspan devmem up` there".into()),
                 why => Err(format!("the peer says: {why}")),
             };
         }
-        match self.rails.as_ref().map(|rails| rails.begin(&mut secured, &answer, self.reach.to())) {
-            Some(Begun::Handshake(handshake)) => {
-                return TryState::Handshaking(Box::new((secured, handshake)), session.peer_blob);
-            }
-            Some(Begun::Broke) => return TryState::Failed(hops::BROKE.into()),
-            Some(Begun::Without(why)) if !why.is_empty() => self.verbs = Err(why),
-            Some(Begun::Without(_)) | None => {}
-        }
-        TryState::Up(Box::new(secured), session.peer_blob)
     }
 
     pub(super) fn describe(&self) -> String {
@@ -79,33 +48,27 @@ impl Try {
 
     /// How far it has got.
     pub(super) fn standing(&self) -> &str {
-        match &self.state {
-            TryState::Dial(_) => "no answer yet",
-            TryState::Login(_) => "connected, login not finished",
-            TryState::Handshaking(..) => "login done, rail handshake not finished",
-            TryState::Up(..) | TryState::Used => "up",
-            TryState::Failed(why) => why,
+        match &self.setup.state {
+            State::Dial(_) | State::Approach(_) => "no answer yet",
+            State::Login(_) => "connected, login not finished",
+            State::Rails(_) => "login done, rail handshake not finished",
+            State::Up(_) | State::Taken => "up",
+            State::Failed(why) => why,
         }
     }
 
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.state, TryState::Dial(_) | TryState::Login(_))
-    }
-
-    /// Whether it has logged in and rails are being set up beside it.
-    pub(super) fn is_handshake(&self) -> bool {
-        matches!(self.state, TryState::Handshaking(..))
+        matches!(self.setup.state, State::Dial(_) | State::Approach(_) | State::Login(_))
     }
 
     /// Whether it is a way for payload, and up.
     pub(super) fn is_up(&self) -> bool {
-        let up = matches!(self.state, TryState::Up(..) | TryState::Used);
-        up && self.number != KEEPALIVE && self.beside.is_none()
+        matches!(self.setup.state, State::Up(_) | State::Taken) && self.number != KEEPALIVE && self.beside.is_none()
     }
 
     /// What to say of it where it did not become a rail.
     pub(super) fn failure(&self) -> Option<String> {
-        let up = matches!(self.state, TryState::Up(..) | TryState::Used);
+        let up = matches!(self.setup.state, State::Up(_) | State::Taken);
         (!up && self.number != KEEPALIVE).then(|| self.describe())
     }
 }

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
 
-use linkspan_mesh::hops::RelayMark;
+use linkspan_mesh::hops::{self, RelayMark};
 use linkspan_proto::login::Token;
 use linkspan_stream::{Dial, Options};
 use linkspan_topology::mesh::Route;
@@ -49,8 +49,9 @@ impl Reconnector {
     /// One whose stream is in its login, which nobody answers.
     pub(crate) fn logging_in(reach: Path, stream: Stream) -> Reconnector {
         let params = ClientParams::new(9, Token::random().unwrap(), 5, 64);
-        let state = State::Login(Box::new(LoginRun::client(stream, params).unwrap()), 64, None);
-        Reconnector { state, ..Reconnector::later(reach) }
+        let mut setup = Box::new(StreamSetup::dial(Err(String::new())));
+        setup.login(stream, params, None).unwrap();
+        Reconnector { state: State::Trying(setup, 64), ..Reconnector::later(reach) }
     }
 }
 

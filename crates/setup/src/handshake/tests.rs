@@ -65,6 +65,23 @@ fn both_sides_end_with_all_or_with_none() {
 }
 
 #[test]
+fn it_needs_no_stream_but_messages_that_arrive_in_order() {
+    let net = SoftNet::new(1);
+    let mut sides = [Handshake::call(setups(&net, 1, 3)), Handshake::answer()];
+    let since = Instant::now();
+    while sides.iter().any(|side| side.outcome().is_none()) {
+        assert!(since.elapsed() < Duration::from_secs(20));
+        for at in 0..2 {
+            sides[at].advance(Instant::now());
+            while let Some(message) = sides[at].out.pop_front() {
+                sides[1 - at].input(&message, &|n| Ok(setups(&net, 2, n)), Instant::now()).unwrap();
+            }
+        }
+    }
+    assert!(sides.iter_mut().all(|side| side.rails().is_ok_and(|rails| rails.len() == 3)));
+}
+
+#[test]
 fn impossible_messages_end_it() {
     let good = [BYTES, 0, 0, 0, 1, 0, 0, 0];
     for (at, value) in [(0, 0), (0, 4), (1, 121), (2, 1), (3, 1), (4, 8), (5, 1), (7, 1)] {

@@ -47,45 +47,71 @@ fn give(from: &mut Secured, bytes: &[u8]) {
     assert_eq!(from.stream.try_write(bytes).unwrap(), Some(bytes.len()));
 }
 
+/// The bytes of a message, which does not leave.
+fn packed(from: &mut Secured, text: &[u8]) -> Vec<u8> {
+    let begin = from.out.len();
+    from.pack(text).unwrap();
+    from.out.split_off(begin)
+}
+
 #[test]
 fn messages_arrive_in_pieces_and_nothing_behind_them_is_read() {
     for encrypt in [false, true] {
         let (mut a, mut b) = pair(encrypt);
-        let first = a.pack(b"the first of two").unwrap();
-        let second = a.pack(b"2nd").unwrap();
+        let first = packed(&mut a, b"the first of two");
+        let second = packed(&mut a, b"2nd");
         assert_eq!(first.windows(5).any(|w| w == b"first"), !encrypt);
         let all = [first.clone(), second].concat();
-        let mut inbox = Vec::new();
         for cut in 0..first.len() {
-            assert!(b.read::<16>(&mut inbox).unwrap().is_none(), "{cut} of {} bytes", first.len());
+            assert!(b.read::<16>().unwrap().is_none(), "{cut} of {} bytes", first.len());
             if cut + 1 == first.len() {
                 give(&mut a, &all[cut..]);
             } else {
                 give(&mut a, &all[cut..cut + 1]);
             }
         }
-        assert_eq!(&until(|| b.read::<16>(&mut inbox).unwrap()), b"the first of two");
-        assert_eq!(&until(|| b.read::<3>(&mut Vec::new()).unwrap()), b"2nd");
+        assert_eq!(&until(|| b.read::<16>().unwrap()), b"the first of two");
+        assert_eq!(&until(|| b.read::<3>().unwrap()), b"2nd");
         drop(a);
-        assert!(matches!(until(|| b.read::<3>(&mut Vec::new()).err()), MessageError::Io(_)));
+        assert!(matches!(until(|| b.read::<3>().err()), MessageError::Io(_)));
+    }
+}
+
+#[test]
+fn what_the_stream_does_not_take_at_once_leaves_later() {
+    for encrypt in [false, true] {
+        let (mut a, mut b) = pair(encrypt);
+        let text = [7; 1 << 16];
+        let mut sent = 0;
+        while a.flush().unwrap() {
+            a.send(&text).unwrap();
+            sent += 1;
+        }
+        for _ in 0..sent {
+            let got = until(|| {
+                a.flush().unwrap();
+                b.read::<{ 1 << 16 }>().unwrap()
+            });
+            assert!(got == text);
+        }
+        assert!(a.flush().unwrap());
     }
 }
 
 #[test]
 fn changed_and_misfitting_records_are_refused() {
     let (mut a, mut b) = pair(true);
-    let mut bytes = a.pack(b"four").unwrap();
+    let mut bytes = packed(&mut a, b"four");
     bytes[5] ^= 1;
     give(&mut a, &bytes);
-    let error = until(|| b.read::<4>(&mut Vec::new()).err());
+    let error = until(|| b.read::<4>().err());
     assert!(error.to_string().starts_with("LS0252"), "{error}");
     let (mut a, mut b) = pair(true);
-    let bytes = a.pack(b"fo").unwrap();
-    give(&mut a, &bytes);
-    let error = until(|| b.read::<4>(&mut Vec::new()).err());
+    a.send(b"fo").unwrap();
+    let error = until(|| b.read::<4>().err());
     assert!(matches!(error, MessageError::Len { got: 2, want: 4 }), "{error}");
     let (mut a, mut b) = pair(true);
     give(&mut a, b"LSPL");
-    let error = until(|| b.read::<32>(&mut Vec::new()).err());
+    let error = until(|| b.read::<32>().err());
     assert!(error.to_string().starts_with("LS0251"), "{error}");
 }
