@@ -6,6 +6,7 @@
 
 mod drain;
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -37,7 +38,7 @@ const ROW_LEAST: usize = 4096;
 /// behind it.
 const ROW_BYTES: usize = 512 << 10;
 
-const _: () = assert!(RING.is_power_of_two() && ITEMS.is_power_of_two() && PAYLOADS.is_power_of_two());
+const _: () = assert!(RING.is_power_of_two() && ITEMS.is_power_of_two());
 
 /// A payload under way.
 #[derive(Clone, Copy)]
@@ -66,10 +67,8 @@ pub(crate) struct Tx {
     ends: Box<[u64]>,
     accepted: u64,
     taken: u64,
-    payloads: Box<[Payload]>,
-    /// Payloads ever accepted and ever finished; slot = count modulo PAYLOADS.
-    payloads_in: u64,
-    payloads_out: u64,
+    /// Payloads that have not left as a whole.
+    payloads: VecDeque<Payload>,
     /// Positions: behind all that was accepted, and behind all that the kernel took.
     end: u64,
     sent: u64,
@@ -93,9 +92,7 @@ impl Tx {
             ends: vec![0; ITEMS].into(),
             accepted: 0,
             taken: 0,
-            payloads: vec![Payload { at: 0, mem: MemSlice::EMPTY, zero_copy: false }; PAYLOADS].into(),
-            payloads_in: 0,
-            payloads_out: 0,
+            payloads: VecDeque::with_capacity(PAYLOADS),
             end: 0,
             sent: 0,
             batch: ChunkBatch { items: [(Head::new(Kind::Put), MemSlice::EMPTY); BATCH_MAX], count: 0, bytes: 0 },
@@ -142,7 +139,7 @@ impl Tx {
     pub(crate) fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
         // A row has one head more, and padding.
         self.space_for(2 * HEAD_LEN + 8)?;
-        if self.payloads_in + self.batch.count as u64 - self.payloads_out == PAYLOADS as u64 {
+        if self.payloads.len() + self.batch.count == PAYLOADS {
             return Err(Busy);
         }
         let zero_copy = self.zerocopy.wants(src.len());
@@ -167,16 +164,11 @@ impl Tx {
         let padding = padding(src.len());
         self.put_head(head);
         if !src.is_empty() {
-            self.put_payload(Payload { at: self.end + HEAD_LEN as u64, mem: src, zero_copy });
+            self.payloads.push_back(Payload { at: self.end + HEAD_LEN as u64, mem: src, zero_copy });
         }
         self.put_padding(padding);
         self.end += (HEAD_LEN + src.len() + padding) as u64;
         self.ends[self.accepted as usize & (ITEMS - 1)] = self.end;
-    }
-
-    fn put_payload(&mut self, payload: Payload) {
-        self.payloads[self.payloads_in as usize & (PAYLOADS - 1)] = payload;
-        self.payloads_in += 1;
     }
 
     /// Nothing joins the payloads accepted last any more: now they get their positions.
@@ -204,7 +196,7 @@ impl Tx {
         for n in 0..count {
             let (head, mem) = self.batch.items[n];
             self.put_head(&head);
-            self.put_payload(Payload { at, mem, zero_copy: false });
+            self.payloads.push_back(Payload { at, mem, zero_copy: false });
             at += mem.len() as u64;
             item += 1;
             self.ends[item as usize & (ITEMS - 1)] = at;
@@ -297,7 +289,7 @@ impl Tx {
 
     fn send(&mut self, fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
         // Most often only control messages wait, and in one piece: spare the vector.
-        if self.payloads_out == self.payloads_in {
+        if self.payloads.is_empty() {
             let (first, then) = pieces(&self.ring, self.ring_out, (self.end - self.sent) as usize);
             if then.is_empty() {
                 return linkspan_net::send(fd, first);
@@ -313,7 +305,7 @@ impl Tx {
 
     /// Lists the payload whose bytes come next, where it is to be lent to the kernel. Returns whether it is.
     fn collect_lent(&self, gather: &mut Gather<'_>) -> bool {
-        let Some(p) = self.payload(self.payloads_out).filter(|p| p.zero_copy && p.at <= self.sent) else {
+        let Some(p) = self.payloads.front().filter(|p| p.zero_copy && p.at <= self.sent) else {
             return false;
         };
         let done = self.sent - p.at;
@@ -321,17 +313,13 @@ impl Tx {
         p.mem.sub(done, len).is_some_and(|part| gather.push_mem(part))
     }
 
-    fn payload(&self, number: u64) -> Option<Payload> {
-        (number < self.payloads_in).then(|| self.payloads[number as usize & (PAYLOADS - 1)])
-    }
-
     /// Lists what comes next. Returns whether it stopped before a payload that goes alone.
     fn collect<'a>(&'a self, gather: &mut Gather<'a>) -> bool {
-        let (mut pos, mut ring, mut number) = (self.sent, self.ring_out, self.payloads_out);
+        let (mut pos, mut ring, mut payloads) = (self.sent, self.ring_out, self.payloads.iter());
         // The padding behind a payload goes with it, not as a packet of its own.
         let mut behind = false;
+        let mut payload = payloads.next();
         while (gather.bytes() < BATCH || behind) && gather.capacity() >= 2 {
-            let payload = self.payload(number);
             let until = payload.map_or(self.end, |p| p.at);
             if pos < until {
                 let (first, then) = pieces(&self.ring, ring, (until - pos) as usize);
@@ -352,7 +340,7 @@ impl Tx {
                     break;
                 }
                 pos = p.at + p.mem.len() as u64;
-                number += 1;
+                payload = payloads.next();
                 behind = true;
             } else {
                 break;
@@ -364,12 +352,12 @@ impl Tx {
     /// The kernel took the next `n` bytes.
     fn advance(&mut self, mut n: u64) {
         while n > 0 {
-            let payload = self.payload(self.payloads_out);
+            let payload = self.payloads.front();
             let step = match payload {
                 Some(p) if p.at <= self.sent => {
                     let rest = p.at + p.mem.len() as u64 - self.sent;
                     if n >= rest {
-                        self.payloads_out += 1;
+                        self.payloads.pop_front();
                     }
                     n.min(rest)
                 }
@@ -385,6 +373,9 @@ impl Tx {
         if self.ring_in == self.ring_out {
             // An empty ring begins anew, so that light traffic stays within one part of the cache.
             (self.ring_in, self.ring_out) = (0, 0);
+        }
+        if self.payloads.is_empty() {
+            self.payloads.clear();
         }
         self.settle();
     }

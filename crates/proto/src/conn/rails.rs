@@ -96,8 +96,8 @@ impl<B: Buf> Rails<B> {
                 sent: 0,
                 heard: 0,
                 acked: 0,
-                flight: VecDeque::with_capacity(WINDOW_ALONE),
-                arriving: VecDeque::with_capacity(MAX_ARRIVING),
+                flight: VecDeque::new(),
+                arriving: VecDeque::new(),
                 landed: 0,
                 owes_ack: false,
             }),
@@ -125,6 +125,9 @@ impl<B: Buf> Rails<B> {
         rail.acked = 0;
         rail.flight.clear();
         rail.arriving.clear();
+        // Most connections have one rail, so that the space of the others is not taken before they come up.
+        rail.flight.reserve(WINDOW_ALONE);
+        rail.arriving.reserve(MAX_ARRIVING);
         rail.landed = 0;
         rail.owes_ack = false;
         self.live += 1;

@@ -11,7 +11,7 @@ impl Tx {
         let mut done = 0;
         while done < out.len() && self.pending() {
             let rest = &mut out[done..];
-            let n = match self.payload(self.payloads_out) {
+            let n = match self.payloads.front() {
                 Some(p) if p.at <= self.sent => {
                     let from = self.sent - p.at;
                     let n = rest.len().min((p.mem.len() as u64 - from) as usize);
