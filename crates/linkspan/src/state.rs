@@ -382,6 +382,10 @@ impl TransportState {
 
     /// Looks at clocks: deadlines and the making of paths.
     pub(crate) fn expire(&mut self, now: Instant) {
+        // A first path has the deadline of the call that makes it, which ends together with it: the next call begins anew.
+        if self.epoch == 0 && matches!(&self.phase, Phase::Making(making) if now >= making.until) {
+            self.give_up(&self.why.clone());
+        }
         let ch = match &mut self.phase {
             Phase::Up(ch) => Some(&mut **ch),
             _ => None,

@@ -111,7 +111,7 @@ impl TransportState {
     }
 
     /// No path comes about.
-    fn give_up(&mut self, why: &str) -> bool {
+    pub(super) fn give_up(&mut self, why: &str) -> bool {
         if self.epoch > 0 {
             let why = format!("the path could not be made again: {why}");
             self.breaks(&why);

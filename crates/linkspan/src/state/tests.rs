@@ -44,6 +44,18 @@ fn sides_that_dial_at_once_and_take_each_others_path_stay_connected() {
 }
 
 #[test]
+fn a_connect_whose_time_is_up_leaves_nothing_under_way() {
+    let (ours, theirs) = (context(), context());
+    let url = theirs.transport().expect("a transport").bind().expect("a URL");
+    let mut state = super::TransportState::new(&ours, 0, 41);
+    let until = Instant::now() + LONG;
+    state.connect(super::Target { handle: url.handle.clone(), to: url.id }, until).expect("begun");
+    state.ops.start(crate::ops::Kind::Connect, None, Some(until));
+    state.expire(until);
+    assert!(matches!(state.phase, super::Phase::Idle), "it may connect again at once");
+}
+
+#[test]
 fn notifications_that_had_come_are_kept_over_the_end_of_their_path() {
     let (ours, theirs) = (context(), context());
     let (a, b) = (ours.transport().expect("a transport"), theirs.transport().expect("a transport"));
