@@ -23,13 +23,15 @@ pub(crate) struct Words {
     pub(crate) hosts: usize,
     /// `--once`.
     pub(crate) once: bool,
+    /// `--seed`.
+    pub(crate) seed: u64,
 }
 
 impl Words {
     /// Reads them; `None` where they make no sense.
     pub(crate) fn read(args: &[String]) -> Option<Words> {
         let (command, rest) = args.split_first()?;
-        let mut words = Words { command: command.clone(), hosts: 2, ..Words::default() };
+        let mut words = Words { command: command.clone(), hosts: 2, seed: 1, ..Words::default() };
         if matches!(command.as_str(), "--help" | "-h") {
             words.command = "help".to_owned();
         }
@@ -41,6 +43,7 @@ impl Words {
                 "--module" => words.modules.push(PathBuf::from(rest.next()?)),
                 "--load" => words.load.push(rest.next()?.clone()),
                 "--hosts" => words.hosts = rest.next()?.parse().ok().filter(|n| (1..=3).contains(n))?,
+                "--seed" => words.seed = rest.next()?.parse().ok()?,
                 "--once" => words.once = true,
                 word if word.starts_with('-') => return None,
                 word => words.names.push(word.to_owned()),

@@ -179,13 +179,18 @@ impl Guest {
     }
 
     /// Judges the kernel's log, turns the guest off, and sees that QEMU is gone.
-    pub(crate) fn finish(mut self) -> Result<()> {
+    pub(crate) fn finish(self) -> Result<()> {
+        self.ends_by("poweroff -f")
+    }
+
+    /// The same by this command. After a reboot QEMU ends too: a guest is started again with words of the test's choice.
+    pub(crate) fn ends_by(mut self, command: &str) -> Result<()> {
         self.calm()?;
-        let _ = self.spawn("poweroff -f");
+        let _ = self.spawn(command);
         let mut patience = Patience::new(OFF * self.slow);
         while self.qemu.try_wait().ok().flatten().is_none() {
             if !patience.sleep(Duration::from_millis(20)) {
-                return Err(self.late("power off", OFF));
+                return Err(self.late(&format!("the end by `{command}`"), OFF));
             }
         }
         self.judge(&self.console_text())

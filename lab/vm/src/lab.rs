@@ -18,6 +18,8 @@ use crate::tries::Nth;
 pub(crate) struct Lab {
     /// The kernel that guests run.
     pub(crate) kernel: Kernel,
+    /// What a test chooses by chance comes from it.
+    pub(crate) seed: u64,
     place: SharedFolders,
     modules: Modules,
     logs: PathBuf,
@@ -41,7 +43,7 @@ impl Lab {
         let debug = kernel.name == DEBUG;
         let (image, system) = (kernel.image(), None);
         let place = SharedFolders { root: cache.root(), image, initrd, run, logs: logs.clone(), debug, system };
-        Ok(Lab { kernel, place, modules, logs, checks: 0, since: Instant::now(), cpus: 1 })
+        Ok(Lab { kernel, seed: 1, place, modules, logs, checks: 0, since: Instant::now(), cpus: 1 })
     }
 
     /// Prepares a whole system, into which `puts` come beside the sources of our driver.
@@ -54,7 +56,7 @@ impl Lab {
         let (image, initrd) = (kernel.image(), kernel.dir.join("initrd"));
         let place = SharedFolders { root: cache.root(), image, initrd, run, logs: logs.clone(), debug: false, system };
         let modules = Modules::default();
-        Ok(Lab { kernel, place, modules, logs, checks: 0, since: Instant::now(), cpus: 1 })
+        Ok(Lab { kernel, seed: 1, place, modules, logs, checks: 0, since: Instant::now(), cpus: 1 })
     }
 
     /// Begins a test: its logs go to a folder of its name; those of a second try lie beside it.

@@ -37,8 +37,9 @@ usage: cargo xtask lab COMMAND
 
   setup [--kernel NAME]... [--sys 12|13]... fetches the Debian root, QEMU, kernels and whole systems; without a name all
   list                                      the tests: name, kernels, what they prove
-  run NAME...|all [--kernel NAME]... [--sys 12|13]... [--module FILE.ko]... [--once]
+  run NAME...|all [--kernel NAME]... [--sys 12|13]... [--module FILE.ko]... [--seed N] [--once]
                                             runs tests; FILE.ko is put into the guests, in place of a module of that name;
+                                            N is for tests that choose by chance (1 where none is given);
                                             a test that fails is run once more after the others, with --once it is not
   shell [--kernel NAME] [--module FILE.ko]... [--hosts N] [--load NAME]...
                                             guests joined by the virtual cable, with a prompt for each of them

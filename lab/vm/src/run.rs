@@ -43,12 +43,14 @@ pub(crate) fn run(words: &Words) -> Result<ExitCode> {
             modules.extend(setup::module::build(&cache, &cache.kernel(&kernel)?, Path::new("kernel"))?);
         }
         let mut lab = Lab::new(&cache, &kernel, &modules, &puts)?;
+        lab.seed = words.seed;
         println!("kernel {kernel} ({})", lab.kernel.release);
         tally.take(&mut lab, &on_kernels, words.once);
     }
     let systems = if on_systems.is_empty() { Vec::new() } else { words.systems() };
     for system in systems {
         let mut lab = Lab::system(&cache, &system, &puts)?;
+        lab.seed = words.seed;
         println!("system {} ({})", lab.kernel.name, lab.kernel.release);
         tally.take(&mut lab, &on_systems, words.once);
     }

@@ -172,20 +172,19 @@ fn subnets(case: &mut Case<'_>) {
             ));
             continue;
         }
-        let steps = match addresses(snap, name) {
-            Some((ours, theirs)) => {
-                let old = second.addrs.iter().filter(|a| !a.is_link_local());
-                let del: Vec<String> =
-                    old.map(|a| format!("sudo ip addr del {}/{} dev {name}", a.ip, a.prefix)).collect();
-                let mut steps = run(del.join(" && "));
-                steps.extend(snap.manager(name).address(name, &ours));
-                steps.push(Step::Do(format!("the other end gets {theirs}: `lspan doctor` there prints that command")));
-                steps
+        let old = second.addrs.iter().filter(|a| !a.is_link_local());
+        let del: Vec<String> = old.map(|a| format!("sudo ip addr del {}/{} dev {name}", a.ip, a.prefix)).collect();
+        let mut steps = run(del.join(" && "));
+        match second.kind {
+            // Link-local addresses are enough for it, and fit an end that has no other.
+            Kind::Thunderbolt => steps.extend(snap.manager(name).link_local(name)),
+            _ if addresses(snap, name).is_some() => steps.extend(give_address(snap, name)),
+            _ => {
+                steps = by_hand(format!(
+                    "give {name} and the port that it is cabled to a subnet of their own; two cards on one switch: a bond, or two VLANs"
+                ))
             }
-            None => by_hand(format!(
-                "give {name} and the port that it is cabled to a subnet of their own; two cards on one switch: a bond, or two VLANs"
-            )),
-        };
+        }
         case.add(&NET_ONE_SUBNET, name, what, steps);
     }
 }

@@ -21,7 +21,7 @@ pub struct Finding {
     pub node: String,
     /// What is wrong.
     pub what: String,
-    /// The command that mends it, or what to do by hand.
+    /// The command that mends it, which begins with `sudo` and is typed as it is, or what to do by hand.
     pub fix: String,
 }
 
@@ -98,6 +98,11 @@ fn addr(port: &MeshPort) -> String {
     port.addr.map_or_else(|| "no address".into(), |(ip, prefix)| format!("{ip}/{prefix}"))
 }
 
+/// Another address for a port that has one.
+fn instead(port: &MeshPort, new: &str) -> String {
+    format!("sudo ip addr del {} dev {n} && sudo ip addr add {new} dev {n}", addr(port), n = port.name)
+}
+
 fn no_address(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
     for (end, other) in [(edge.a, edge.b), (edge.b, edge.a)] {
         let (port, theirs) = (graph.port(end), graph.port(other));
@@ -120,14 +125,13 @@ fn subnets(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
     let (Some(x), Some(y)) = (a.addr, b.addr) else { return };
     let both = format!("{} ({}) is cabled to {} ({})", graph.name(edge.a), addr(a), graph.name(edge.b), addr(b));
     if x.0 == y.0 {
-        let fix = format!("sudo ip addr del {} dev {}, then give it another address of the subnet", addr(b), b.name);
+        let fix = instead(b, &beside(graph, y.0, y.1));
         add(graph, edge.b, &format!("LS1411 {both}: both ends have the same address"), fix, found);
     } else if super::same_subnet(x, y.0) || super::same_subnet(y, x.0) {
         let (wrong, right) = if x.1 > y.1 { (edge.a, y.1) } else { (edge.b, x.1) };
         let port = graph.port(wrong);
         let ip = if x.1 > y.1 { x.0 } else { y.0 };
-        let fix =
-            format!("sudo ip addr del {} dev {n} && sudo ip addr add {ip}/{right} dev {n}", addr(port), n = port.name);
+        let fix = instead(port, &format!("{ip}/{right}"));
         add(graph, wrong, &format!("LS1412 {both}: the prefixes differ, one end does not see the other"), fix, found);
     } else {
         // The port of the other node on which our subnet was expected: the cables are swapped there.
@@ -144,15 +148,7 @@ fn subnets(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
                 format!("crossed cables, {} expects the port {there}", graph.name(edge.b)),
                 format!("move the cable from {} to {there} on {}", a.name, graph.nodes[edge.a.node].name),
             ),
-            (None, None) => (
-                "the addresses are not in one subnet".to_owned(),
-                format!(
-                    "sudo ip addr del {} dev {n} && sudo ip addr add {} dev {n}",
-                    addr(b),
-                    beside(graph, x.0, x.1),
-                    n = b.name
-                ),
-            ),
+            (None, None) => ("the addresses are not in one subnet".to_owned(), instead(b, &beside(graph, x.0, x.1))),
         };
         add(graph, edge.b, &format!("LS1413 {both}: {what}"), fix, found);
     }
@@ -193,7 +189,8 @@ fn working(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
         let (low, high) = if a.mbps < b.mbps { (edge.a, b.mbps) } else { (edge.b, a.mbps) };
         let what =
             format!("LS1417 {both}: {} and {} Gb/s at the two ends", f64::from(a.mbps) / 1e3, f64::from(b.mbps) / 1e3);
-        let fix = format!("sudo ethtool -s {} speed {high} autoneg off, or another cable", graph.port(low).name);
+        let fix =
+            format!("take another cable, or try sudo ethtool -s {} speed {high} autoneg off", graph.port(low).name);
         add(graph, low, &what, fix, found);
     }
 }
@@ -228,10 +225,7 @@ fn doubles(graph: &Graph, found: &mut Vec<Finding>) {
                 let port = graph.port(end);
                 let new = own_subnet(graph, edge, end);
                 let fix = match port.addr {
-                    Some(_) => {
-                        let p = &port.name;
-                        format!("sudo ip addr del {} dev {p} && sudo ip addr add {new} dev {p}", addr(port))
-                    }
+                    Some(_) => instead(port, &new),
                     None => format!("sudo ip addr add {new} dev {}", port.name),
                 };
                 add(graph, end, &what, fix, found);
@@ -273,10 +267,7 @@ fn gids(graph: &Graph, found: &mut Vec<Finding>) {
                 let end = End { node: n, port: at };
                 let what =
                     format!("LS1420 {} has an RDMA device without a RoCE v2 GID for its address", graph.name(end));
-                let fix = format!(
-                    "sudo ip link set {p} down && sudo ip link set {p} up, then look at `show_gids`",
-                    p = port.name
-                );
+                let fix = format!("sudo ip link set {p} down && sudo ip link set {p} up", p = port.name);
                 add(graph, end, &what, fix, found);
             }
         }

@@ -13,6 +13,7 @@ fn words_are_read() {
     assert_eq!(words.modules, [std::path::PathBuf::from("x.ko")]);
     assert_eq!(read("shell --hosts 3").unwrap().hosts, 3);
     assert!(read("run all --once").unwrap().once && !words.once);
+    assert_eq!((words.seed, read("run a --seed 7").unwrap().seed), (1, 7));
 }
 
 #[test]
@@ -40,6 +41,7 @@ fn nonsense_is_refused() {
         "run a --install",
         "shell --hosts 9",
         "shell --hosts two",
+        "run a --seed -1",
     ] {
         assert_eq!(read(line), None, "{line}");
     }

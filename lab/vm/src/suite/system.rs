@@ -2,6 +2,7 @@
 
 mod boot;
 mod doctor;
+mod faults;
 pub(crate) mod host;
 mod net;
 
@@ -24,5 +25,20 @@ pub(crate) const ALL: &[Test] = &[
         "sys-nm-cable",
         "NetworkManager's default gives a cable link-local addresses alone: TCP goes over it by them",
         net::cable,
+    ),
+    test(
+        "sys-faults",
+        "faults made one by one: each is named alone by lspan doctor, mended by what it prints, and the path is taken",
+        faults::one_by_one,
+    ),
+    test(
+        "sys-fault-pairs",
+        "twenty pairs of them, chosen by --seed: both are named, or the cause that hides the other, and mended as printed",
+        faults::in_pairs,
+    ),
+    test(
+        "sys-fault-boot",
+        "a fault of the kernel's command line: thunderbolt.xdomain=0 is named, taken out, and the cable carries",
+        faults::boot,
     ),
 ];

@@ -31,7 +31,11 @@ fn a_missing_address() {
 fn equal_addresses_and_wrong_prefixes() {
     let mut list = nodes(2, &[(0, 1)]);
     list[1].ports[0].addr = list[0].ports[0].addr;
-    assert_eq!(only(found(list)).code, "LS1411");
+    let one = only(found(list));
+    assert_eq!(
+        (one.code.as_str(), one.fix.as_str()),
+        ("LS1411", "sudo ip addr del 10.0.0.1/24 dev c0 && sudo ip addr add 10.0.0.2/24 dev c0")
+    );
     let mut list = nodes(2, &[(0, 1)]);
     list[0].ports[0].addr = Some(("10.0.0.1".parse().unwrap(), 30));
     list[1].ports[0].addr = Some(("10.0.0.9".parse().unwrap(), 24));
@@ -87,6 +91,7 @@ fn packet_sizes_and_speeds() {
     list[0].ports[0].mbps = 13_000;
     let one = only(found(list));
     assert!(one.code == "LS1417" && one.what.contains("13 and 100 Gb/s"), "{one:?}");
+    assert!(one.fix.starts_with("take another cable, or try sudo ethtool -s c0"), "no command: {}", one.fix);
 }
 
 #[test]
@@ -122,7 +127,8 @@ fn an_unused_half_and_a_missing_gid() {
     assert!(one.code == "LS1419" && one.what.contains("n0/half"), "{one:?}");
     let mut list = nodes(2, &[(0, 1)]);
     list[1].ports[0].gid = false;
-    assert_eq!(only(found(list)).code, "LS1420");
+    let one = only(found(list));
+    assert_eq!((one.code.as_str(), one.fix.as_str()), ("LS1420", "sudo ip link set c0 down && sudo ip link set c0 up"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::error::{At, Error, Result, check};
-use crate::guest::{Guest, Job};
+use crate::guest::{Guest, Job, Output};
 use crate::lab::Lab;
 use crate::suite::tb::SOON;
 
@@ -16,32 +16,61 @@ pub(super) struct Asker<'a> {
     pub(super) guest: &'a Guest,
     /// What stands before each command: another user, a container; `sh -c` of it gets one word.
     pub(super) under: &'a str,
+    /// What is typed before each command, in the same shell.
+    pub(super) first: &'a str,
+}
+
+/// A finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    pub(super) code: String,
+    /// Where it is mended.
+    pub(super) host: String,
+    /// What is to be typed there.
+    pub(super) commands: Vec<String>,
+    /// What no command does.
+    pub(super) by_hand: Vec<String>,
+}
+
+/// The findings of a report.
+pub(super) fn findings(report: &Value) -> Vec<Finding> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let steps = |one: &Value, kind: &str| -> Vec<String> {
+        let all = one["mend"].as_array().into_iter().flatten();
+        all.filter_map(|step| Some(step.get(kind)?.as_str()?.to_owned())).collect()
+    };
+    let all = report["findings"].as_array().into_iter().flatten();
+    all.map(|one| Finding {
+        code: text(&one["code"]),
+        host: text(&one["host"]),
+        commands: steps(one, "run"),
+        by_hand: steps(one, "do"),
+    })
+    .collect()
 }
 
 impl<'a> Asker<'a> {
     /// Root, as the runner's agent is.
     pub(super) fn root(guest: &'a Guest) -> Asker<'a> {
-        Asker { guest, under: "sh -c" }
+        Asker { guest, under: "sh -c", first: "" }
     }
 
     /// A command line as this one types it.
     pub(super) fn line(self, command: &str) -> String {
-        format!("{} '{}'", self.under, command.replace('\'', r"'\''"))
+        format!("{} '{}'", self.under, format!("{}{command}", self.first).replace('\'', r"'\''"))
     }
 
-    /// The codes of what `lspan doctor` finds with these words.
-    pub(super) fn doctor(self, words: &str) -> Result<Vec<String>> {
+    /// What `lspan doctor --json` says with these words.
+    pub(super) fn report(self, words: &str) -> Result<Value> {
         let said = self.guest.run(SOON, &self.line(&format!("lspan doctor --json {words}")))?;
-        let value: Value =
-            said.out.find('{').and_then(|at| serde_json::from_str(said.out[at..].trim()).ok()).ok_or_else(|| {
-                Error::Check(format!("{}: no JSON of lspan doctor: {}{}", self.guest.name(), said.out, said.err))
-            })?;
-        Ok(value["findings"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|one| Some(one["code"].as_str()?.to_owned()))
-            .collect())
+        said.out.find('{').and_then(|at| serde_json::from_str(said.out[at..].trim()).ok()).ok_or_else(|| {
+            Error::Check(format!("{}: no JSON of lspan doctor: {}{}", self.guest.name(), said.out, said.err))
+        })
+    }
+
+    /// The codes of what it finds.
+    pub(super) fn doctor(self, words: &str) -> Result<Vec<String>> {
+        Ok(findings(&self.report(words)?).into_iter().map(|one| one.code).collect())
     }
 
     /// No finding.
@@ -81,12 +110,7 @@ pub(super) fn ends(guest: &Guest, server: &Job) -> Result<()> {
 
 /// `lspan perf bw PEER` with messages of 64 KiB, or as its words say, over a path whose text has all of these.
 pub(super) fn carries(from: Asker<'_>, peer: &str, over: &[&str]) -> Result<String> {
-    let size = if peer.contains("--size") { "" } else { "--size 64K" };
-    let line = from.line(&format!("lspan perf bw {peer} {size} --iters 20 --warmup 2 --json"));
-    let said = from.guest.run(SOON, &line)?;
-    let value: Value = serde_json::from_str(&said.out).unwrap_or_default();
-    let row = &value["results"][0];
-    let path = format!("{} {}", row["transport"].as_str().unwrap_or("?"), row["path"].as_str().unwrap_or("?"));
+    let (path, said) = measured(from, peer)?;
     check(matches!(said.code, 0 | 3) && over.iter().all(|part| path.contains(part)), || {
         format!(
             "{}: lspan perf bw {peer} ended with {}, over {path:?}: {}{}",
@@ -97,4 +121,23 @@ pub(super) fn carries(from: Asker<'_>, peer: &str, over: &[&str]) -> Result<Stri
         )
     })?;
     Ok(path)
+}
+
+/// It does not: it ends without a measurement, or takes another path.
+pub(super) fn misses(from: Asker<'_>, peer: &str, over: &[&str]) -> Result<()> {
+    let (path, said) = measured(from, peer)?;
+    check(!matches!(said.code, 0 | 3) || !over.iter().all(|part| path.contains(part)), || {
+        format!("{}: lspan perf bw {peer} already goes over {path}", from.guest.name())
+    })
+}
+
+/// The path that `lspan perf bw PEER` took, and all that it said.
+fn measured(from: Asker<'_>, peer: &str) -> Result<(String, Output)> {
+    let size = if peer.contains("--size") { "" } else { "--size 64K" };
+    let line = from.line(&format!("lspan perf bw {peer} {size} --iters 20 --warmup 2 --json"));
+    let said = from.guest.run(SOON, &line)?;
+    let value: Value = serde_json::from_str(&said.out).unwrap_or_default();
+    let row = &value["results"][0];
+    let path = format!("{} {}", row["transport"].as_str().unwrap_or("?"), row["path"].as_str().unwrap_or("?"));
+    Ok((path, said))
 }

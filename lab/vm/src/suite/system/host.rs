@@ -14,7 +14,7 @@ pub(crate) const UNITS: [&str; 5] =
     ["dbus.service", "polkit.service", "systemd-udevd.service", "systemd-logind.service", "NetworkManager.service"];
 
 /// The interface of the Ethernet cable, as udev has named it: by the address that the runner gave it.
-const LAN_DEVICE: &str = "basename $(dirname $(grep -l ^52:54:00:4c: /sys/class/net/*/address))";
+pub(crate) const LAN_DEVICE: &str = "basename $(dirname $(grep -l ^52:54:00:4c: /sys/class/net/*/address))";
 
 /// Two systems on a cable, with an Ethernet beside it that has addresses by a profile of NetworkManager's.
 #[derive(Debug)]
@@ -27,6 +27,12 @@ pub(crate) struct Pair {
 
 /// Boots two that are changed so, and waits until each has come to rest; the interface of the Ethernet has its address.
 pub(crate) fn pair(lab: &mut Lab, words: &[&str], change: impl Fn(&mut Spec)) -> Result<Pair> {
+    let (cable, specs) = planned(lab, words, change)?;
+    up(lab, cable, &specs)
+}
+
+/// The cable and the two before they are booted.
+pub(crate) fn planned(lab: &mut Lab, words: &[&str], change: impl Fn(&mut Spec)) -> Result<(Cable, [Spec; 2])> {
     let mut all = vec!["--topology", "pair"];
     all.extend(words);
     let cable = Cable::start(lab, &all)?;
@@ -37,6 +43,11 @@ pub(crate) fn pair(lab: &mut Lab, words: &[&str], change: impl Fn(&mut Spec)) ->
         change(&mut spec);
         spec
     });
+    Ok((cable, specs))
+}
+
+/// Boots them for the first time.
+pub(crate) fn up(lab: &mut Lab, cable: Cable, specs: &[Spec; 2]) -> Result<Pair> {
     let guests = lab.boot(specs.each_ref())?;
     for (guest, address) in guests.iter().zip(LAN) {
         settled(guest)?;

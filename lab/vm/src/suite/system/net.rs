@@ -58,7 +58,7 @@ pub(super) fn cable(lab: &mut Lab) -> Result<()> {
     lab.say(&format!("lspan perf bw cable: {path}"));
     carries(Asker::root(a), &format!("{theirs}%thunderbolt0"), &["thunderbolt0 [fe80::"])?;
     Asker::root(a).silent("cable")?;
-    Asker { guest: b, under: "su - stranger -c" }.kept(lab, "cable-user")?;
+    Asker { guest: b, under: "su - stranger -c", first: "" }.kept(lab, "cable-user")?;
     lab.say("the address with its interface is a PEER too; lspan doctor cable is silent, and a user's own is");
     ends(b, &server)?;
     host::end(lab, pair)
