@@ -68,5 +68,5 @@ fn look(peer: &str, serving: bool) -> Result<SocketAddr, Miss> {
             Err(error) => why = format!("{}: {error}", shown(&addr)),
         }
     }
-    Err(Miss::Yet(if serving { format!("{why}; type `{}` there", PERF.command) } else { why }))
+    Err(Miss::Yet(if serving { format!("{why}; {} there", PERF.begin) } else { why }))
 }

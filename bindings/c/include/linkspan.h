@@ -76,6 +76,18 @@
 // LS1137: the endpoint was closed.
 #define LINKSPAN_ENDPOINT_CLOSED 1137
 
+// LS1138: the context logs in without keys; linkspan_context_paired gives one with them.
+#define LINKSPAN_NOT_PAIRED 1138
+
+// LS0524: this user has no key: `lspan pair`, or `lspan key new`.
+#define LINKSPAN_NO_KEY 524
+
+// LS0731: no paired peer has this name, and it is no host's.
+#define LINKSPAN_UNKNOWN_HOST 731
+
+// LS0732: nobody serves at that port of the host, or nobody answered in time.
+#define LINKSPAN_NO_ANSWER 732
+
 // LS1301: there is no driver for such a GPU on this machine.
 #define LINKSPAN_NO_GPU_DRIVER 1301
 
@@ -108,6 +120,9 @@
 
 // A timeout: no limit while the peer is alive.
 #define LINKSPAN_FOREVER -1
+
+// The port of what a program serves to paired hosts, where no other is named.
+#define LINKSPAN_PORT 24682
 
 // Bytes that hold any URL with the zero at its end.
 #define LINKSPAN_URL_SIZE 256
@@ -478,6 +493,12 @@ int32_t linkspan_context_open(const struct linkspan_setting *settings,
 // unless LINKSPAN_GPU=off. Another one than that of a null context. Every call gives a handle of its own, to be closed.
 int32_t linkspan_context_for_gpus(struct linkspan_context **out);
 
+// The context of the process for peers that are paired (`lspan pair`): both sides of every connection prove their keys, only peers that
+// this user trusts are let in, and hosts are found by name. `for_gpus` 1: for memory of GPUs too, as linkspan_context_for_gpus; 0: not.
+// Every call gives a handle of its own, to be closed.
+int32_t linkspan_context_paired(uint32_t for_gpus,
+                                struct linkspan_context **out);
+
 // Gives a context back. Objects that were made from it stay valid, and so does its log.
 int32_t linkspan_context_close(struct linkspan_context *context);
 
@@ -574,6 +595,12 @@ int32_t linkspan_transport_close(struct linkspan_transport *transport);
 // Lets a peer connect: writes the URL for it, which carries a secret. LINKSPAN_URL_SIZE bytes suffice.
 int32_t linkspan_transport_bind(struct linkspan_transport *transport, char *url, size_t capacity);
 
+// Connects to the endpoint or listener that a paired host serves: `host` as for linkspan_endpoint_connect_host. The transport is one of
+// linkspan_context_paired.
+int32_t linkspan_transport_connect_host(struct linkspan_transport *transport,
+                                        const char *host,
+                                        int64_t timeout_ms);
+
 // Connects to the transport or listener at `url`.
 int32_t linkspan_transport_connect(struct linkspan_transport *transport, const char *to, int64_t timeout_ms);
 
@@ -625,6 +652,12 @@ int32_t linkspan_listener_attach(struct linkspan_listener *listener, const char 
 // Writes the URL for the peers, as linkspan_transport_bind.
 int32_t linkspan_listener_url(struct linkspan_listener *listener, char *url, size_t capacity);
 
+// Gives the URL to whoever asks for it at this TCP port of the host, as linkspan_endpoint_serve_at. The listener is one of
+// linkspan_context_paired.
+int32_t linkspan_listener_serve_at(struct linkspan_listener *listener,
+                                   uint16_t port,
+                                   uint16_t *served);
+
 // Waits for the next peer and gives it a transport of its own. Timeout 0 asks without waiting.
 int32_t linkspan_listener_accept(struct linkspan_listener *listener,
                                  int64_t timeout_ms,
@@ -667,6 +700,21 @@ int32_t linkspan_endpoint_connect_start(struct linkspan_endpoint *at,
                                         const char *url,
                                         int64_t timeout_ms,
                                         struct linkspan_op **out);
+
+// Connects to the endpoint called `peer` that a paired host serves (linkspan_endpoint_serve_at): `host` is the name that it was paired
+// under, with `:PORT` behind it where the port is not LINKSPAN_PORT, and that key has to be proven. It may also be an address, or another
+// name of a host; then the key of any paired peer will do. A host that does not serve yet is asked again until it does. The endpoint is
+// one of linkspan_context_paired.
+int32_t linkspan_endpoint_connect_host(struct linkspan_endpoint *at,
+                                       const char *peer,
+                                       const char *host,
+                                       int64_t timeout_ms);
+
+// Gives the URL to whoever asks for it at this TCP port of the host until the endpoint is closed: paired hosts connect by name then. Only
+// those whose keys are trusted get in. 0: a port that is free. `served` may be null: the port. The endpoint is one of linkspan_context_paired.
+int32_t linkspan_endpoint_serve_at(struct linkspan_endpoint *at,
+                                   uint16_t port,
+                                   uint16_t *served);
 
 // The transport of the peer called `peer`, for all that goes to it or comes from it: a handle of its own for each call, to be
 // closed by linkspan_transport_close, which leaves the peer connected. LINKSPAN_UNKNOWN_PEER where it has not connected or its

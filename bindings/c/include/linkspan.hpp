@@ -637,6 +637,13 @@ public:
         return Context(out);
     }
 
+    /// The context of the process for paired peers, see linkspan_context_paired.
+    static Context paired(bool for_gpus = false) {
+        linkspan_context *out = nullptr;
+        detail::check(linkspan_context_paired(for_gpus ? 1 : 0, &out));
+        return Context(out);
+    }
+
     std::vector<Support> supported() const { return supported(handle_.get()); }
 
     /// `context` null: that of the process.
@@ -691,6 +698,10 @@ public:
     /// Connects to the transport or listener at `url`. One side suffices.
     void connect(const std::string &url, milliseconds timeout = std::chrono::seconds(10)) const {
         detail::check(linkspan_transport_connect(handle(), url.c_str(), timeout.count()));
+    }
+    /// Connects to what a paired host serves, see linkspan_transport_connect_host.
+    void connect_host(const std::string &host, milliseconds timeout = std::chrono::seconds(10)) const {
+        detail::check(linkspan_transport_connect_host(handle(), host.c_str(), timeout.count()));
     }
     Operation connect_async(const std::string &url, milliseconds timeout = std::chrono::seconds(10)) const {
         linkspan_op *op = nullptr;
@@ -882,6 +893,13 @@ public:
         return url;
     }
 
+    /// Gives the URL to paired hosts, see linkspan_endpoint_serve_at. The port.
+    std::uint16_t serve_at(std::uint16_t port = LINKSPAN_PORT) const {
+        std::uint16_t served = 0;
+        detail::check(linkspan_listener_serve_at(handle_.get(), port, &served));
+        return served;
+    }
+
     /// The next peer.
     Transport accept(milliseconds timeout = forever) const {
         linkspan_transport *out = nullptr;
@@ -960,6 +978,20 @@ public:
         linkspan_op *op = nullptr;
         detail::check(linkspan_endpoint_connect_start(handle(), peer.c_str(), url.c_str(), timeout.count(), &op));
         return Operation(op);
+    }
+
+    /// Connects to the endpoint called `peer` that a paired host serves, see linkspan_endpoint_connect_host.
+    Transport connect_host(const std::string &peer, const std::string &host,
+                           milliseconds timeout = std::chrono::seconds(10)) const {
+        detail::check(linkspan_endpoint_connect_host(handle(), peer.c_str(), host.c_str(), timeout.count()));
+        return this->peer(peer);
+    }
+
+    /// Gives the URL to paired hosts, see linkspan_endpoint_serve_at. The port.
+    std::uint16_t serve_at(std::uint16_t port = LINKSPAN_PORT) const {
+        std::uint16_t served = 0;
+        detail::check(linkspan_endpoint_serve_at(handle(), port, &served));
+        return served;
     }
 
     /// The transport of a peer, for all that goes to it or comes from it. The peer stays connected when the result is dropped.

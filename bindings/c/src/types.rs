@@ -50,6 +50,14 @@ pub const LINKSPAN_PEER_NAME_TAKEN: i32 = 1135;
 pub const LINKSPAN_TOO_MANY_PEERS: i32 = 1136;
 /// LS1137: the endpoint was closed.
 pub const LINKSPAN_ENDPOINT_CLOSED: i32 = 1137;
+/// LS1138: the context logs in without keys; linkspan_context_paired gives one with them.
+pub const LINKSPAN_NOT_PAIRED: i32 = 1138;
+/// LS0524: this user has no key: `lspan pair`, or `lspan key new`.
+pub const LINKSPAN_NO_KEY: i32 = 524;
+/// LS0731: no paired peer has this name, and it is no host's.
+pub const LINKSPAN_UNKNOWN_HOST: i32 = 731;
+/// LS0732: nobody serves at that port of the host, or nobody answered in time.
+pub const LINKSPAN_NO_ANSWER: i32 = 732;
 /// LS1301: there is no driver for such a GPU on this machine.
 pub const LINKSPAN_NO_GPU_DRIVER: i32 = 1301;
 /// LS1304: the driver shows no GPU of this number.
@@ -73,6 +81,9 @@ pub const LINKSPAN_OP_TAKEN: i32 = 1160;
 
 /// A timeout: no limit while the peer is alive.
 pub const LINKSPAN_FOREVER: i64 = -1;
+
+/// The port of what a program serves to paired hosts, where no other is named.
+pub const LINKSPAN_PORT: u16 = 24682;
 
 /// Bytes that hold any URL with the zero at its end.
 pub const LINKSPAN_URL_SIZE: usize = 256;

@@ -1,8 +1,9 @@
 //! What calls are given, as the library takes it, how they wait, and what they give.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan::{Error, Notify};
+use linkspan::{Context, Error, Gpu, Notify};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyString};
@@ -10,11 +11,54 @@ use pyo3::types::{PyBool, PyInt, PyString};
 use crate::error::{BindingError, from_linkspan};
 use crate::op::{Gives, Op, Under};
 use crate::pages::Pages;
+use crate::process::begin;
 use crate::remote::{RemoteBuffer, Url};
+
+/// How long `connect`, `find_host` and `unexpose` take at most when nothing else is said, in seconds.
+pub(crate) const PATIENCE: f64 = 10.0;
+
+/// Where a host is asked for what it serves when no other port is named.
+pub(crate) const PORT: u16 = 24_682;
+
+/// How long a host is asked between two looks at signals, at most: as long as one address is given to answer.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Asks a paired host for the URL that a program there serves (`serve_at`). A host that serves none yet is asked again until it does.
+/// What connects to the URL is made with `paired=True`.
+///
+/// Args:
+///     host: The name that it was paired under (`lspan key list`), with `:PORT` behind it where the port is not 24682: then only the
+///         one who has that key can be connected to at this `Url`, of which the text does not say so. It may also be an address or
+///         another name of a host; then the key of any paired peer will do.
+///     timeout: Seconds from 0; None waits a year.
+///
+/// Returns:
+///     The URL.
+///
+/// Raises:
+///     NotPaired: This user has no key.
+///     ConnectFailed: No peer and no host has this name; nobody served there in time.
+///     BadValue: Text that names no host; a timeout below 0 or no number.
+///     SystemFailed, Error, Forked: As for `Transport`.
+#[pyfunction]
+#[pyo3(signature = (host, timeout = Some(PATIENCE)))]
+pub(crate) fn find_host(py: Python<'_>, host: &str, timeout: Option<f64>) -> PyResult<Url> {
+    let until = Instant::now() + limit(timeout)?;
+    begin()?;
+    let context = blocking(py, Context::paired)?;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match py.detach(|| context.find_host(host, left.min(LOOK))) {
+            // Nobody answers yet.
+            Err(error) if error.code() == "LS0732" && left > LOOK => py.check_signals()?,
+            found => return found.map(Url).map_err(|error| from_linkspan(py, &error)),
+        }
+    }
+}
 
 /// The GPU that is meant by "cuda:0" or "hip:1", or by something whose text that is, such as `torch.device("cuda")`; `None` for
 /// "cpu".
-pub(crate) fn gpu_of(device: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
+fn gpu_of(device: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
     let Some(device) = device else { return Ok(None) };
     let name = device.py().import("linkspan._tensors")?.getattr("device_name")?.call1((device,))?.to_string();
     match name.as_str() {
@@ -22,6 +66,29 @@ pub(crate) fn gpu_of(device: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Strin
         _ if ["cuda", "hip"].contains(&name.split(':').next().unwrap_or_default()) => Ok(Some(name)),
         _ => Err(BindingError::Device(name.chars().take(64).collect()).into()),
     }
+}
+
+/// A transport, listener or endpoint for this device; `paired`: for peers that prove their keys.
+pub(crate) fn made<T: Send>(
+    py: Python<'_>,
+    device: Option<&Bound<'_, PyAny>>,
+    paired: bool,
+    make: impl FnOnce(&Context) -> Result<T, Error> + Send,
+    attach: impl FnOnce(&T, &Arc<dyn Gpu>) -> Result<(), Error> + Send,
+) -> PyResult<T> {
+    let gpu = gpu_of(device)?;
+    begin()?;
+    blocking(py, || {
+        let gpu = gpu.as_deref().map(linkspan::gpu).transpose()?;
+        let context = match (gpu.is_some(), paired) {
+            (false, false) => Context::shared(),
+            (true, false) => Context::shared_for_gpus(),
+            (false, true) => Context::paired(),
+            (true, true) => Context::paired_for_gpus(),
+        };
+        let made = make(&context?)?;
+        gpu.map_or(Ok(()), |gpu| attach(&made, &gpu)).map(|()| made)
+    })
 }
 
 /// Seconds as a duration; `None` and infinity are no limit.

@@ -4,16 +4,15 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
-use linkspan::Context;
 use pyo3::prelude::*;
 
-use crate::arguments::{blocking, deadline, gpu_of, limit, seconds, url_of};
+use crate::arguments::{PATIENCE, PORT, blocking, deadline, limit, made, seconds, url_of};
 use crate::error::{BindingError, from_linkspan};
 use crate::memory::view_of;
 use crate::op::{Op, SLICE, Under};
 use crate::process;
 use crate::remote::{Exposed, Url, access_of};
-use crate::transport::{PATIENCE, Transport};
+use crate::transport::Transport;
 
 /// What has happened at a peer of an endpoint.
 #[pyclass(frozen, module = "linkspan")]
@@ -80,10 +79,11 @@ impl Event {
 /// Args:
 ///     name: What peers call it: 1 to 64 visible characters of ASCII, another one for each endpoint of a job.
 ///     device: As for `Transport`, of the transports of all peers.
+///     paired: As for `Transport`.
 ///
 /// Raises:
 ///     BadValue: The name cannot be one.
-///     DeviceMemory, DeviceFailed, SystemFailed, Error, Forked: As for `Transport`.
+///     NotPaired, DeviceMemory, DeviceFailed, SystemFailed, Error, Forked: As for `Transport`.
 #[pyclass(frozen, module = "linkspan", weakref)]
 pub(crate) struct Endpoint(Mutex<Option<Arc<linkspan::Endpoint>>>);
 
@@ -143,15 +143,30 @@ pub(crate) fn next_event(
 #[pymethods]
 impl Endpoint {
     #[new]
-    #[pyo3(signature = (name, device = None))]
-    fn new(py: Python<'_>, name: &str, device: Option<&Bound<'_, PyAny>>) -> PyResult<Endpoint> {
-        let gpu = gpu_of(device)?;
-        process::begin()?;
-        let made = blocking(py, || match gpu {
-            Some(gpu) => linkspan::Endpoint::for_gpu(name, &gpu),
-            None => Context::shared().and_then(|context| context.endpoint(name)),
-        })?;
+    #[pyo3(signature = (name, device = None, *, paired = false))]
+    fn new(py: Python<'_>, name: &str, device: Option<&Bound<'_, PyAny>>, paired: bool) -> PyResult<Endpoint> {
+        let made = made(py, device, paired, |context| context.endpoint(name), linkspan::Endpoint::attach)?;
         Ok(Endpoint(Mutex::new(Some(Arc::new(made)))))
+    }
+
+    /// Gives the URL to whoever asks for it at this TCP port of the host, until `close`: paired hosts find it by name then
+    /// (`find_host`). Only those whose keys are trusted get in. For `paired` endpoints.
+    ///
+    /// Args:
+    ///     port: 24682 where nothing is said; 0: one that is free.
+    ///
+    /// Returns:
+    ///     The port.
+    ///
+    /// Raises:
+    ///     NotPaired: The endpoint was made without `paired`.
+    ///     SystemFailed: Another process has the port.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
+    #[pyo3(signature = (port = PORT))]
+    fn serve_at(&self, py: Python<'_>, port: u16) -> PyResult<u16> {
+        let inner = self.inner()?;
+        blocking(py, || inner.serve_at(port)).map(|addrs| addrs.first().map_or(port, |addr| addr.port()))
     }
 
     /// What peers call it.

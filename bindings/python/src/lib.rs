@@ -38,6 +38,7 @@ fn _linkspan(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<remote::Support>()?;
     module.add_class::<remote::Url>()?;
     module.add_class::<transport::Transport>()?;
+    module.add_function(wrap_pyfunction!(arguments::find_host, module)?)?;
     module.add_function(wrap_pyfunction!(process::forked, module)?)?;
     module.add_function(wrap_pyfunction!(log::log_open, module)?)?;
     module.add_function(wrap_pyfunction!(log::log_lines, module)?)?;

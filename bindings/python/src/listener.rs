@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use linkspan::Context;
 use pyo3::prelude::*;
 
-use crate::arguments::{deadline, gpu_of, seconds};
-use crate::error::{BindingError, from_linkspan};
+use crate::arguments::{PORT, blocking, deadline, made, seconds};
+use crate::error::BindingError;
 use crate::op::{Op, Under, accept};
 use crate::process;
 use crate::remote::Url;
@@ -15,9 +15,10 @@ use crate::remote::Url;
 ///
 /// Args:
 ///     device: As for `Transport`, of the transports that it accepts.
+///     paired: As for `Transport`.
 ///
 /// Raises:
-///     DeviceMemory, DeviceFailed, SystemFailed, Error, Forked: As for `Transport`.
+///     NotPaired, DeviceMemory, DeviceFailed, SystemFailed, Error, Forked: As for `Transport`.
 #[pyclass(frozen, module = "linkspan", weakref)]
 pub(crate) struct Listener(Mutex<Option<Arc<linkspan::Listener>>>);
 
@@ -32,16 +33,34 @@ impl Listener {
 #[pymethods]
 impl Listener {
     #[new]
-    #[pyo3(signature = (device = None))]
-    fn new(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<Listener> {
-        let gpu = gpu_of(device)?;
-        process::begin()?;
-        let made = py.detach(|| match gpu {
-            Some(gpu) => linkspan::Listener::for_gpu(&gpu),
-            None => Context::shared().and_then(|context| context.listen()),
-        });
-        let listener = made.map_err(|e| from_linkspan(py, &e))?;
+    #[pyo3(signature = (device = None, *, paired = false))]
+    fn new(py: Python<'_>, device: Option<&Bound<'_, PyAny>>, paired: bool) -> PyResult<Listener> {
+        let attach = |listener: &linkspan::Listener, gpu: &_| {
+            listener.attach(gpu);
+            Ok(())
+        };
+        let listener = made(py, device, paired, Context::listen, attach)?;
         Ok(Listener(Mutex::new(Some(Arc::new(listener)))))
+    }
+
+    /// Gives the URL to whoever asks for it at this TCP port of the host, until `close`: paired hosts find it by name then
+    /// (`find_host`). Only those whose keys are trusted get in. For `paired` listeners.
+    ///
+    /// Args:
+    ///     port: 24682 where nothing is said; 0: one that is free.
+    ///
+    /// Returns:
+    ///     The port.
+    ///
+    /// Raises:
+    ///     NotPaired: The listener was made without `paired`.
+    ///     SystemFailed: Another process has the port.
+    ///     Closed: After `close`.
+    ///     Forked: In a child of fork(2).
+    #[pyo3(signature = (port = PORT))]
+    fn serve_at(&self, py: Python<'_>, port: u16) -> PyResult<u16> {
+        let inner = self.inner()?;
+        blocking(py, || inner.serve_at(port)).map(|addrs| addrs.first().map_or(port, |addr| addr.port()))
     }
 
     /// What peers connect to.

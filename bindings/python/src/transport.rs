@@ -8,7 +8,9 @@ use linkspan::Context;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
-use crate::arguments::{begun, blocking, gpu_of, limit, notification, pairs, seconds, stats_by_name, url_of, writable};
+use crate::arguments::{
+    PATIENCE, begun, blocking, limit, made, notification, pairs, seconds, stats_by_name, url_of, writable,
+};
 use crate::endpoint::Of;
 use crate::error::BindingError;
 use crate::memory::{mutable_of, view_of};
@@ -17,18 +19,15 @@ use crate::pages::{Pages, RemotePages, indices};
 use crate::process;
 use crate::remote::{Exposed, RemoteBuffer, Support, Url, access_of};
 
-/// How long `connect` and `unexpose` take at most when nothing else is said, in seconds.
-pub(crate) const PATIENCE: f64 = 10.0;
-
-type Wrapped = Arc<linkspan::Transport>;
-
 /// A connection to one peer process, for writes into and reads from its memory, and for messages. All methods may be called
 /// from several threads at a time; those that wait release Python's lock.
 ///
 /// Args:
 ///     device: "cpu", or the GPU whose memory is carried beside that of the host: "cuda:0", "hip:1", `torch.device("cuda")`.
+///     paired: Both sides of the connection prove their keys (`lspan pair`): for peers by the names of their hosts, see `find_host`.
 ///
 /// Raises:
+///     NotPaired: `paired`, and this user has no key.
 ///     DeviceMemory: There are no transports for this device.
 ///     DeviceFailed: There is no such GPU, or no driver for it.
 ///     SystemFailed: A system call failed.
@@ -36,7 +35,7 @@ type Wrapped = Arc<linkspan::Transport>;
 ///     Forked: In a child of fork(2).
 #[pyclass(frozen, module = "linkspan", weakref)]
 pub(crate) struct Transport {
-    inner: Mutex<Option<Wrapped>>,
+    inner: Mutex<Option<Arc<linkspan::Transport>>>,
     /// The endpoint that it belongs to.
     of: Option<Of>,
 }
@@ -48,7 +47,7 @@ impl Transport {
     }
 
     /// That of an endpoint's peer: the endpoint has it too.
-    pub(crate) fn of_endpoint(py: Python<'_>, transport: Wrapped, of: Of) -> PyResult<Py<PyAny>> {
+    pub(crate) fn of_endpoint(py: Python<'_>, transport: Arc<linkspan::Transport>, of: Of) -> PyResult<Py<PyAny>> {
         transport.stop_waiting_when(process::stop_waiting);
         Ok(Py::new(py, Transport { inner: Mutex::new(Some(transport)), of: Some(of) })?.into_any())
     }
@@ -58,7 +57,7 @@ impl Transport {
     }
 
     #[inline]
-    fn inner(&self) -> Result<Wrapped, BindingError> {
+    fn inner(&self) -> Result<Arc<linkspan::Transport>, BindingError> {
         process::ours()?;
         let inner = self.inner.lock().unwrap_or_else(|e| e.into_inner()).clone();
         inner.ok_or(BindingError::Closed("transport"))
@@ -68,14 +67,9 @@ impl Transport {
 #[pymethods]
 impl Transport {
     #[new]
-    #[pyo3(signature = (device = None))]
-    fn new(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<Transport> {
-        let gpu = gpu_of(device)?;
-        process::begin()?;
-        Ok(Transport::wrap(match gpu {
-            Some(gpu) => blocking(py, || linkspan::Transport::for_gpu(&gpu))?,
-            None => blocking(py, linkspan::Transport::new)?,
-        }))
+    #[pyo3(signature = (device = None, *, paired = false))]
+    fn new(py: Python<'_>, device: Option<&Bound<'_, PyAny>>, paired: bool) -> PyResult<Transport> {
+        Ok(Transport::wrap(made(py, device, paired, Context::transport, linkspan::Transport::attach)?))
     }
 
     /// Which paths this machine and the settings (`LINKSPAN_*`) have, and why not the others.
@@ -178,6 +172,13 @@ impl Transport {
     fn path(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let inner = self.inner()?;
         Ok(py.detach(|| inner.path()))
+    }
+
+    /// The name that the peer was paired under, or its key's fingerprint; None without keys (`paired`), and while there is no path.
+    #[getter]
+    fn peer_name(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let inner = self.inner()?;
+        Ok(py.detach(|| inner.peer_name()))
     }
 
     /// Paths to the peer so far: one, and one more for every revocation.

@@ -21,7 +21,7 @@ RUST = Path(__file__).parents[3] / "target" / "debug" / "examples" / "blocking_b
 def test_everything_public_has_a_docstring(name: str) -> None:
     thing = getattr(linkspan, name)
     assert inspect.getdoc(thing)
-    if inspect.isfunction(thing):
+    if inspect.isroutine(thing):
         return
     assert inspect.isclass(thing)
     for member, value in vars(thing).items():

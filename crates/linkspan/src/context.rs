@@ -1,11 +1,13 @@
 //! A process's view of its machine, and the engine thread of its transports.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
+use linkspan_fabric::keys::Keyring;
 use linkspan_fabric::{Config, Fabric, GpuWish, Level, Log, Provider};
 
 use crate::engine::{Engine, Serve};
-use crate::{Endpoint, Error, Listener, Transport};
+use crate::{Endpoint, Error, Listener, Transport, Url, paired};
 
 /// One way by which bytes may travel, and whether this machine and these settings have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +52,8 @@ impl std::fmt::Debug for Context {
 
 static SHARED: OnceLock<Mutex<Weak<Inner>>> = OnceLock::new();
 static SHARED_FOR_GPUS: OnceLock<Mutex<Weak<Inner>>> = OnceLock::new();
+static PAIRED: OnceLock<Mutex<Weak<Inner>>> = OnceLock::new();
+static PAIRED_FOR_GPUS: OnceLock<Mutex<Weak<Inner>>> = OnceLock::new();
 
 /// Where lines of the shared contexts go in place of standard error.
 static SHARED_LOG: RwLock<Option<Log>> = RwLock::new(None);
@@ -70,12 +74,46 @@ impl Context {
     /// # Errors
     /// As [`Context::shared`].
     pub fn shared_for_gpus() -> Result<Context, Error> {
-        let mut config = Config::from_env()?;
-        config.stage = config.gpu != GpuWish::Off;
-        Context::kept(&SHARED_FOR_GPUS, config)
+        Context::kept(&SHARED_FOR_GPUS, staged(Config::from_env()?))
     }
 
-    /// Where lines of both shared contexts go from now on, those that are there included: all levels to `log`, or, with `None`, to standard
+    /// As [`Context::shared`], for peers that are paired (`lspan pair`): both sides of every connection prove their keys, only peers that this user
+    /// trusts are let in, and hosts are found by name ([`Context::find_host`]). A cluster key (`LINKSPAN_PSK_FILE`) goes before:
+    /// then everybody who has it is let in.
+    ///
+    /// # Errors
+    /// [`Error::Keys`]: this user has no key, or it cannot be used. As [`Context::shared`].
+    pub fn paired() -> Result<Context, Error> {
+        Context::kept(&PAIRED, by_keys(Config::from_env()?)?)
+    }
+
+    /// As [`Context::paired`], for transports that carry memory of GPUs.
+    ///
+    /// # Errors
+    /// As [`Context::paired`].
+    pub fn paired_for_gpus() -> Result<Context, Error> {
+        Context::kept(&PAIRED_FOR_GPUS, staged(by_keys(Config::from_env()?)?))
+    }
+
+    /// The URL that a paired host serves ([`Endpoint::serve_at`], [`Listener::serve_at`]). A host that does not serve yet is asked again until it
+    /// does. `host` is the name that it was paired under, with `:PORT` behind it where the port is not 24682: then only the one who has that
+    /// key can be connected to at this URL, of which the text does not say so. It may also be an address, or another name of a host;
+    /// then the key of any paired peer will do. Blocks; the context is one of [`Context::paired`].
+    ///
+    /// # Errors
+    /// [`Error::NotPaired`]: the context logs in without keys. [`Error::Rendezvous`]: no peer has this name, or nobody served there in time.
+    /// That another key was proven is an [`Error::Connect`] of the connection.
+    pub fn find_host(&self, host: &str, timeout: Duration) -> Result<Url, Error> {
+        paired::find(self, host, timeout)
+    }
+
+    /// Whether peers prove who they are.
+    pub(crate) fn check_paired(&self) -> Result<(), Error> {
+        let config = self.fabric().config();
+        if config.has_key() || config.keyring.is_some() { Ok(()) } else { Err(Error::NotPaired) }
+    }
+
+    /// Where lines of all shared contexts go from now on, those that are there included: all levels to `log`, or, with `None`, to standard
     /// error at the level of `LINKSPAN_LOG`. It is called on whichever thread has something to say, the engine thread included, and
     /// must not wait for a call of this library.
     pub fn log_shared_to(log: Option<Log>) {
@@ -202,6 +240,20 @@ impl Context {
     pub(crate) fn kick(&self) {
         self.0.engine.kick();
     }
+}
+
+/// These settings for memory of GPUs.
+fn staged(mut config: Config) -> Config {
+    config.stage = config.gpu != GpuWish::Off;
+    config
+}
+
+/// These settings with a login by this user's keys.
+fn by_keys(mut config: Config) -> Result<Config, Error> {
+    if !config.has_key() {
+        config.use_keys(Arc::new(Keyring::open()?), None);
+    }
+    Ok(config)
 }
 
 /// A random number that is not 0.

@@ -1,6 +1,7 @@
 //! The endpoint: any number of named peers, memory that is exposed once for all of them, and one source of events.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::Poll;
@@ -14,7 +15,7 @@ use crate::hello::{EndpointName, Hello, NAME_LEN, Refusal};
 use crate::listener::ListenerState;
 use crate::regions::{Numbers, Regions};
 use crate::shared::Shared;
-use crate::state::{Phase, TransportState};
+use crate::state::{Phase, Target, TransportState};
 use crate::{Error, Exposed, Listener, Op, Transport, Url, View};
 
 mod events;
@@ -121,6 +122,11 @@ impl Endpoint {
         Ok(Endpoint { state, listener: Mutex::new(Some(listener)), accepting, url })
     }
 
+    /// The context that it was made in.
+    pub fn context(&self) -> &Context {
+        &self.state.ctx
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         self.state.name.as_str()
@@ -218,6 +224,15 @@ impl Endpoint {
                 return Ok(Err(now));
             }
         }
+    }
+
+    /// Gives the URL to paired hosts, as [`Listener::serve_at`].
+    ///
+    /// # Errors
+    /// As [`Listener::serve_at`]; [`Error::EndpointClosed`].
+    pub fn serve_at(&self, port: u16) -> Result<Vec<SocketAddr>, Error> {
+        let listener = self.listener.lock().unwrap_or_else(|e| e.into_inner());
+        listener.as_ref().ok_or_else(|| Error::EndpointClosed(Arc::from(self.name())))?.serve_at(port)
     }
 
     /// The peers that are connected, or whose path is being made again, by name.
@@ -459,7 +474,10 @@ impl Endpoint {
         if let Some(transport) = inner.peers.get(peer) {
             let guard = transport.shared.lock();
             if !is_spent(&guard) {
-                let other = guard.target.as_ref().is_some_and(|target| target.handle != url.handle);
+                let unproven = guard.epoch > 0 && url.key.is_some_and(|key| !guard.has_proven(&key));
+                let elsewhere =
+                    |target: &Target| target.handle != url.handle || url.key.is_some() && target.key != url.key;
+                let other = unproven || guard.target.as_ref().is_some_and(elsewhere);
                 drop(guard);
                 return match other {
                     true => Err(Error::PeerNameTaken { endpoint: Arc::from(self.name()), peer: peer.to_owned() }),

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use linkspan_fabric::keys::KeyError;
+use linkspan_service::rendezvous::RendezvousError;
+
 use crate::url::UrlError;
 use crate::{Access, OpError};
 
@@ -101,6 +104,17 @@ pub enum Error {
         /// What is wrong.
         why: &'static str,
     },
+    /// A context that logs in without keys, where a peer is to be known by them.
+    #[error(
+        "LS1138 this context logs in without keys, so that nobody could be told from anybody: make a paired one (Context::paired)"
+    )]
+    NotPaired,
+    /// A host was not found by its name, serves nothing, or a port to serve at cannot be had.
+    #[error("{0}")]
+    Rendezvous(RendezvousError),
+    /// The keys of this user cannot be used, or there are none yet.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
     /// The fabric beneath refused to be made or to listen.
     #[error(transparent)]
     Fabric(#[from] linkspan_fabric::Error),

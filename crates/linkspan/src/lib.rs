@@ -40,6 +40,7 @@ mod memory;
 mod op;
 mod ops;
 mod pages;
+mod paired;
 mod regions;
 mod remote;
 mod shared;

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use crate::context::{Context, random};
 use crate::endpoint::EndpointState;
 use crate::engine::{Serve, Served};
 use crate::hello::Hello;
+use crate::paired::Port;
 use crate::shared::Shared;
 use crate::state::{Phase, TransportState, refuse, refused};
 use crate::{Error, Transport, Url, UrlKind};
@@ -28,6 +30,8 @@ struct Inner {
     wakers: Vec<Waker>,
     /// Whose memory transports carry that are made from now on.
     gpu: Option<Arc<dyn Gpu>>,
+    /// Where the URL is given to paired hosts.
+    ports: Vec<Arc<Port>>,
     closed: bool,
 }
 
@@ -110,6 +114,18 @@ impl Listener {
         &self.url
     }
 
+    /// Gives the URL to whoever asks for it at this TCP port of the host, on loopback and every usable interface, until the listener is dropped:
+    /// paired hosts find it by name then ([`Context::find_host`]). Only those whose keys are trusted get in, those
+    /// that are paired later too. Port 0: one that is free. Gives the addresses. The listener is one of [`Context::paired`].
+    ///
+    /// # Errors
+    /// [`Error::NotPaired`]: the listener's context logs in without keys. [`Error::Rendezvous`]: another process has the port.
+    pub fn serve_at(&self, port: u16) -> Result<Vec<SocketAddr>, Error> {
+        let (port, addrs) = Port::open(&self.accepting.ctx, &self.url, port)?;
+        self.accepting.lock().ports.push(port);
+        Ok(addrs)
+    }
+
     /// The transport of the next peer that has connected, if there is one.
     pub fn try_accept(&self) -> Option<Transport> {
         self.accepting.lock().ready.pop_front().map(Transport::from_shared)
@@ -153,8 +169,8 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let mut inner = self.accepting.lock();
         inner.closed = true;
-        let waiting = std::mem::take(&mut inner.ready);
-        drop(inner);
+        let (waiting, ports) = (std::mem::take(&mut inner.ready), std::mem::take(&mut inner.ports));
+        drop((inner, ports));
         waiting.into_iter().for_each(|shared| drop(Transport::from_shared(shared)));
     }
 }

@@ -63,6 +63,8 @@ pub(crate) struct Target {
     pub(crate) handle: Secret<HANDLE_LEN>,
     /// Number of the transport wanted; 0: whatever the listener makes.
     pub(crate) to: u64,
+    /// The key that must be proven there.
+    pub(crate) key: Option<PublicKey>,
 }
 
 pub(crate) enum Phase {
@@ -205,6 +207,11 @@ impl TransportState {
     #[inline]
     pub(crate) fn peer_numbers(&self) -> (u64, u64) {
         (self.peer, self.peer_endpoint)
+    }
+
+    /// Whether the peer has proven this key.
+    pub(crate) fn has_proven(&self, key: &PublicKey) -> bool {
+        self.peer_key.as_ref() == Some(key)
     }
 
     pub(crate) fn channel(&mut self) -> Option<&mut Channel> {

@@ -143,7 +143,7 @@ impl Transport {
             return Err(Error::Connect(Arc::from("this is the transport's own URL; give it to the peer")));
         }
         let until = Instant::now() + timeout;
-        guard.connect(Target { handle: url.handle.clone(), to: url.id }, until)?;
+        guard.connect(Target { handle: url.handle.clone(), to: url.id, key: url.key }, until)?;
         let id = guard.ops.start(Kind::Connect, None, Some(until));
         if let Phase::Up(_) = guard.phase {
             guard.ops.connected();
@@ -182,6 +182,11 @@ impl Transport {
             guard.ops.connected();
         }
         Ok((guard, id))
+    }
+
+    /// The context that it was made in.
+    pub fn context(&self) -> Context {
+        self.shared.lock().ctx.clone()
     }
 
     /// Whether there is a path to the peer at this moment.

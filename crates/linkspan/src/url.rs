@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use linkspan_fabric::{HANDLE_LEN, HANDLE_USED};
 use linkspan_proto::handle::{Handle, HandleError};
-use linkspan_proto::login::Secret;
+use linkspan_proto::login::{PublicKey, Secret};
 
 const SCHEME: &str = "linkspan://";
 const VERSION: &str = "1";
@@ -34,6 +34,8 @@ pub struct Url {
     /// Number of the transport; 0 for a listener.
     pub(crate) id: u64,
     pub(crate) handle: Secret<HANDLE_LEN>,
+    /// The key that has to be proven there, where a paired host was asked for the URL. It is no part of the text.
+    pub(crate) key: Option<PublicKey>,
 }
 
 /// Why a text is not a URL of ours.
@@ -83,7 +85,7 @@ impl Url {
     pub(crate) fn new(kind: UrlKind, id: u64, handle: [u8; HANDLE_LEN]) -> Url {
         let mut handle = handle;
         handle[HANDLE_USED..].fill(0);
-        Url { kind, id, handle: Secret::new(handle) }
+        Url { kind, id, handle: Secret::new(handle), key: None }
     }
 
     /// The listener whose handle somebody else has brought here, as a rendezvous does.
@@ -203,7 +205,7 @@ impl FromStr for Url {
         let mut handle = [0; HANDLE_LEN];
         handle[..HANDLE_USED].copy_from_slice(&raw[9..9 + HANDLE_USED]);
         Handle::decode(&handle)?;
-        Ok(Url { kind, id: u64::from_le_bytes(id), handle: Secret::new(handle) })
+        Ok(Url { kind, id: u64::from_le_bytes(id), handle: Secret::new(handle), key: None })
     }
 }
 

@@ -21,8 +21,10 @@ use crate::{cable, mesh};
 /// What is served at a port.
 #[derive(Clone, Copy, Debug)]
 pub struct Service {
-    /// The command that serves it.
-    pub command: &'static str,
+    /// What serves it.
+    pub server: &'static str,
+    /// How that is begun, before the words "on HOST".
+    pub begin: &'static str,
     /// Its port where no other is named.
     pub port: u16,
     /// Whom it lets in.
@@ -30,11 +32,24 @@ pub struct Service {
 }
 
 /// `lspan perf serve`. No registered service that we know of uses the port.
-pub const PERF: Service =
-    Service { command: "lspan perf serve", port: 24_680, admits: "paired peers, and with --open every host" };
+pub const PERF: Service = Service {
+    server: "`lspan perf serve`",
+    begin: "type `lspan perf serve`",
+    port: 24_680,
+    admits: "paired peers, and with --open every host",
+};
 
 /// `lspan files serve`. No registered service that we know of uses the port.
-pub const FILES: Service = Service { command: "lspan files serve", port: 24_681, admits: "paired peers" };
+pub const FILES: Service =
+    Service { server: "`lspan files serve`", begin: "type `lspan files serve`", port: 24_681, admits: "paired peers" };
+
+/// An endpoint or a listener of a program that uses the library. No registered service that we know of uses the port.
+pub const LIBRARY: Service = Service {
+    server: "an endpoint or listener of linkspan",
+    begin: "let a program serve an endpoint or a listener at this port",
+    port: 24_682,
+    admits: "paired peers",
+};
 
 /// What the serving side says first: a name and a version.
 const HELLO: [u8; 8] = *b"LSPANRV1";
@@ -42,8 +57,10 @@ const HELLO: [u8; 8] = *b"LSPANRV1";
 /// How long until an address that is not to be had yet is tried again.
 const LATER: Duration = Duration::from_secs(1);
 
-/// How long a peer may take to answer.
+/// How long a peer may take to answer; and how long where less time is left: a round trip around the Earth, and a segment that was
+/// lost (RFC 6298, 2.1), fit into it.
 const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE_LEAST: Duration = Duration::from_secs(1);
 
 /// An address as [`ask`] takes it back: a link-local one with the name of its interface.
 pub fn shown(addr: &SocketAddr) -> String {
@@ -60,7 +77,9 @@ pub fn shown(addr: &SocketAddr) -> String {
 #[non_exhaustive]
 pub enum RendezvousError {
     /// The host's name has no address.
-    #[error("LS0731 {peer}: the name cannot be resolved: {source}")]
+    #[error(
+        "LS0731 {peer}: no paired peer has this name (`lspan key list` has them all), and it cannot be resolved: {source}"
+    )]
     Name {
         /// As asked.
         peer: String,
@@ -68,7 +87,7 @@ pub enum RendezvousError {
         source: io::Error,
     },
     /// Nobody answers, or something else.
-    #[error("LS0732 no answer from {peer}: {why}; type `{command}` on {host}: it lets in {admits}")]
+    #[error("LS0732 no answer from {peer}: {why}; {begin} on {host}: it lets in {admits}")]
     NoPeer {
         /// As asked.
         peer: String,
@@ -76,8 +95,8 @@ pub enum RendezvousError {
         host: String,
         /// The last address and its error.
         why: String,
-        /// What should run there.
-        command: &'static str,
+        /// How what should run there is begun.
+        begin: &'static str,
         /// Whom that lets in.
         admits: &'static str,
     },
@@ -139,7 +158,8 @@ pub struct RendezvousServer {
 }
 
 impl RendezvousServer {
-    /// Waits on these addresses; where there are none on loopback, and with `open` on those of every usable interface.
+    /// Waits on these addresses; where there are none on loopback, and with `open` on those of every usable interface. Port 0: one
+    /// that is free, the same on all.
     ///
     /// # Errors
     /// [`RendezvousError::Wait`].
@@ -157,7 +177,12 @@ impl RendezvousServer {
             }
         }
         let (mut listeners, mut later) = (Vec::new(), Vec::new());
-        for addr in addrs {
+        for mut addr in addrs {
+            // Port 0 is the one that the first address was given.
+            let given = listeners.first().and_then(|listener: &TcpListener| listener.local_addr().ok());
+            if let (0, Some(given)) = (port, given) {
+                addr.set_port(given.port());
+            }
             match wait_on(addr) {
                 Ok(listener) => listeners.push(listener),
                 // It is looked for a duplicate of it (RFC 4862, 5.4), which takes about a second.
@@ -262,18 +287,32 @@ impl Peer {
     /// # Errors
     /// [`RendezvousError::Unproven`], [`RendezvousError::Unpaired`].
     pub fn secure(&self, config: &mut Config) -> Result<(), RendezvousError> {
-        // A handle that cannot be read is refused when it is connected to.
-        let keys = Handle::decode(&self.handle).is_ok_and(|handle| handle.keys);
-        match (&self.ring, keys) {
-            _ if config.has_key() => Ok(()),
-            (Some(ring), true) => {
-                config.use_keys(ring.clone(), self.key.as_ref());
-                Ok(())
-            }
+        let cluster = config.has_key();
+        let key = self.proof(cluster)?;
+        if let (false, true, Some(ring)) = (cluster, self.logs_in_by_keys(), &self.ring) {
+            config.use_keys(ring.clone(), key.as_ref());
+        }
+        Ok(())
+    }
+
+    /// The key that it has to prove: that of the paired peer that was named. `None` where an address was named, and with a `cluster` key,
+    /// which goes before.
+    ///
+    /// # Errors
+    /// [`RendezvousError::Unproven`], [`RendezvousError::Unpaired`].
+    pub fn proof(&self, cluster: bool) -> Result<Option<PublicKey>, RendezvousError> {
+        match (&self.ring, self.logs_in_by_keys()) {
+            _ if cluster => Ok(None),
+            (Some(_), true) => Ok(self.key),
             (None, true) => Err(RendezvousError::Unpaired { peer: self.name.clone() }),
             (_, false) if self.key.is_some() => Err(RendezvousError::Unproven { peer: self.name.clone() }),
-            (_, false) => Ok(()),
+            (_, false) => Ok(None),
         }
+    }
+
+    /// A handle that cannot be read is refused when it is connected to.
+    fn logs_in_by_keys(&self) -> bool {
+        Handle::decode(&self.handle).is_ok_and(|handle| handle.keys)
     }
 }
 
@@ -284,11 +323,21 @@ impl Peer {
 /// [`RendezvousError::Spelling`], [`RendezvousError::Name`], [`RendezvousError::Cable`], [`RendezvousError::NoPeer`],
 /// [`RendezvousError::Keys`].
 pub fn ask(peer: &str, service: Service) -> Result<Peer, RendezvousError> {
+    ask_within(peer, service, None)
+}
+
+/// As [`ask`]; each address is given until `until` at most, and a second at least.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_within(peer: &str, service: Service, until: Option<Instant>) -> Result<Peer, RendezvousError> {
     let ring = Keyring::find()?.map(Arc::new);
     let Found { key, addrs, host } = resolve(peer, service, ring.as_deref())?;
     let mut last = String::from("the name has no address");
     for addr in addrs {
-        match TcpStream::connect_timeout(&addr, PATIENCE).and_then(|stream| fetch(stream, service)) {
+        let left = until.map_or(PATIENCE, |until| until.saturating_duration_since(Instant::now()));
+        let patience = left.clamp(PATIENCE_LEAST, PATIENCE);
+        match TcpStream::connect_timeout(&addr, patience).and_then(|stream| fetch(stream, service, patience)) {
             Ok(handle) => return Ok(Peer { name: peer.to_owned(), handle, key, ring }),
             Err(error) => last = format!("{}: {error}", shown(&addr)),
         }
@@ -297,7 +346,7 @@ pub fn ask(peer: &str, service: Service) -> Result<Peer, RendezvousError> {
         peer: peer.to_owned(),
         host,
         why: last,
-        command: service.command,
+        begin: service.begin,
         admits: service.admits,
     })
 }
@@ -310,12 +359,12 @@ pub fn addresses(peer: &str, service: Service) -> Result<Vec<SocketAddr>, Rendez
     Ok(resolve(peer, service, Keyring::find()?.as_ref())?.addrs)
 }
 
-fn fetch(mut stream: TcpStream, service: Service) -> io::Result<[u8; HANDLE_LEN]> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+fn fetch(mut stream: TcpStream, service: Service, patience: Duration) -> io::Result<[u8; HANDLE_LEN]> {
+    stream.set_read_timeout(Some(patience))?;
     let (mut hello, mut handle) = ([0; HELLO.len()], [0; HANDLE_LEN]);
     stream.read_exact(&mut hello)?;
     if hello != HELLO {
-        let text = format!("what answers there is not `{}` of this version", service.command);
+        let text = format!("what answers there is not {} of this version", service.server);
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     stream.read_exact(&mut handle)?;

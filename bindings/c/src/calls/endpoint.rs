@@ -3,12 +3,13 @@
 use std::ffi::{c_char, c_int};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use linkspan::Event;
 
 use super::objects::{
-    ENDPOINTS, EndpointObject, Peer, Rights, access, context, gpu_named, handle, id, limit, remote, started, timeout,
-    view,
+    ENDPOINTS, EndpointObject, Peer, Rights, access, context, gpu_named, handle, host_named, id, left, limit, remote,
+    started, timeout, view,
 };
 use super::transport::url as url_of;
 use crate::raw::{self, Out, OutList, OutText};
@@ -107,6 +108,40 @@ pub unsafe extern "C" fn linkspan_endpoint_connect_start(
         // SAFETY: the caller's promise, see the module.
         let (out, peer, url) = unsafe { (Out::new(out, "out")?, name(peer, "peer")?, url_of(url)?) };
         out.set(started(endpoint(at)?.endpoint.connect(&peer, &url, limit(timeout_ms)?)?)?);
+        Ok(())
+    })
+}
+
+/// Connects to the endpoint called `peer` that a paired host serves (linkspan_endpoint_serve_at): `host` is the name that it was paired
+/// under, with `:PORT` behind it where the port is not LINKSPAN_PORT, and that key has to be proven. It may also be an address, or another
+/// name of a host; then the key of any paired peer will do. A host that does not serve yet is asked again until it does. The endpoint is
+/// one of linkspan_context_paired.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_endpoint_connect_host(
+    at: *mut linkspan_endpoint,
+    peer: *const c_char,
+    host: *const c_char,
+    timeout_ms: i64,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let (peer, host) = unsafe { (name(peer, "peer")?, host_named(host)?) };
+        let (object, until) = (endpoint(at)?, Instant::now() + limit(timeout_ms)?);
+        let url = object.endpoint.context().find_host(&host, left(until))?;
+        object.endpoint.connect_blocking(&peer, &url, left(until))?;
+        Ok(())
+    })
+}
+
+/// Gives the URL to whoever asks for it at this TCP port of the host until the endpoint is closed: paired hosts connect by name then. Only
+/// those whose keys are trusted get in. 0: a port that is free. `served` may be null: the port. The endpoint is one of linkspan_context_paired.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_endpoint_serve_at(at: *mut linkspan_endpoint, port: u16, served: *mut u16) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let served = unsafe { Out::maybe(served, "served")? };
+        let addrs = endpoint(at)?.endpoint.serve_at(port)?;
+        served.into_iter().zip(addrs).for_each(|(served, addr)| served.set(addr.port()));
         Ok(())
     })
 }

@@ -88,6 +88,24 @@ pub unsafe extern "C" fn linkspan_context_for_gpus(out: *mut *mut linkspan_conte
     })
 }
 
+/// The context of the process for peers that are paired (`lspan pair`): both sides of every connection prove their keys, only peers that
+/// this user trusts are let in, and hosts are found by name. `for_gpus` 1: for memory of GPUs too, as linkspan_context_for_gpus; 0: not.
+/// Every call gives a handle of its own, to be closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_context_paired(for_gpus: u32, out: *mut *mut linkspan_context) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let out = unsafe { Out::new(out, "out")? };
+        let made = match for_gpus {
+            0 => Context::paired(),
+            1 => Context::paired_for_gpus(),
+            other => return Err(Refusal::Value { name: "for_gpus", value: other.into(), takes: "0 or 1" }),
+        };
+        out.set(handle(CONTEXTS.insert(Arc::new(made?))?));
+        Ok(())
+    })
+}
+
 /// Gives a context back. Objects that were made from it stay valid, and so does its log.
 #[unsafe(no_mangle)]
 pub extern "C" fn linkspan_context_close(context: *mut linkspan_context) -> i32 {

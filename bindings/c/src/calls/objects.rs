@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linkspan::{
     Access, Context, Endpoint, Error, Exposed, Gpu, Listener, MutableView, Notify, Op, RemoteBuffer, Transport, View,
@@ -123,6 +123,15 @@ pub(super) unsafe fn gpu_named(name: *const c_char) -> CallResult<Arc<dyn Gpu>> 
     Ok(linkspan::gpu(&unsafe { raw::text(name, t::LINKSPAN_GPU_NAME_SIZE, "gpu")? })?)
 }
 
+/// A host as it is named, with a port or without.
+///
+/// # Safety
+/// As `raw::text`.
+pub(super) unsafe fn host_named(text: *const c_char) -> CallResult<String> {
+    // SAFETY: by the caller's promise; a host name has 253 bytes at most (RFC 1035, 2.3.4), and a port six more.
+    unsafe { raw::text(text, 260, "host") }
+}
+
 /// The path of a device.
 ///
 /// # Safety
@@ -144,6 +153,11 @@ pub(super) fn timeout(ms: i64) -> CallResult<Option<Duration>> {
         Err(_) if ms == t::LINKSPAN_FOREVER => Ok(None),
         Err(_) => Err(Refusal::Value { name: "timeout_ms", value: ms.into(), takes }),
     }
+}
+
+/// What is left of a time.
+pub(super) fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
 }
 
 /// Longest wait where one must end: ten years.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use linkspan::{Error, Url};
 
 use super::objects::{
-    LISTENERS, ListenerObject, Peer, TRANSPORTS, access, context, gpu_named, handle, id, limit, peer, remote, started,
-    view,
+    LISTENERS, ListenerObject, Peer, TRANSPORTS, access, context, gpu_named, handle, host_named, id, left, limit, peer,
+    remote, started, view,
 };
 use crate::raw::{self, Out, OutText};
 use crate::status::{CallResult, border};
@@ -96,6 +96,23 @@ pub(super) unsafe fn url(text: *const c_char) -> CallResult<Url> {
     // SAFETY: by the caller's promise.
     let text = unsafe { raw::text(text, LINKSPAN_URL_SIZE, "url")? };
     Ok(text.parse().map_err(Error::Url)?)
+}
+
+/// Connects to the endpoint or listener that a paired host serves: `host` as for linkspan_endpoint_connect_host. The transport is one of
+/// linkspan_context_paired.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_transport_connect_host(
+    transport: *mut linkspan_transport,
+    host: *const c_char,
+    timeout_ms: i64,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let host = unsafe { host_named(host)? };
+        let (peer, until) = (peer(transport)?, Instant::now() + limit(timeout_ms)?);
+        let url = peer.transport.context().find_host(&host, left(until))?;
+        Ok(peer.transport.connect_blocking(&url, left(until))?)
+    })
 }
 
 /// Connects to the transport or listener at `url`.
@@ -258,6 +275,23 @@ pub unsafe extern "C" fn linkspan_listener_url(
         // SAFETY: the caller's promise, see the module.
         let out = unsafe { OutText::new(url, capacity, "url")? };
         out.set(&LISTENERS.get(id(listener))?.listener.url().to_string())
+    })
+}
+
+/// Gives the URL to whoever asks for it at this TCP port of the host, as linkspan_endpoint_serve_at. The listener is one of
+/// linkspan_context_paired.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_listener_serve_at(
+    listener: *mut linkspan_listener,
+    port: u16,
+    served: *mut u16,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let served = unsafe { Out::maybe(served, "served")? };
+        let addrs = LISTENERS.get(id(listener))?.listener.serve_at(port)?;
+        served.into_iter().zip(addrs).for_each(|(served, addr)| served.set(addr.port()));
+        Ok(())
     })
 }
 

@@ -18,6 +18,7 @@
     PIN(const char *, linkspan_status_text, (int32_t)) \
     PIN(int32_t, linkspan_context_open, (const struct linkspan_setting *, size_t, linkspan_log, void *, struct linkspan_context **)) \
     PIN(int32_t, linkspan_context_for_gpus, (struct linkspan_context **)) \
+    PIN(int32_t, linkspan_context_paired, (uint32_t, struct linkspan_context **)) \
     PIN(int32_t, linkspan_context_close, (struct linkspan_context *)) \
     PIN(int32_t, linkspan_supported, (struct linkspan_context *, struct linkspan_support *, size_t *)) \
     PIN(int32_t, linkspan_stats_read, (struct linkspan_stats *, size_t *)) \
@@ -37,6 +38,7 @@
     PIN(int32_t, linkspan_transport_attach, (struct linkspan_transport *, const char *)) \
     PIN(int32_t, linkspan_transport_close, (struct linkspan_transport *)) \
     PIN(int32_t, linkspan_transport_bind, (struct linkspan_transport *, char *, size_t)) \
+    PIN(int32_t, linkspan_transport_connect_host, (struct linkspan_transport *, const char *, int64_t)) \
     PIN(int32_t, linkspan_transport_connect, (struct linkspan_transport *, const char *, int64_t)) \
     PIN(int32_t, linkspan_transport_connect_start, (struct linkspan_transport *, const char *, int64_t, struct linkspan_op **)) \
     PIN(int32_t, linkspan_transport_wait_connected, (struct linkspan_transport *, int64_t)) \
@@ -49,6 +51,7 @@
     PIN(int32_t, linkspan_listener_open, (struct linkspan_context *, uint32_t, struct linkspan_listener **)) \
     PIN(int32_t, linkspan_listener_attach, (struct linkspan_listener *, const char *)) \
     PIN(int32_t, linkspan_listener_url, (struct linkspan_listener *, char *, size_t)) \
+    PIN(int32_t, linkspan_listener_serve_at, (struct linkspan_listener *, uint16_t, uint16_t *)) \
     PIN(int32_t, linkspan_listener_accept, (struct linkspan_listener *, int64_t, struct linkspan_transport **)) \
     PIN(int32_t, linkspan_listener_close, (struct linkspan_listener *)) \
     PIN(int32_t, linkspan_endpoint_open, (struct linkspan_context *, uint32_t, const char *, struct linkspan_endpoint **)) \
@@ -57,6 +60,8 @@
     PIN(int32_t, linkspan_endpoint_url, (struct linkspan_endpoint *, char *, size_t)) \
     PIN(int32_t, linkspan_endpoint_connect, (struct linkspan_endpoint *, const char *, const char *, int64_t)) \
     PIN(int32_t, linkspan_endpoint_connect_start, (struct linkspan_endpoint *, const char *, const char *, int64_t, struct linkspan_op **)) \
+    PIN(int32_t, linkspan_endpoint_connect_host, (struct linkspan_endpoint *, const char *, const char *, int64_t)) \
+    PIN(int32_t, linkspan_endpoint_serve_at, (struct linkspan_endpoint *, uint16_t, uint16_t *)) \
     PIN(int32_t, linkspan_endpoint_peer, (struct linkspan_endpoint *, const char *, struct linkspan_transport **)) \
     PIN(int32_t, linkspan_endpoint_peers, (struct linkspan_endpoint *, struct linkspan_peer_name *, size_t *)) \
     PIN(int32_t, linkspan_endpoint_remove, (struct linkspan_endpoint *, const char *)) \

@@ -2,8 +2,10 @@
 #define _GNU_SOURCE
 #include "common.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define SIZE (16 * MIB)
@@ -166,7 +168,108 @@ static void a_killed_peer_is_reported_and_the_next_one_works_at_once(int path) {
     the_peer_may_be_another_process(path);
 }
 
+// Two users who trust each other and are on this host, with keys that are nobody else's.
+static const struct {
+    const char *name, *private_key, *public_key;
+} users[] = {
+    {"alice", "0101010101010101010101010101010101010101010101010101010101010101", "pOCSkrZRwni5dyxWn1+puxPZBrRqtoyd+dwrRAn4ogk="},
+    {"bob", "0202020202020202020202020202020202020202020202020202020202020202", "zo060cy2M+x7cMF4FKXHbs0CloUFDTRHRboFhw5YfVk="},
+};
+
+// A file of this user, of which nobody else knows.
+static void put(const char *dir, const char *name, const char *text) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/linkspan/%s", dir, name);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    CHECK(!close(fd));
+}
+
+// The keys of user number `own`, which the environment leads to from now on.
+static void be_user(const char *dir, int own) {
+    char path[256], line[256];
+    snprintf(path, sizeof path, "%s/linkspan", dir);
+    CHECK(mkdir(path, 0700) == 0 || errno == EEXIST);
+    put(dir, "key", users[own].private_key);
+    snprintf(line, sizeof line, "linkspan1 %s %s 127.0.0.1\n", users[!own].public_key, users[!own].name);
+    put(dir, "peers", line);
+    CHECK(!setenv("XDG_CONFIG_HOME", dir, 1) && !setenv("LINKSPAN_IFNAME", "=lo", 1) && !setenv("LINKSPAN_STATS_DIR", "off", 1));
+}
+
+// The child's part: bob serves an endpoint and a listener, until its input ends.
+static int serving_child(const char *dir) {
+    be_user(dir, 1);
+    linkspan_context *context;
+    linkspan_endpoint *endpoint;
+    linkspan_listener *listener;
+    uint16_t port, other;
+    OK(linkspan_context_paired(0, &context));
+    OK(linkspan_endpoint_open(context, 0, "hub", &endpoint));
+    OK(linkspan_listener_open(context, 0, &listener));
+    OK(linkspan_endpoint_serve_at(endpoint, 0, &port));
+    OK(linkspan_listener_serve_at(listener, 0, &other));
+    printf("%u %u\n", port, other);
+    fflush(stdout);
+    return getchar() == EOF ? 0 : 1;
+}
+
+static void a_paired_host_is_found_by_its_name(int path) {
+    if (path != 0) {
+        return;
+    }
+    char ours[] = "/tmp/linkspan-alice-XXXXXX", theirs[] = "/tmp/linkspan-bob-XXXXXX", command[256];
+    CHECK(mkdtemp(ours) && mkdtemp(theirs));
+    linkspan_context *context;
+    CHECK(!setenv("XDG_CONFIG_HOME", ours, 1));
+    IS(LINKSPAN_NO_KEY, linkspan_context_paired(0, &context));
+    be_user(ours, 0);
+    int in[2], out[2];
+    CHECK(!pipe2(in, O_CLOEXEC) && !pipe2(out, O_CLOEXEC));
+    const pid_t pid = fork();
+    if (pid == 0) {
+        dup2(in[0], 0);
+        dup2(out[1], 1);
+        execl("/proc/self/exe", "processes", "serve", theirs, (char *)NULL);
+        _exit(99);
+    }
+    CHECK(pid > 0);
+    close(in[0]);
+    close(out[1]);
+    FILE *from = fdopen(out[0], "r");
+    unsigned port, other;
+    CHECK(fscanf(from, "%u %u", &port, &other) == 2);
+    IS(LINKSPAN_VALUE, linkspan_context_paired(2, &context));
+    OK(linkspan_context_paired(0, &context));
+    linkspan_endpoint *endpoint, *unpaired;
+    linkspan_transport *transport;
+    OK(linkspan_endpoint_open(context, 0, "alice", &endpoint));
+    OK(linkspan_transport_open(context, 0, &transport));
+    char host[64];
+    snprintf(host, sizeof host, "bob:%u", port);
+    OK(linkspan_endpoint_connect_host(endpoint, "hub", host, LONG));
+    snprintf(host, sizeof host, "bob:%u", other);
+    OK(linkspan_transport_connect_host(transport, host, LONG));
+    IS(LINKSPAN_UNKNOWN_HOST, linkspan_transport_connect_host(transport, "eve.invalid", 100));
+    IS(LINKSPAN_NO_ANSWER, linkspan_endpoint_connect_host(endpoint, "eve", "bob:1", 100));
+    OK(linkspan_endpoint_open(NULL, 0, "alice", &unpaired));
+    IS(LINKSPAN_NOT_PAIRED, linkspan_endpoint_connect_host(unpaired, "hub", host, LONG));
+    IS(LINKSPAN_NOT_PAIRED, linkspan_endpoint_serve_at(unpaired, 0, NULL));
+    OK(linkspan_endpoint_close(unpaired));
+    OK(linkspan_endpoint_close(endpoint));
+    OK(linkspan_transport_close(transport));
+    OK(linkspan_context_close(context));
+    close(in[1]);
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    fclose(from);
+    snprintf(command, sizeof command, "rm -r %s %s", ours, theirs);
+    CHECK(system(command) == 0);
+}
+
 int main(int argc, char **argv) {
+    if (argc > 2) {
+        return serving_child(argv[2]);
+    }
     if (argc > 1) {
         return child(argv[1][0] - '0');
     }
@@ -178,6 +281,7 @@ int main(int argc, char **argv) {
         {"write_timeout_production_disconnected_peer", write_timeout_production_disconnected_peer},
         {"a_killed_peer_is_reported_and_the_next_one_works_at_once",
          a_killed_peer_is_reported_and_the_next_one_works_at_once},
+        {"a_paired_host_is_found_by_its_name", a_paired_host_is_found_by_its_name},
     };
     for (size_t n = 0; n < sizeof tests / sizeof *tests; n++) {
         for (int path = 0; path < PATHS; path++) {

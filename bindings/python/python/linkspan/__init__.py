@@ -37,6 +37,7 @@ from ._errors import (
     NotConnected,
     NotContiguous,
     NotExposed,
+    NotPaired,
     OutOfBounds,
     ReadOnly,
     Refused,
@@ -63,6 +64,7 @@ from ._linkspan import (
     Url,
     View,
     __version__,
+    find_host,
     forked,
 )
 from ._log import log_to_logging
@@ -92,6 +94,7 @@ __all__ = [
     "NotConnected",
     "NotContiguous",
     "NotExposed",
+    "NotPaired",
     "Op",
     "OutOfBounds",
     "Pages",
@@ -111,5 +114,6 @@ __all__ = [
     "View",
     "WrongPeer",
     "__version__",
+    "find_host",
     "log_to_logging",
 ]

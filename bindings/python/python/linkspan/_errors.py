@@ -82,6 +82,10 @@ class NotExposed(Error, KeyError):
     """The region was taken back already."""
 
 
+class NotPaired(Error, PermissionError):
+    """This user has no keys that can be used, or the object was made without them; ``lspan pair`` makes some."""
+
+
 class BadRemoteBuffer(Error, ValueError):
     """Bytes that are not a remote buffer."""
 
@@ -138,6 +142,18 @@ for _class in [one for one in globals().values() if isinstance(one, type) and no
 _CLASSES: dict[str, type[Error]] = {
     "LS0010": MessageTooLong,
     "LS0013": Refused,
+    "LS0520": NotPaired,
+    "LS0521": NotPaired,
+    "LS0522": NotPaired,
+    "LS0523": NotPaired,
+    "LS0524": NotPaired,
+    "LS0731": ConnectFailed,
+    "LS0732": ConnectFailed,
+    "LS0733": SystemFailed,
+    "LS0738": BadValue,
+    "LS0739": ConnectFailed,
+    "LS0740": NotPaired,
+    "LS0741": ConnectFailed,
     "LS1101": TimedOut,
     "LS1102": TimedOutUnrevoked,
     "LS1103": Aborted,
@@ -173,6 +189,7 @@ _CLASSES: dict[str, type[Error]] = {
     "LS1134": BadValue,
     "LS1135": BadValue,
     "LS1137": Closed,
+    "LS1138": NotPaired,
     "LS1180": UnsupportedMemory,
     "LS1181": NotContiguous,
     "LS1182": DeviceMemory,

@@ -367,13 +367,30 @@ class Endpoint:
     Args:
         name: What peers call it: 1 to 64 visible characters of ASCII, another one for each endpoint of a job.
         device: As for `Transport`, of the transports of all peers.
+        paired: As for `Transport`.
 
     Raises:
         BadValue: The name cannot be one.
-        DeviceMemory, DeviceFailed, SystemFailed, Error, Forked: As for `Transport`.
+        NotPaired, DeviceMemory, DeviceFailed, SystemFailed, Error, Forked: As for `Transport`.
     """
 
-    def __new__(cls, name: str, device: object = None) -> Self: ...
+    def __new__(cls, name: str, device: object = None, *, paired: bool = False) -> Self: ...
+    def serve_at(self, port: int = 24682) -> int:
+        """Gives the URL to whoever asks for it at this TCP port of the host, until `close`: paired hosts find it by name then
+        (`find_host`). Only those whose keys are trusted get in. For `paired` endpoints.
+
+        Args:
+            port: 24682 where nothing is said; 0: one that is free.
+
+        Returns:
+            The port.
+
+        Raises:
+            NotPaired: The endpoint was made without `paired`.
+            SystemFailed: Another process has the port.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
     @property
     def name(self) -> str:
         """What peers call it."""
@@ -559,12 +576,29 @@ class Listener:
 
     Args:
         device: As for `Transport`, of the transports that it accepts.
+        paired: As for `Transport`.
 
     Raises:
-        DeviceMemory, DeviceFailed, SystemFailed, Error, Forked: As for `Transport`.
+        NotPaired, DeviceMemory, DeviceFailed, SystemFailed, Error, Forked: As for `Transport`.
     """
 
-    def __new__(cls, device: object = None) -> Self: ...
+    def __new__(cls, device: object = None, *, paired: bool = False) -> Self: ...
+    def serve_at(self, port: int = 24682) -> int:
+        """Gives the URL to whoever asks for it at this TCP port of the host, until `close`: paired hosts find it by name then
+        (`find_host`). Only those whose keys are trusted get in. For `paired` listeners.
+
+        Args:
+            port: 24682 where nothing is said; 0: one that is free.
+
+        Returns:
+            The port.
+
+        Raises:
+            NotPaired: The listener was made without `paired`.
+            SystemFailed: Another process has the port.
+            Closed: After `close`.
+            Forked: In a child of fork(2).
+        """
     @property
     def url(self) -> Url:
         """What peers connect to."""
@@ -615,8 +649,10 @@ class Transport:
 
     Args:
         device: "cpu", or the GPU whose memory is carried beside that of the host: "cuda:0", "hip:1", `torch.device("cuda")`.
+        paired: Both sides of the connection prove their keys (`lspan pair`): for peers by the names of their hosts, see `find_host`.
 
     Raises:
+        NotPaired: `paired`, and this user has no key.
         DeviceMemory: There are no transports for this device.
         DeviceFailed: There is no such GPU, or no driver for it.
         SystemFailed: A system call failed.
@@ -624,7 +660,7 @@ class Transport:
         Forked: In a child of fork(2).
     """
 
-    def __new__(cls, device: object = None) -> Self: ...
+    def __new__(cls, device: object = None, *, paired: bool = False) -> Self: ...
     @staticmethod
     def supported() -> list[Support]:
         """Which paths this machine and the settings (`LINKSPAN_*`) have, and why not the others.
@@ -643,6 +679,9 @@ class Transport:
     @property
     def path(self) -> str | None:
         """What carries the bytes and why, one line; None while there is no path."""
+    @property
+    def peer_name(self) -> str | None:
+        """The name that the peer was paired under, or its key's fingerprint; None without keys (`paired`), and while there is no path."""
     @property
     def epoch(self) -> int:
         """Paths to the peer so far: one, and one more for every revocation."""
@@ -1129,6 +1168,26 @@ class Transport:
     def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
     ) -> Coroutine[Any, Any, None]: ...
+
+def find_host(host: str, timeout: float | None = 10.0) -> Url:
+    """Asks a paired host for the URL that a program there serves (`serve_at`). A host that serves none yet is asked again until it does.
+    What connects to the URL is made with `paired=True`.
+
+    Args:
+        host: The name that it was paired under (`lspan key list`), with `:PORT` behind it where the port is not 24682: then only the
+            one who has that key can be connected to at this `Url`, of which the text does not say so. It may also be an address or
+            another name of a host; then the key of any paired peer will do.
+        timeout: Seconds from 0; None waits a year.
+
+    Returns:
+        The URL.
+
+    Raises:
+        NotPaired: This user has no key.
+        ConnectFailed: No peer and no host has this name; nobody served there in time.
+        BadValue: Text that names no host; a timeout below 0 or no number.
+        SystemFailed, Error, Forked: As for `Transport`.
+    """
 
 def forked() -> None: ...
 def log_open(open: bool) -> None: ...

@@ -55,6 +55,10 @@ impl TransportState {
                 Ok(None) => Dial::Connecting(connecting),
                 Ok(Some(mut ch)) => {
                     active = true;
+                    if let Some(why) = self.stranger(&ch) {
+                        ch.cut(&why);
+                        return self.give_up(&why);
+                    }
                     if let Err(why) = self.outfit(&mut ch) {
                         return self.give_up(&why);
                     }
@@ -175,12 +179,27 @@ impl TransportState {
         self.peer == 0 || hello.from == self.peer && ch.peer_key() == self.peer_key.as_ref()
     }
 
+    /// What is wrong with the key of whoever answers at the target: it is not that of the host which was named.
+    fn stranger(&self, ch: &Channel) -> Option<String> {
+        let (wanted, config) = (self.target.as_ref()?.key?, self.ctx.fabric().config());
+        (ch.peer_key() != Some(&wanted)).then(|| {
+            let proven = ch.peer_key().map_or_else(|| "no key".to_owned(), |key| format!("the key of {}", config.name_of(key)));
+            format!(
+                "{} was asked for, and {proven} was proven there: name the host that has the key, or pair with this one anew (`lspan pair`)",
+                config.name_of(&wanted)
+            )
+        })
+    }
+
     fn objection(&self, hello: &Hello, ch: &Channel) -> Option<&'static str> {
         if hello.to != self.id {
             return Some("it wants another transport");
         }
         if !self.is_peer(hello, ch) {
             return Some("it is not our peer");
+        }
+        if self.stranger(ch).is_some() {
+            return Some("it has not proven the key of the host that was asked for");
         }
         match &self.phase {
             Phase::Broken(_) => Some("this transport is broken"),

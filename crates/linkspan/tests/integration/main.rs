@@ -10,5 +10,6 @@ mod endpoint;
 mod examples;
 mod hostile;
 mod idle;
+mod paired;
 mod processes;
 mod proxied;

@@ -1,0 +1,82 @@
+"""Peers by the names of paired hosts, between processes of two users."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import linkspan
+import pytest
+
+from conftest import LONG
+
+# Keys of users who are nobody else's: private in hexadecimal digits, public in base 64.
+KEYS = {
+    "alice": ("01" * 32, "pOCSkrZRwni5dyxWn1+puxPZBrRqtoyd+dwrRAn4ogk="),
+    "bob": ("02" * 32, "zo060cy2M+x7cMF4FKXHbs0CloUFDTRHRboFhw5YfVk="),
+}
+
+SERVER = """
+import linkspan, sys
+with linkspan.Endpoint("hub", paired=True) as hub, linkspan.Listener(paired=True) as listener:
+    print(hub.serve_at(0), listener.serve_at(0), flush=True)
+    came = hub.next_event(30)
+    there = listener.accept(30)
+    print(came.peer, hub.peer(came.peer).peer_name, there.peer_name, flush=True)
+    sys.stdin.read()
+"""
+
+CLIENT = """
+import linkspan, sys
+one, two = sys.argv[1:]
+with linkspan.Endpoint("ada", paired=True) as own, linkspan.Transport(paired=True) as t:
+    hub = own.connect("hub", linkspan.find_host(f"bob:{one}", 30), timeout=30)
+    t.connect(linkspan.find_host(f"bob:{two}", 30), timeout=30)
+    print(hub.peer_name, t.peer_name, flush=True)
+    for name, error in (("eve.invalid", "LS0731"), ("bob:1", "LS0732"), ("two words", "LS0738")):
+        try:
+            linkspan.find_host(name, 0)
+        except linkspan.Error as failed:
+            assert failed.code == error, failed
+    sys.stdin.read()
+"""
+
+
+def user(folder: Path, name: str, peers: list[str]) -> dict[str, str]:
+    """The environment of a user who trusts these peers, who are on this host."""
+    keys = folder / name / "linkspan"
+    keys.mkdir(parents=True)
+    (keys / "key").touch(0o600)
+    (keys / "key").write_text(KEYS[name][0])
+    (keys / "peers").touch(0o600)
+    (keys / "peers").write_text("".join(f"linkspan1 {KEYS[peer][1]} {peer} 127.0.0.1\n" for peer in peers))
+    return {**os.environ, "XDG_CONFIG_HOME": str(folder / name)}
+
+
+def run(program: str, words: list[str], env: dict[str, str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", program, *words]
+    return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_a_paired_host_is_found_by_its_name_and_both_sides_know_the_other(tmp_path: Path) -> None:
+    server = run(SERVER, [], user(tmp_path, "bob", ["alice"]))
+    client = run(CLIENT, line(server).split(), user(tmp_path, "alice", ["bob"]))
+    assert line(client) == "bob bob"
+    assert line(server) == "ada alice alice"
+    for process in (client, server):
+        process.communicate(timeout=LONG)
+        assert process.returncode == 0
+
+
+def test_without_keys_it_is_said_what_makes_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for make in (lambda: linkspan.Endpoint("a", paired=True), lambda: linkspan.find_host("b", 0)):
+        with pytest.raises(linkspan.NotPaired, match="LS0524.*lspan pair"):
+            make()
+    with linkspan.Endpoint("a") as own, pytest.raises(linkspan.NotPaired, match="LS1138"):
+        own.serve_at(0)

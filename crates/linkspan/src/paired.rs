@@ -1,0 +1,65 @@
+//! Peers by the names of their hosts, where keys were paired (`lspan pair`): the side that is connected to serves its URL at a TCP port of
+//! its host, the other one asks there and has the peer prove its key.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use linkspan_fabric::{HANDLE_LEN, WaitFd};
+use linkspan_service::rendezvous::{self, LIBRARY, RendezvousError, RendezvousServer};
+
+use crate::context::Context;
+use crate::engine::{Serve, Served};
+use crate::{Error, Url};
+
+/// Time between two questions at the same host: those who wait for a program to start notice it soon, and are no burden to others.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Longest sleep of the engine thread for a port: it is woken by those who come.
+const SLEEP: Duration = Duration::from_secs(3600);
+
+/// A URL that is given to whoever asks at a port. It is no secret then: the login is by keys.
+pub(crate) struct Port {
+    ctx: Context,
+    handle: [u8; HANDLE_LEN],
+    server: Mutex<RendezvousServer>,
+}
+
+impl Port {
+    /// Waits at this port on loopback and on every usable interface; 0: at one that is free.
+    pub(crate) fn open(ctx: &Context, url: &Url, port: u16) -> Result<(Arc<Port>, Vec<SocketAddr>), Error> {
+        ctx.check_paired()?;
+        let server = RendezvousServer::open(ctx.fabric(), &[], true, port).map_err(Error::Rendezvous)?;
+        let addrs = server.addrs();
+        let port = Arc::new(Port { ctx: ctx.clone(), handle: url.handle(), server: Mutex::new(server) });
+        let served: Arc<dyn Serve> = port.clone();
+        ctx.serve(Arc::downgrade(&served));
+        Ok((port, addrs))
+    }
+}
+
+impl Serve for Port {
+    fn serve(&self, fds: &mut Vec<WaitFd>, _now: Instant) -> Served {
+        let mut server = self.server.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(error) = server.serve(&self.handle) {
+            self.ctx.fabric().log().warn(&format!("no peer can be told the URL at the moment: {error}"));
+        }
+        server.wait_fds(fds);
+        Served::Armed(server.wait_most().unwrap_or(SLEEP))
+    }
+}
+
+/// The URL that a host serves, with the key that must be proven there.
+pub(crate) fn find(ctx: &Context, host: &str, timeout: Duration) -> Result<Url, Error> {
+    ctx.check_paired()?;
+    let (until, cluster) = (Instant::now() + timeout, ctx.fabric().config().has_key());
+    loop {
+        let asked = rendezvous::ask_within(host, LIBRARY, Some(until));
+        let left = until.saturating_duration_since(Instant::now());
+        match asked.and_then(|peer| Ok((peer.proof(cluster)?, peer))) {
+            Ok((key, peer)) => return Ok(Url { key, ..Url::of_listener(&peer.handle)? }),
+            Err(RendezvousError::NoPeer { .. }) if !left.is_zero() => std::thread::sleep(left.min(ASK_AGAIN)),
+            Err(error) => return Err(Error::Rendezvous(error)),
+        }
+    }
+}
