@@ -49,7 +49,7 @@ fn a_connect_whose_time_is_up_leaves_nothing_under_way() {
     let url = theirs.transport().expect("a transport").bind().expect("a URL");
     let mut state = super::TransportState::new(&ours, 0, 41);
     let until = Instant::now() + LONG;
-    state.connect(super::Target { handle: url.handle.clone(), to: url.id }, until).expect("begun");
+    state.connect(super::Target { handle: url.handle.clone(), to: url.id, key: None }, until).expect("begun");
     state.ops.start(crate::ops::Kind::Connect, None, Some(until));
     state.expire(until);
     assert!(matches!(state.phase, super::Phase::Idle), "it may connect again at once");
