@@ -54,6 +54,10 @@ fn the_layout_is_the_one_that_c_was_promised() {
         LINKSPAN_PEER_NAME_TAKEN
         LINKSPAN_TOO_MANY_PEERS
         LINKSPAN_ENDPOINT_CLOSED
+        LINKSPAN_NOT_PAIRED
+        LINKSPAN_NO_KEY
+        LINKSPAN_UNKNOWN_HOST
+        LINKSPAN_NO_ANSWER
         LINKSPAN_NO_GPU_DRIVER
         LINKSPAN_NO_GPU
         LINKSPAN_GPU_RANGE
@@ -65,6 +69,7 @@ fn the_layout_is_the_one_that_c_was_promised() {
         LINKSPAN_MEMORY_IN_USE
         LINKSPAN_OP_TAKEN
         LINKSPAN_FOREVER
+        LINKSPAN_PORT
         LINKSPAN_URL_SIZE
         LINKSPAN_REMOTE_SIZE
         LINKSPAN_COUNTERS
