@@ -11,7 +11,7 @@ use linkspan::{Access, Context, Endpoint, Event, Memory, Notify};
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn main() -> Result<()> {
-    let (peers, seconds) = (option("--peers", 256)?, option("--seconds", 2)?);
+    let (peers, seconds) = (option("--peers", 256)?, option("--seconds", 10)?);
     if std::env::args().nth(1).as_deref() == Some("peers") { others(peers) } else { hub(peers, seconds) }
 }
 
@@ -30,6 +30,18 @@ fn descriptors() -> Result<usize> {
 fn spent() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// How often threads of this process have gone to sleep, and so been woken: each wake-up ends in another sleep.
+fn sleeps() -> Result<u64> {
+    let mut all = 0;
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        // One that ends meanwhile has no file.
+        let status = std::fs::read_to_string(thread?.path().join("status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        all += line.map_or(Ok(0), |count| count.trim().parse::<u64>())?;
+    }
+    Ok(all)
 }
 
 /// Takes events until `count` of one kind have come.
@@ -62,9 +74,10 @@ fn hub(count: u64, seconds: u64) -> Result<()> {
     );
     // The engine thread takes over within milliseconds.
     std::thread::sleep(Duration::from_millis(100));
-    let before = spent();
+    let (before, slept) = (spent(), sleeps()?);
     std::thread::sleep(Duration::from_secs(seconds));
-    println!("idle: {:.2} % of one processor", (spent() - before) / seconds as f64 * 100.0);
+    let (used, woken) = ((spent() - before) / seconds as f64, (sleeps()? - slept) as f64 / seconds as f64);
+    println!("idle for {seconds} s: {:.3} % of one processor, {woken:.1} wake-ups a second", used * 100.0);
     for round in 0..3 {
         let before = spent();
         others.tell("notify")?;
