@@ -31,6 +31,9 @@ pub(crate) use tries::Try;
 /// How long the first stream that is up waits for the others. Only a dead rail costs this much.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// The same for those that are connected and not logged in: their peer is there, and slow.
+const LOGIN_GRACE: Duration = Duration::from_secs(5);
+
 /// The same for a cable that may lead to another host: a neighbour at its other end accepts at once.
 const CABLE_GRACE: Duration = Duration::from_millis(100);
 
@@ -465,7 +468,9 @@ impl Connecting {
         }
         // A cable of ours makes relays needless.
         let cabled = self.tries.iter().any(|t| t.is_up() && t.reach.relays() == 0);
-        let open = self.tries.iter().any(|t| t.is_open() && self.counts(t, cabled) && !self.is_astray(t));
+        let waited = |t: &&Try| t.is_open() && self.counts(t, cabled) && !self.is_astray(t);
+        let open = self.tries.iter().any(|t| waited(&t));
+        let connected = self.tries.iter().filter(waited).any(|t| t.setup.login_run().is_some());
         let Some(speaker) = self.tries.iter().position(|t| t.is_up() && self.counts(t, cabled)) else {
             // In a mesh a way may still be told of.
             let mesh = self.fabric.config().meshes() && !self.same_host;
@@ -480,7 +485,8 @@ impl Connecting {
             }
             return Ok(false);
         };
-        if open && self.first_up.is_some_and(|t| t.elapsed() < GRACE) {
+        let grace = if connected { LOGIN_GRACE } else { GRACE };
+        if open && self.first_up.is_some_and(|t| t.elapsed() < grace) {
             return Ok(false);
         }
         if self.wants_local() && !self.try_local(speaker) {
