@@ -82,8 +82,8 @@ impl<'a> Asker<'a> {
     /// Keeps what `lspan bugreport` says of the machine beside the logs, as `NAME.tree`: healthy machines for the tests of the doctor.
     pub(super) fn kept(self, lab: &Lab, name: &str) -> Result<()> {
         self.silent("")?;
-        let line = "rm -f /tmp/report.tar && lspan bugreport --output /tmp/report.tar >/dev/null && \
-                    tar -xOf /tmp/report.tar --wildcards \"*/machine.tree\"";
+        let line = "rm -f /tmp/report-$USER.tar && lspan bugreport --output /tmp/report-$USER.tar >/dev/null && \
+                    tar -xOf /tmp/report-$USER.tar --wildcards \"*/machine.tree\"";
         let tree = self.guest.sh(&self.line(line))?;
         let file = lab.logs().join(format!("{name}.tree"));
         fs::write(&file, tree).at(file.display())

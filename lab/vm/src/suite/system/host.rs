@@ -90,10 +90,21 @@ pub(crate) fn end(lab: &mut Lab, pair: Pair) -> Result<()> {
     for guest in &pair.guests {
         guest.sh("nmcli networking off; ip link set thunderbolt0 down 2>/dev/null; true")?;
     }
+    unplug(&pair)?;
+    off(lab, pair)
+}
+
+/// Pulls the cable.
+pub(crate) fn unplug(pair: &Pair) -> Result<()> {
     pair.cable.tell("unplug ab")?;
     for guest in &pair.guests {
         guest.until("the other host to go", SOON, "test ! -e /sys/bus/thunderbolt/devices/0-1")?;
     }
+    Ok(())
+}
+
+/// Turns both off, whose cable is out.
+pub(crate) fn off(lab: &mut Lab, pair: Pair) -> Result<()> {
     lab.finish(pair.guests)?;
     pair.cable.finish()
 }

@@ -46,7 +46,7 @@ pub(super) fn cable(lab: &mut Lab) -> Result<()> {
         })?;
         let others = guest.sh("ip -o addr show dev thunderbolt0 | grep -v 'scope link' || true")?;
         check(others.is_empty(), || format!("{}: more than link-local addresses: {others}", guest.name()))?;
-        Asker::root(guest).silent("")?;
+        Asker::root(guest).kept(lab, &format!("link-local-{}", guest.name()))?;
     }
     lab.say("NetworkManager's default: link-local addresses alone; lspan doctor is silent on both");
     let server = serves(Asker::root(b))?;
@@ -61,5 +61,8 @@ pub(super) fn cable(lab: &mut Lab) -> Result<()> {
     Asker { guest: b, under: "su - stranger -c", first: "" }.kept(lab, "cable-user")?;
     lab.say("the address with its interface is a PEER too; lspan doctor cable is silent, and a user's own is");
     ends(b, &server)?;
-    host::end(lab, pair)
+    host::unplug(&pair)?;
+    Asker::root(a).kept(lab, "unplugged")?;
+    lab.say("without the cable it is silent too");
+    host::off(lab, pair)
 }
