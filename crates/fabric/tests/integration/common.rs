@@ -1,7 +1,7 @@
 //! What tests of several files do to get connections and streams.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Channel, Error, Fabric, HANDLE_LEN, Listener};
@@ -32,6 +32,22 @@ pub(crate) fn connect(
         }
     }
     Ok((here.unwrap(), there.unwrap()))
+}
+
+/// The handle with the port of what `before` puts before the listener, as if from another host: no shared memory, rails and a
+/// keepalive connection.
+pub(crate) fn elsewhere<P>(
+    handle: &[u8; HANDLE_LEN],
+    before: impl FnOnce(SocketAddr) -> (P, u16),
+) -> (P, [u8; HANDLE_LEN]) {
+    let handle = Handle::decode(handle).unwrap();
+    let mut addr = handle.addrs()[0];
+    let (proxy, port) = before(addr.socket());
+    addr.port = port;
+    let mut other = Handle::new(handle.listen_id, handle.token.clone(), handle.host ^ 1);
+    (other.psk, other.encrypt) = (handle.psk, handle.encrypt);
+    other.push(addr).unwrap();
+    (proxy, other.encode())
 }
 
 /// Logs a stream in over a plain socket, while `listener` is served.

@@ -1,11 +1,15 @@
 //! Two ends of a connection in one process, over each path a machine has.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::stats::{self, Counter};
 use linkspan_fabric::{Access, Buf, Cancel, Channel, Config, Fabric, Log, Poll, RemoteSlice, Ticket};
 use linkspan_transport::StaticBuf;
+use linkspan_transport::conformance::{Direction, Proxy};
+
+use super::common::{connect, elsewhere};
 
 fn fabric(extra: &'static [(&'static str, &'static str)], acked: bool) -> Fabric {
     let get = move |name: &str| {
@@ -22,19 +26,7 @@ fn pair(extra: &'static [(&'static str, &'static str)], acked: bool) -> (Channel
 
 fn between(near: &Fabric, far: &Fabric) -> (Channel, Channel) {
     let listener = far.listen(0).unwrap();
-    let mut connecting = near.connect(0, &listener.handle()).unwrap();
-    let (mut here, mut there) = (None, None);
-    let until = Instant::now() + Duration::from_secs(60);
-    while here.is_none() || there.is_none() {
-        assert!(Instant::now() < until, "no connection within 60 s");
-        if here.is_none() {
-            here = connecting.poll().unwrap();
-        }
-        if there.is_none() {
-            there = listener.accept().unwrap();
-        }
-    }
-    (here.unwrap(), there.unwrap())
+    connect(near, &listener, &listener.handle()).unwrap()
 }
 
 /// With acknowledgements there is a keepalive connection on one host too, whose login must not spoil the offer of the other stream.
@@ -145,6 +137,27 @@ fn a_handle_is_not_enough_with_a_wrong_token() {
         }
     };
     assert!(error.contains("127.0.0.1"), "{error}");
+}
+
+/// One that is connected is waited for 5 s; a dial that nobody answers, for 1 s.
+#[test]
+fn a_stream_that_logs_in_late_is_waited_for() {
+    let env = &[("LINKSPAN_STRICT", "1"), ("LINKSPAN_TCP_STREAMS", "3")];
+    let (near, far) = (fabric(env, false), fabric(env, false));
+    let listener = far.listen(0).unwrap();
+    let (_proxy, handle) = elsewhere(&listener.handle(), |to| {
+        let streams = AtomicUsize::new(0);
+        let proxy = Proxy::with_tap(to, move |way, done, _| {
+            if way == Direction::There && done == 0 && streams.fetch_add(1, Ordering::Relaxed) == 1 {
+                std::thread::sleep(Duration::from_millis(1500));
+            }
+        });
+        let port = proxy.addr().port();
+        (proxy, port)
+    });
+    let (mut a, mut b) = connect(&near, &listener, &handle).unwrap();
+    assert_eq!([&a, &b].map(|end| end.rails().count()), [3, 3], "{}", a.describe());
+    send_and_receive(&mut a, &mut b, 3 << 20);
 }
 
 #[test]

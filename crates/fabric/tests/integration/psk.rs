@@ -14,7 +14,7 @@ use linkspan_transport::StaticBuf;
 use linkspan_transport::conformance::Direction;
 use proxy::{Harm, Proxy};
 
-use super::common::connect;
+use super::common::{connect, elsewhere};
 
 const KEY: &[u8] = b"00112233445566778899aabbccddeeff0123456789abcdeffedcba9876543210\n";
 const OTHER: &[u8] = b"ff112233445566778899aabbccddeeff0123456789abcdeffedcba9876543210\n";
@@ -104,17 +104,12 @@ fn send(a: &mut Channel, b: &mut Channel, len: usize) -> Result<(), String> {
     }
 }
 
-/// The handle with the proxy's port in place of the listener's, as if from another host: no shared memory, rails and
-/// a keepalive connection.
 fn by_proxy(handle: &[u8; HANDLE_LEN]) -> (Proxy, [u8; HANDLE_LEN]) {
-    let handle = Handle::decode(handle).unwrap();
-    let mut addr = handle.addrs()[0];
-    let proxy = Proxy::new(addr.socket());
-    addr.port = proxy.port;
-    let mut other = Handle::new(handle.listen_id, handle.token.clone(), handle.host ^ 1);
-    (other.psk, other.encrypt) = (handle.psk, handle.encrypt);
-    other.push(addr).unwrap();
-    (proxy, other.encode())
+    elsewhere(handle, |to| {
+        let proxy = Proxy::new(to);
+        let port = proxy.port;
+        (proxy, port)
+    })
 }
 
 fn encrypted(channel: &Channel) -> bool {
