@@ -16,7 +16,7 @@ use crate::listener::ListenerState;
 use crate::regions::{Numbers, Regions};
 use crate::shared::Shared;
 use crate::state::{Phase, Target, TransportState};
-use crate::{Error, Exposed, Listener, Op, Transport, Url, View};
+use crate::{Error, Exposed, Listener, Op, Transport, Url, View, deadline};
 
 mod events;
 
@@ -172,7 +172,7 @@ impl Endpoint {
         mut find: impl FnMut(&str) -> Result<Option<Url>, Error>,
         timeout: Duration,
     ) -> Result<Arc<Transport>, Error> {
-        let until = Instant::now() + timeout;
+        let until = deadline(timeout);
         let left = || until.saturating_duration_since(Instant::now());
         let mut found = find(peer)?;
         loop {
@@ -305,7 +305,7 @@ impl Endpoint {
     /// [`Error::NotExposed`]: the region was taken back already, or is of one transport. [`Error::EndpointClosed`].
     pub fn unexpose(&self, region: &Exposed, timeout: Duration) -> Result<(), Error> {
         self.open()?;
-        let (key, until) = (region.remote.key(), Instant::now() + timeout);
+        let (key, until) = (region.remote.key(), deadline(timeout));
         let peers: Vec<Arc<Transport>> = {
             let mut inner = self.state.lock();
             if region.remote.domain != self.state.number {

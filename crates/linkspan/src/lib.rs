@@ -65,8 +65,14 @@ pub use transport::{Read, Transport, Write};
 pub use url::{Url, UrlError, UrlKind};
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use linkspan_fabric::Pointer;
+
+/// When a call must be over that may take so long: in a year at the latest, which stands for no limit, for clocks have an end.
+fn deadline(timeout: Duration) -> Instant {
+    Instant::now() + timeout.min(Duration::from_secs(365 * 24 * 3600))
+}
 
 /// Opens a GPU of this machine by its name: `cuda:0`, `hip:1`. The same one each time; its driver's library is loaded now.
 ///

@@ -17,7 +17,7 @@ use crate::hello::Hello;
 use crate::paired::Port;
 use crate::shared::Shared;
 use crate::state::{Phase, TransportState, refuse, refused};
-use crate::{Error, Transport, Url, UrlKind};
+use crate::{Error, Transport, Url, UrlKind, deadline};
 
 /// Peers that have connected and were not accepted yet; more are refused.
 const BACKLOG: usize = 1024;
@@ -136,7 +136,7 @@ impl Listener {
     /// # Errors
     /// [`Error::Timeout`]: no peer connected in time. The listener goes on.
     pub fn accept_blocking(&self, timeout: Duration) -> Result<Transport, Error> {
-        let until = Instant::now() + timeout;
+        let until = deadline(timeout);
         let mut inner = self.accepting.lock();
         loop {
             if let Some(shared) = inner.ready.pop_front() {

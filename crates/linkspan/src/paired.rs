@@ -10,7 +10,7 @@ use linkspan_service::rendezvous::{self, LIBRARY, RendezvousError, RendezvousSer
 
 use crate::context::Context;
 use crate::engine::{Serve, Served};
-use crate::{Error, Url};
+use crate::{Error, Url, deadline};
 
 /// Time between two questions at the same host: those who wait for a program to start notice it soon, and are no burden to others.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
@@ -52,7 +52,7 @@ impl Serve for Port {
 /// The URL that a host serves, with the key that must be proven there.
 pub(crate) fn find(ctx: &Context, host: &str, timeout: Duration) -> Result<Url, Error> {
     ctx.check_paired()?;
-    let (until, cluster) = (Instant::now() + timeout, ctx.fabric().config().has_key());
+    let (until, cluster) = (deadline(timeout), ctx.fabric().config().has_key());
     loop {
         let asked = rendezvous::ask_within(host, LIBRARY, Some(until));
         let left = until.saturating_duration_since(Instant::now());

@@ -18,7 +18,7 @@ use crate::shared::{Guard, Shared};
 use crate::state::{Phase, Target, TransportState};
 use crate::stats::TransportStats;
 use crate::url::{Url, UrlKind};
-use crate::{Error, RemoteBuffer};
+use crate::{Error, RemoteBuffer, deadline};
 
 /// A connection to one peer process, for writes into and reads from its memory, and for messages.
 ///
@@ -142,7 +142,7 @@ impl Transport {
         if url.kind() == UrlKind::Transport && url.id == guard.id {
             return Err(Error::Connect(Arc::from("this is the transport's own URL; give it to the peer")));
         }
-        let until = Instant::now() + timeout;
+        let until = deadline(timeout);
         guard.connect(Target { handle: url.handle.clone(), to: url.id, key: url.key }, until)?;
         let id = guard.ops.start(Kind::Connect, None, Some(until));
         if let Phase::Up(_) = guard.phase {
@@ -177,7 +177,7 @@ impl Transport {
         if let Phase::Broken(why) = &guard.phase {
             return Err(Error::Broken(why.clone()));
         }
-        let id = guard.ops.start(Kind::Connect, None, Some(Instant::now() + timeout));
+        let id = guard.ops.start(Kind::Connect, None, Some(deadline(timeout)));
         if let Phase::Up(_) = guard.phase {
             guard.ops.connected();
         }
@@ -259,7 +259,7 @@ impl Transport {
         let last = guard.regions.take_back(key)?;
         let gone = !last || settled(&mut guard);
         self.shared.unlock(guard);
-        if gone || self.shared.run_until(Instant::now() + timeout, settled) {
+        if gone || self.shared.run_until(deadline(timeout), settled) {
             return Ok(());
         }
         let mut guard = self.shared.lock();

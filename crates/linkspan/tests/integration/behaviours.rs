@@ -58,6 +58,17 @@ fn bind_and_connect() {
 }
 
 #[test]
+fn a_timeout_may_be_as_long_as_a_duration_can_be() {
+    let (a, b) = (context(&[]).transport().unwrap(), context(&[]).transport().unwrap());
+    a.connect_blocking(&b.bind().unwrap(), Duration::MAX).unwrap();
+    b.wait_connected_blocking(Duration::MAX).unwrap();
+    let (memory, src) = (Memory::host(100), filled(100, 1));
+    let region = b.expose(&memory.view(), Access::ReadWrite).unwrap();
+    a.write_blocking(&src.view(), &region.remote(), None, Some(Duration::MAX)).unwrap();
+    b.unexpose(&region, Duration::MAX).unwrap();
+}
+
+#[test]
 fn both_sides_connect_with_each_others_url() {
     for (_, extra) in PATHS {
         for _ in 0..5 {
