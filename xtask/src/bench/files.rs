@@ -100,12 +100,13 @@ fn measure(root: &Path, words: &[&str], options: &Options) -> Result<(), String>
             peers.shell(&entry.prepare)?;
         }
         peers.shell(&row.clean)?;
+        // After each row, for the next one may fail.
+        if let Some(file) = &options.record {
+            let text = format!("# Files: beside other tools\n\n{}\n{table}", head(words, &loaded)?);
+            fs::write(root.join(file), text).map_err(|error| format!("{file}: {error}"))?;
+        }
     }
     eprintln!("{} s of measuring", began.elapsed().as_secs());
-    if let Some(file) = &options.record {
-        let text = format!("# Files: beside other tools\n\n{}\n{table}", head(words, &loaded)?);
-        fs::write(root.join(file), text).map_err(|error| format!("{file}: {error}"))?;
-    }
     Ok(())
 }
 

@@ -259,7 +259,7 @@ fn mounts(name: &str, peers: &Peers, small: bool, row: &mut Row) -> Result<(), S
         "mount-names" => {
             let send = format!("lspan send --no-fsync src/f 127.0.0.1:dst/ {}", peers.port());
             let fill = format!("(while :; do rm -f dst/f; {send}; done) >/dev/null 2>&1 & fill=$!");
-            let end = "pkill -P $fill || :; kill $fill; wait $fill || :";
+            let end = "pkill -P $fill || :; kill $fill 2>/dev/null || :; wait $fill || :";
             ("", format!("{fill}; {STATS}; {end}"))
         }
         "mount-random-16" => {
