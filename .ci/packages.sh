@@ -21,7 +21,7 @@ export LINKSPAN_LAB_CACHE=${LINKSPAN_LAB_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}
 need_packages() {
     local pair missing=() as_root=()
     for pair in "$@"; do
-        [[ $pair == /* && -e ${pair%%:*} ]] || PATH="$PATH:/usr/sbin:/sbin" command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
+        [[ $pair == /* && -e ${pair%%:*} ]] || PATH="$PATH:/usr/sbin:/sbin" type -P "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
     done
     ((${#missing[@]})) || return 0
     if ! command -v apt-get >/dev/null; then
