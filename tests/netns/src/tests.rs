@@ -65,6 +65,12 @@ pub(crate) const ALL: &[Test] = &[
         waits: false,
         run: bare_cables,
     },
+    Test {
+        name: "half-bare-cable",
+        what: "a Thunderbolt cable one of whose ends has a routed address and the other link-local ones alone is used",
+        waits: false,
+        run: half_bare_cable,
+    },
     Test { name: "killed-peer", what: "a killed peer is reported at once", waits: false, run: killed_peer },
     Test {
         name: "strict",
@@ -489,6 +495,48 @@ fn bare_cables() -> Outcome<String> {
     world.node_under("a", THUNDERBOLT, &[("LINKSPAN_PATH", "tcp")], &connect)?.expect("done", SOON)?;
     b.expect("done", SOON)?;
     Ok(said)
+}
+
+/// Joins interface `name` of `a` to that of another host; beside these addresses the kernel gives them link-local ones.
+fn bare_cable(world: &World, name: &str, to: &str, ends: [&str; 2]) -> Outcome<()> {
+    let (a, b) = (world.ns("a"), world.ns(to));
+    crate::world::sh(&format!("ip link add {name} netns {a} type veth peer name {name} netns {b}"))?;
+    for (host, addr) in ["a", to].into_iter().zip(ends) {
+        if !addr.is_empty() {
+            world.ip(host, &format!("addr add {addr} dev {name}"))?;
+        }
+        world.ip(host, &format!("link set {name} up"))?;
+    }
+    for host in ["a", to] {
+        let own =
+            format!("until ip -6 -o addr show dev {name} scope link -tentative | grep -q fe80; do sleep 0.05; done");
+        world.program(host, &[], &["sh", "-c", &own])?.end(SOON)?;
+    }
+    Ok(())
+}
+
+fn half_bare_cable() -> Outcome<String> {
+    let world = bare_world()?;
+    // Beside it a radio, over which all went before.
+    bare_cable(&world, "wlan0", "b", ["10.66.0.1/24", "10.66.0.2/24"])?;
+    bare_cable(&world, "cab0", "b", ["10.77.0.1/24", ""])?;
+    world.ip("b", "addr add fe80::2/64 dev cab0 nodad")?;
+    // The one that connects has the routed address, then the one that listens, then both have one, of different subnets.
+    bare_up(&world, &[], &["cab0"])?;
+    world.ip("b", "addr add 10.78.0.2/24 dev cab0")?;
+    bare_up(&world, &[], &["cab0"])?;
+    world.ip("a", "addr del 10.77.0.1/24 dev cab0")?;
+    let said = bare_up(&world, &[], &["cab0"])?;
+    let mut server = world.lspan_under("b", THUNDERBOLT, &[], "perf serve --open")?;
+    server.expect("lspan: waiting on", SOON)?;
+    let (code, text) = world.lspan_under("a", THUNDERBOLT, &[], "perf bw -s 1M -n 20 fe80::2%cab0")?.end(SOON * 3)?;
+    if code != Some(0) || !text.contains("cab0 [fe80::") || text.contains("wlan0") {
+        return Err(format!("{code:?}: {text}"));
+    }
+    // In one subnet: by that, and nothing else is tried.
+    world.ip("a", "addr add 10.78.0.1/24 dev cab0")?;
+    let up = bare_up(&world, &[], &["cab0"])?;
+    if up.contains("fe80::") { Err(format!("a link-local address beside a shared subnet: {up}")) } else { Ok(said) }
 }
 
 fn killed_peer() -> Outcome<String> {
