@@ -71,6 +71,12 @@ pub(crate) const ALL: &[Test] = &[
         waits: false,
         run: half_bare_cable,
     },
+    Test {
+        name: "not-chosen",
+        what: "LINKSPAN_IFNAME of the connecting side alone keeps other interfaces off, and names one that the routes take",
+        waits: false,
+        run: not_chosen,
+    },
     Test { name: "killed-peer", what: "a killed peer is reported at once", waits: false, run: killed_peer },
     Test {
         name: "strict",
@@ -537,6 +543,42 @@ fn half_bare_cable() -> Outcome<String> {
     world.ip("a", "addr add 10.78.0.1/24 dev cab0")?;
     let up = bare_up(&world, &[], &["cab0"])?;
     if up.contains("fe80::") { Err(format!("a link-local address beside a shared subnet: {up}")) } else { Ok(said) }
+}
+
+fn not_chosen() -> Outcome<String> {
+    let world = bare_world()?;
+    bare_cable(&world, "wlan0", "b", ["10.66.0.1/24", "10.66.0.2/24"])?;
+    bare_cable(&world, "cab0", "b", ["", ""])?;
+    bare_cable(&world, "cab1", "c", ["", ""])?;
+    let connected = |env: &[(&str, &str)]| -> Outcome<(Node, Node)> {
+        // The listening side has chosen nothing, and offers both. The radios have RDMA devices, which do not reach each other.
+        let mut b = world.node_under("b", THUNDERBOLT, &[], &["soft", "wlan0", "listen", "2", "64"])?;
+        let handle = b.expect("handle", SOON)?;
+        Ok((world.node_under("a", THUNDERBOLT, env, &["soft", "wlan0", "connect", &handle, "1", "64"])?, b))
+    };
+    let strict = ("LINKSPAN_STRICT", "1");
+    let (mut a, mut b) = connected(&[("LINKSPAN_IFNAME", "cab0"), strict])?;
+    let up = a.expect("up", SOON)?;
+    b.expect("up", SOON)?;
+    let mut streams = world.program("a", &[], &["sh", "-c", "ss -Htn state established; echo end"])?;
+    streams.expect("end", SOON)?;
+    let (cable, radio) = (streams.heard("fe80::"), streams.heard("10.66.0."));
+    if cable < 2 || radio > 0 || !up.contains("cab0 ") {
+        return Err(format!("{cable} streams over the cable that was chosen, {radio} over the radio: {up}"));
+    }
+    drop((a, b));
+
+    // The one that is chosen leads elsewhere.
+    let (mut a, _b) = connected(&[("LINKSPAN_IFNAME", "cab1")])?;
+    let named = a.expect("WARN downgrade: LS0550", SOON)?;
+    let up = a.expect("up", SOON)?;
+    let over = "over wlan0, which LINKSPAN_IFNAME=cab1 does not choose";
+    if !named.contains(over) || !up.contains(over) || a.heard("WARN") != 1 || a.heard("RDMA") > 0 {
+        return Err(format!("the interface is not named in both, or its RDMA device was asked for: {named}; {up}"));
+    }
+    let (mut a, _b) = connected(&[("LINKSPAN_IFNAME", "cab1"), strict])?;
+    let error = a.expect("error", SOON)?;
+    if error.contains("LS0509") && error.contains(over) { Ok(up) } else { Err(error) }
 }
 
 fn killed_peer() -> Outcome<String> {
