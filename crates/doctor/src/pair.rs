@@ -94,9 +94,13 @@ fn nodes(ends: &[End]) -> Vec<Node> {
 
 /// Whether a Thunderbolt cable is used by the link-local addresses of its two ends, since one of them has no other.
 fn by_link_local(own: &Port, theirs: &Port) -> bool {
-    let local = |port: &Port| port.peer_router.is_some() && port.addrs.iter().any(|addr| is_link_local(addr.ip));
+    // Of both families IPv6 is the one that is offered.
+    let local = |port: &Port| {
+        let all = port.addrs.iter().filter(|addr| port.peer_router.is_some() && is_link_local(addr.ip));
+        all.map(|addr| addr.ip.is_ipv6()).max()
+    };
     let routed = |port: &Port| port.addrs.iter().any(|addr| !is_link_local(addr.ip));
-    local(own) && local(theirs) && !(routed(own) && routed(theirs))
+    local(own).is_some() && local(own) == local(theirs) && !(routed(own) && routed(theirs))
 }
 
 fn node(end: &End, id: u64) -> Node {

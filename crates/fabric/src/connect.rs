@@ -150,7 +150,9 @@ impl Connecting {
             }
         }
         connecting.start_setup(&device);
-        connecting.start_keepalive(|t| t.reach.relays() == 0 && !t.reach.is_guess());
+        // Where routes lead is not known yet, and may not be what the settings choose.
+        let known = |t: &Try| same_host || t.reach.from().is_some() || fabric.config().interfaces.is_none();
+        connecting.start_keepalive(|t| t.reach.relays() == 0 && !t.reach.is_guess() && known(t));
         Ok(connecting)
     }
 
@@ -173,8 +175,21 @@ impl Connecting {
         t.reach.is_guess() && (silent() || self.tries.iter().any(|up| up.reach.is_guess() && up.is_up() && taken(up)))
     }
 
-    /// Whether a cable that leads to the peer makes it needless: one over routes, a radio, or a far slower interface.
+    /// The interface that the routes chose for a stream, where the settings do not choose it, with the setting.
+    fn outside(&self, t: &Try, stream: &Stream) -> Option<String> {
+        let free = !self.same_host && t.reach.from().is_none() && !stream.is_local();
+        let filter = self.fabric.config().interfaces.as_ref().filter(|_| free)?;
+        let interface = stream.interface();
+        let known = self.fabric.survey().iter().any(|(i, _)| i.name == interface);
+        (known && !filter.allows(&interface)).then(|| format!("{interface}, which {} does not choose", filter.shown()))
+    }
+
+    /// Whether another way that is up makes it needless: any that the settings choose, where they do not choose it; a cable that
+    /// leads to the peer, where it is one over routes, a radio, or a far slower interface.
     fn is_needless(&self, t: &Try) -> bool {
+        if t.outside.is_some() && self.tries.iter().any(|up| up.outside.is_none() && up.is_up()) {
+            return t.number != KEEPALIVE;
+        }
         let cables = self.tries.iter().filter(|c| c.reach.is_guess() && c.is_up());
         let Some(fastest) = cables.map(|c| c.speed).max().filter(|_| t.number != KEEPALIVE && !t.reach.is_guess())
         else {
@@ -220,8 +235,8 @@ impl Connecting {
         let fresh = self.tries.iter().all(|t| ends(&t.reach) != ends(&reach) || reach.relays() > 0);
         let first = number != KEEPALIVE && fresh;
         let speed = u64::from(mbps) * 125_000;
-        let (beside, devmem) = (None, Err(String::new()));
-        self.tries.push(Try { reach, number, why, speed, setup, first, per_host: false, beside, devmem });
+        let (outside, beside, devmem) = (None, None, Err(String::new()));
+        self.tries.push(Try { reach, number, why, speed, setup, first, per_host: false, outside, beside, devmem });
     }
 
     /// Tries what the mesh knows of the route to the peer. False where it knows none, or there is no mesh.
@@ -355,7 +370,9 @@ impl Connecting {
             self.poll_try(n)?;
         }
         if self.tries.iter().all(|t| t.number != KEEPALIVE) {
-            self.start_keepalive(|t| t.reach.is_guess() && t.is_up());
+            let guesses = || self.tries.iter().filter(|t| t.reach.is_guess());
+            let cabled = guesses().any(|t| t.is_up() || t.is_open() && !self.is_astray(t));
+            self.start_keepalive(|t| t.is_up() && (t.reach.is_guess() || t.reach.from().is_none() && !cabled));
         }
         self.seek()?;
         if self.since.elapsed() > self.fabric.config().connect_timeout {
@@ -419,11 +436,22 @@ impl Connecting {
         let wants_local = self.wants_local() && self.tries[n].number != KEEPALIVE;
         // Which guess is right shows here.
         let unsure = self.tries[0].reach.is_guess() && !self.tries.iter().any(|t| t.per_host);
+        let outside = self.outside(&self.tries[n], &stream);
         let attempt = &mut self.tries[n];
+        if let Some(over) = &outside {
+            attempt.why = format!("{}, over {over}", attempt.why);
+        }
         let mut beside = None;
         for provider in self.fabric.providers().filter(|_| attempt.first && !wants_local) {
             let all = (n == 0 || unsure && attempt.reach.is_guess()) && attempt.reach.relays() == 0;
             if beside.is_some() || provider.per_host() && !all {
+                continue;
+            }
+            // A device on an interface is chosen with it; the cables of a host are not.
+            if let (Some(over), false) = (&outside, provider.per_host()) {
+                if self.fabric.forced().is_some() {
+                    attempt.setup.rails = Err(format!("the peer is reached over {over}"));
+                }
                 continue;
             }
             match attempt.reach.offer(&self.fabric, &**provider, &stream, hops.clone()) {
@@ -432,9 +460,10 @@ impl Connecting {
                 Err(why) => attempt.setup.rails = Err(why),
             }
         }
-        if attempt.number != KEEPALIVE && !wants_local && attempt.reach.relays() == 0 {
+        if attempt.number != KEEPALIVE && !wants_local && attempt.reach.relays() == 0 && outside.is_none() {
             attempt.devmem = crate::devmem::ready(&self.fabric, &stream.interface());
         }
+        attempt.outside = outside;
         let config = self.fabric.config();
         let greeting = Greeting {
             wants_local,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use linkspan_proto::handle::host_hash;
-use linkspan_setup::interfaces::{address, family, look};
+use linkspan_setup::interfaces::{address, beside, family, look};
 use linkspan_topology::{Host, IfAddr, Interface, Kind, Roots, Verdict};
 
 use crate::{Config, Error};
@@ -20,6 +20,8 @@ pub struct DeviceInterface {
     pub name: String,
     /// Its address.
     pub addr: IfAddr,
+    /// Its link-local address beside that, where it is a cable to one neighbour, whose end may have no other.
+    pub beside: Option<IfAddr>,
     /// Speed, Mb/s.
     pub mbps: u32,
 }
@@ -56,7 +58,8 @@ pub fn survey(config: &Config) -> Result<Vec<(Interface, Verdict)>, Error> {
 /// An interface as part of a device; `None` without an address of the family.
 pub(crate) fn port(interface: &Interface, family: Option<&str>) -> Option<DeviceInterface> {
     let mbps = interface.speed_mbps.unwrap_or(UNKNOWN_MBPS);
-    Some(DeviceInterface { name: interface.name.clone(), addr: address(interface, family)?, mbps })
+    let (addr, beside) = (address(interface, family)?, beside(interface, family));
+    Some(DeviceInterface { name: interface.name.clone(), addr, beside, mbps })
 }
 
 /// Groups the usable interfaces into devices.
@@ -81,8 +84,7 @@ pub fn devices(config: &Config, survey: &[(Interface, Verdict)]) -> Result<Vec<D
     if groups.is_empty() {
         // Without a network two processes of this host can still connect.
         let loopback = survey.iter().find(|(i, _)| i.kind == Kind::Loopback);
-        if let Some((interface, addr)) = loopback.and_then(|(i, _)| Some((i, address(i, family.as_deref())?))) {
-            let port = DeviceInterface { name: interface.name.clone(), addr, mbps: UNKNOWN_MBPS };
+        if let Some((interface, port)) = loopback.and_then(|(i, _)| Some((i, port(i, family.as_deref())?))) {
             groups.insert((0, 0), vec![(interface, port)]);
         }
     }
@@ -124,6 +126,11 @@ impl DeviceInterface {
     /// 169.254.0.0/16. (IPv6 has scopes for that.)
     pub(crate) fn tie(&self) -> Option<String> {
         (self.addr.is_link_local() && self.addr.ip.is_ipv4()).then(|| self.name.clone())
+    }
+
+    /// The same cable by its link-local address.
+    pub(crate) fn by_link_local(&self) -> Option<DeviceInterface> {
+        Some(DeviceInterface { addr: self.beside?, beside: None, ..self.clone() })
     }
 }
 

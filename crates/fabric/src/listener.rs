@@ -65,7 +65,11 @@ impl Listener {
         handle.keys = matches!(fabric.config().guard, Guard::Keys { .. });
         handle.encrypt = fabric.config().encrypts();
         let (mut sockets, mut refused) = (Vec::new(), None);
-        for port in &device.ports {
+        // Last, what connectors that share a subnet with a cable do without.
+        let beside = device.ports.iter().filter_map(DeviceInterface::by_link_local);
+        let beside = beside.filter(|_| !fabric.config().meshes());
+        for (n, port) in device.ports.iter().cloned().chain(beside).enumerate() {
+            let more = n >= device.ports.len();
             let addr = socket_addr(port.addr.ip, 0, port.addr.scope);
             // In a mesh one subnet may be on two cables; answers go back over the one they came by. The first port is
             // left to the routes: processes of this host come to it over loopback.
@@ -76,6 +80,10 @@ impl Listener {
             let socket = match Listen::bind(addr, &options) {
                 Ok(socket) => socket,
                 // The kernel may not be done with looking for a duplicate of it, or it went with its cable.
+                Err(why) if more => {
+                    fabric.log().info(&format!("{} is offered without {addr}: {}", port.name, chain(&why)));
+                    continue;
+                }
                 Err(why) if port.addr.is_link_local() => {
                     let line = format!("{} is left out by a listener: {}", port.name, chain(&why));
                     warn_seldom(fabric.log(), &port.name, &line);
@@ -87,6 +95,7 @@ impl Listener {
             let entry = Addr { ip: port.addr.ip, port: socket.local_addr().port(), prefix: port.addr.prefix };
             match handle.push(entry) {
                 Ok(()) => sockets.push(socket),
+                Err(full @ HandleError::Full { .. }) if more => fabric.log().info(&full.to_string()),
                 Err(full @ HandleError::Full { .. }) => fabric.log().warn(&full.to_string()),
                 Err(other) => return Err(other.into()),
             }

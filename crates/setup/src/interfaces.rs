@@ -3,7 +3,7 @@
 use std::io;
 
 use linkspan_topology::{
-    AddrEntry, IfAddr, IfFilter, Interface, Reason, Roots, Verdict, default_routes, interfaces, judge,
+    AddrEntry, IfAddr, IfFilter, Interface, Kind, Reason, Roots, Verdict, default_routes, interfaces, judge,
 };
 
 /// This machine's interfaces with the verdict on each. In a mesh no cable is too slow, for it may be the only one to that neighbour, and the interface
@@ -37,6 +37,17 @@ pub fn look(filter: Option<&IfFilter>, mesh: bool) -> io::Result<Vec<(Interface,
 /// The address by which an interface is used: global before link-local, IPv4 before IPv6 (of link-local ones IPv6, which the
 /// kernel gives to every interface and keeps apart by scope), unless NCCL_SOCKET_FAMILY asks for one family.
 pub fn address(interface: &Interface, family: Option<&str>) -> Option<IfAddr> {
+    best(interface, family, |_| true)
+}
+
+/// The link-local address of a cable to one neighbour beside the [`address`] by which it is used: the neighbour may have
+/// none but such on its end.
+pub fn beside(interface: &Interface, family: Option<&str>) -> Option<IfAddr> {
+    let cable = interface.kind == Kind::Thunderbolt && !address(interface, family)?.is_link_local();
+    best(interface, family, IfAddr::is_link_local).filter(|_| cable)
+}
+
+fn best(interface: &Interface, family: Option<&str>, wanted: impl Fn(&IfAddr) -> bool) -> Option<IfAddr> {
     let fits = |a: &&IfAddr| match family {
         Some("AF_INET") => a.ip.is_ipv4(),
         Some("AF_INET6") => a.ip.is_ipv6(),
@@ -46,6 +57,7 @@ pub fn address(interface: &Interface, family: Option<&str>) -> Option<IfAddr> {
         .addrs
         .iter()
         .filter(fits)
+        .filter(|a| wanted(a))
         .min_by_key(|a| (a.is_link_local(), a.ip.is_ipv6() != a.is_link_local()))
         .copied()
 }
@@ -54,3 +66,6 @@ pub fn address(interface: &Interface, family: Option<&str>) -> Option<IfAddr> {
 pub fn family() -> Option<String> {
     std::env::var("NCCL_SOCKET_FAMILY").ok()
 }
+
+#[cfg(test)]
+mod tests;

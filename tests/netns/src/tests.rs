@@ -65,6 +65,18 @@ pub(crate) const ALL: &[Test] = &[
         waits: false,
         run: bare_cables,
     },
+    Test {
+        name: "half-bare-cable",
+        what: "a Thunderbolt cable one of whose ends has a routed address and the other link-local ones alone is used",
+        waits: false,
+        run: half_bare_cable,
+    },
+    Test {
+        name: "not-chosen",
+        what: "LINKSPAN_IFNAME of the connecting side alone keeps other interfaces off, and names one that the routes take",
+        waits: false,
+        run: not_chosen,
+    },
     Test { name: "killed-peer", what: "a killed peer is reported at once", waits: false, run: killed_peer },
     Test {
         name: "strict",
@@ -489,6 +501,84 @@ fn bare_cables() -> Outcome<String> {
     world.node_under("a", THUNDERBOLT, &[("LINKSPAN_PATH", "tcp")], &connect)?.expect("done", SOON)?;
     b.expect("done", SOON)?;
     Ok(said)
+}
+
+/// Joins interface `name` of `a` to that of another host; beside these addresses the kernel gives them link-local ones.
+fn bare_cable(world: &World, name: &str, to: &str, ends: [&str; 2]) -> Outcome<()> {
+    let (a, b) = (world.ns("a"), world.ns(to));
+    crate::world::sh(&format!("ip link add {name} netns {a} type veth peer name {name} netns {b}"))?;
+    for (host, addr) in ["a", to].into_iter().zip(ends) {
+        if !addr.is_empty() {
+            world.ip(host, &format!("addr add {addr} dev {name}"))?;
+        }
+        world.ip(host, &format!("link set {name} up"))?;
+    }
+    for host in ["a", to] {
+        let own =
+            format!("until ip -6 -o addr show dev {name} scope link -tentative | grep -q fe80; do sleep 0.05; done");
+        world.program(host, &[], &["sh", "-c", &own])?.end(SOON)?;
+    }
+    Ok(())
+}
+
+fn half_bare_cable() -> Outcome<String> {
+    let world = bare_world()?;
+    // Beside it a radio, over which all went before.
+    bare_cable(&world, "wlan0", "b", ["10.66.0.1/24", "10.66.0.2/24"])?;
+    bare_cable(&world, "cab0", "b", ["10.77.0.1/24", ""])?;
+    world.ip("b", "addr add fe80::2/64 dev cab0 nodad")?;
+    // The one that connects has the routed address, then the one that listens, then both have one, of different subnets.
+    bare_up(&world, &[], &["cab0"])?;
+    world.ip("b", "addr add 10.78.0.2/24 dev cab0")?;
+    bare_up(&world, &[], &["cab0"])?;
+    world.ip("a", "addr del 10.77.0.1/24 dev cab0")?;
+    let said = bare_up(&world, &[], &["cab0"])?;
+    let mut server = world.lspan_under("b", THUNDERBOLT, &[], "perf serve --open")?;
+    server.expect("lspan: waiting on", SOON)?;
+    let (code, text) = world.lspan_under("a", THUNDERBOLT, &[], "perf bw -s 1M -n 20 fe80::2%cab0")?.end(SOON * 3)?;
+    if code != Some(0) || !text.contains("cab0 [fe80::") || text.contains("wlan0") {
+        return Err(format!("{code:?}: {text}"));
+    }
+    // In one subnet: by that, and nothing else is tried.
+    world.ip("a", "addr add 10.78.0.1/24 dev cab0")?;
+    let up = bare_up(&world, &[], &["cab0"])?;
+    if up.contains("fe80::") { Err(format!("a link-local address beside a shared subnet: {up}")) } else { Ok(said) }
+}
+
+fn not_chosen() -> Outcome<String> {
+    let world = bare_world()?;
+    bare_cable(&world, "wlan0", "b", ["10.66.0.1/24", "10.66.0.2/24"])?;
+    bare_cable(&world, "cab0", "b", ["", ""])?;
+    bare_cable(&world, "cab1", "c", ["", ""])?;
+    let connected = |env: &[(&str, &str)]| -> Outcome<(Node, Node)> {
+        // The listening side has chosen nothing, and offers both. The radios have RDMA devices, which do not reach each other.
+        let mut b = world.node_under("b", THUNDERBOLT, &[], &["soft", "wlan0", "listen", "2", "64"])?;
+        let handle = b.expect("handle", SOON)?;
+        Ok((world.node_under("a", THUNDERBOLT, env, &["soft", "wlan0", "connect", &handle, "1", "64"])?, b))
+    };
+    let strict = ("LINKSPAN_STRICT", "1");
+    let (mut a, mut b) = connected(&[("LINKSPAN_IFNAME", "cab0"), strict])?;
+    let up = a.expect("up", SOON)?;
+    b.expect("up", SOON)?;
+    let mut streams = world.program("a", &[], &["sh", "-c", "ss -Htn state established; echo end"])?;
+    streams.expect("end", SOON)?;
+    let (cable, radio) = (streams.heard("fe80::"), streams.heard("10.66.0."));
+    if cable < 2 || radio > 0 || !up.contains("cab0 ") {
+        return Err(format!("{cable} streams over the cable that was chosen, {radio} over the radio: {up}"));
+    }
+    drop((a, b));
+
+    // The one that is chosen leads elsewhere.
+    let (mut a, _b) = connected(&[("LINKSPAN_IFNAME", "cab1")])?;
+    let named = a.expect("WARN downgrade: LS0550", SOON)?;
+    let up = a.expect("up", SOON)?;
+    let over = "over wlan0, which LINKSPAN_IFNAME=cab1 does not choose";
+    if !named.contains(over) || !up.contains(over) || a.heard("WARN") != 1 || a.heard("RDMA") > 0 {
+        return Err(format!("the interface is not named in both, or its RDMA device was asked for: {named}; {up}"));
+    }
+    let (mut a, _b) = connected(&[("LINKSPAN_IFNAME", "cab1"), strict])?;
+    let error = a.expect("error", SOON)?;
+    if error.contains("LS0509") && error.contains(over) { Ok(up) } else { Err(error) }
 }
 
 fn killed_peer() -> Outcome<String> {

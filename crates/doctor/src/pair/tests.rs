@@ -163,6 +163,10 @@ fn thunderbolt_cables_are_used_by_link_local_addresses() {
     ends[1].ports[1].mtu = Some(9000);
     ends[0].ports[0].addrs.push(Addr { ip: [10, 0, 0, 1].into(), prefix: 24 });
     assert_eq!(codes(&ends), []);
+    // Link-local addresses of two families do not meet.
+    let v6 = std::mem::replace(&mut ends[1].ports[0].addrs, vec![Addr { ip: [169, 254, 0, 9].into(), prefix: 16 }]);
+    assert_eq!(codes(&ends), one("LS1410", "h2"));
+    ends[1].ports[0].addrs = v6;
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub(super) fn later(
 fn of_its_family(fabric: &Fabric, port: &DeviceInterface, to: &Addr) -> Option<DeviceInterface> {
     let all = fabric.survey().iter().find(|(i, _)| i.name == port.name).filter(|_| family().is_none());
     let all = all.map_or(&[][..], |(i, _)| &i.addrs).iter().filter(|addr| addr.is_link_local());
-    let fits = all.chain([&port.addr]).find(|addr| to.same_subnet(addr.ip))?;
+    let fits = all.chain([&port.addr]).chain(&port.beside).find(|addr| to.same_subnet(addr.ip))?;
     Some(DeviceInterface { addr: *fits, ..port.clone() })
 }
 
@@ -51,7 +51,7 @@ pub(super) fn far_slower(mbps: u32, fastest: u32) -> bool {
 }
 
 /// The pairs of addresses to try: each of ours with one of theirs in its subnet, else whatever the routes say; and each
-/// link-local one of ours with each of theirs. In a mesh the interfaces are fixed with the addresses, every pair is tried where
+/// link-local one of ours with each of theirs, cables that share no subnet with the peer included. In a mesh the interfaces are fixed with the addresses, every pair is tried where
 /// one subnet is on several cables, and routes do not count: they lead over networks that a mesh keeps clear of.
 pub(super) fn pairs(
     fabric: &Fabric,
@@ -61,7 +61,7 @@ pub(super) fn pairs(
     same_host: bool,
 ) -> Vec<(Path, &'static str, u32)> {
     let mesh = fabric.config().meshes() && !same_host;
-    let (cables, mut free): (Vec<_>, Vec<_>) = device.ports.iter().partition(|p| !mesh && p.addr.is_link_local());
+    let (mut cables, mut free): (Vec<_>, Vec<_>) = device.ports.iter().partition(|p| !mesh && p.addr.is_link_local());
     let mut list = Vec::new();
     if same_host {
         let to = handle.addrs()[0];
@@ -94,6 +94,7 @@ pub(super) fn pairs(
         list.extend(there.map(|to| (routed(to), "routed: no interface shares a subnet", 0)));
     }
     list.truncate(MAX_RAILS);
+    cables.extend(free.into_iter().filter(|p| !mesh && p.beside.is_some()));
     // Which cable of ours leads to which of theirs is not known: first, second, ... with their first, second, ..., then crossed.
     let there: Vec<&Addr> = handle.addrs().iter().filter(|to| is_link_local(to.ip)).collect();
     for crossed in 0..there.len() {

@@ -61,6 +61,13 @@ impl Connecting {
         if let Some(what) = self.relays(None).filter(|_| !cabled) {
             self.fabric.downgrade(what)?;
         }
+        let outside =
+            self.tries.iter().filter(|t| t.is_up() && self.counts(t, cabled)).find_map(|t| t.outside.as_ref());
+        if let Some(over) = outside {
+            let to = self.handle.addrs().first().map_or_else(String::new, |addr| addr.ip.to_string());
+            let what = format!("LS0550 the peer at {to} is reached over {over}: none that it chooses leads there");
+            self.fabric.downgrade(what)?;
+        }
         // Said when the fabric was made.
         if let (true, false, Some(what)) = (self.fabric.config().strict, self.same_host, self.fabric.last_resort()) {
             return Err(Error::Strict { what });

@@ -64,7 +64,7 @@ fn a_way_over_others_is_waited_for_while_its_rails_are_set_up() {
 
 fn port(name: &str, ip: &str, scope: u32) -> DeviceInterface {
     let addr = IfAddr { ip: ip.parse().unwrap(), prefix: if ip.contains(':') { 64 } else { 16 }, scope };
-    DeviceInterface { name: name.into(), addr, mbps: 10_000 }
+    DeviceInterface { name: name.into(), addr, beside: None, mbps: 10_000 }
 }
 
 /// From what, tied to which interface, to what, with the scope.
@@ -85,6 +85,32 @@ fn shown(ports: Vec<DeviceInterface>, theirs: &[&str]) -> Vec<String> {
         Path::Over(_) => panic!(),
     });
     shown.collect()
+}
+
+/// A cable with a routed address, and this link-local one beside it.
+fn both(name: &str, ip: &str, scope: u32) -> DeviceInterface {
+    let local = port(name, &format!("fe80::{scope}"), scope).addr;
+    DeviceInterface { beside: Some(local), ..port(name, ip, 0) }
+}
+
+#[test]
+fn a_cable_that_shares_no_subnet_with_the_peer_is_tried_by_its_link_local_address() {
+    let cable = || both("tb1", "10.7.0.1", 1);
+    let eth = || port("eth0", "10.1.0.1", 0);
+    let [subnet, scope] = ["10.7.0.1:0 - 10.7.9.1:7", "[fe80::1%1]:0 - [fe80::9:1%1]:7"];
+    assert_eq!(
+        shown(vec![cable()], &["10.7.9.1", "fe80::9:1"]),
+        [subnet],
+        "where both have addresses nothing is guessed"
+    );
+    let ethernet = "10.1.0.1:0 - 10.1.9.1:7";
+    assert_eq!(shown(vec![eth(), cable()], &["10.1.9.1", "fe80::9:1"]), [ethernet, scope]);
+    // The peer's end has a routed address too, in another subnet.
+    assert_eq!(shown(vec![cable()], &["10.8.9.1", "fe80::9:1"]), ["any - 10.8.9.1:7", scope]);
+    let two = vec![cable(), both("tb2", "10.9.0.1", 2)];
+    let second = "[fe80::2%2]:0 - [fe80::9:2%2]:7";
+    let crossed = "[fe80::2%2]:0 - [fe80::9:1%2]:7";
+    assert_eq!(shown(two, &["10.7.9.1", "fe80::9:2", "fe80::9:1"]), [subnet, second, crossed]);
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub(crate) struct Try {
     pub(super) first: bool,
     /// It asks for all rails to the host.
     pub(super) per_host: bool,
+    /// The interface over which the routes lead it and that the settings do not choose, with the setting.
+    pub(super) outside: Option<String>,
     /// The stream whose payload this one would carry by device-memory TCP; it is no path of its own.
     pub(super) beside: Option<u16>,
     /// Whether both sides would take device-memory TCP on this stream, and why not.

@@ -54,8 +54,8 @@ fn add(graph: &Graph, at: End, text: &str, fix: String, found: &mut Vec<Finding>
     found.push(Finding::new(graph.nodes[at.node].name.clone(), text, fix));
 }
 
-/// A free address of the subnet that this one is in, with its prefix.
-fn beside(graph: &Graph, ip: IpAddr, prefix: u8) -> String {
+/// A free address of the subnet that this one is in, with its prefix; where there is none, what to do by hand with both ends.
+fn beside(graph: &Graph, (ip, prefix): (IpAddr, u8), end: End, other: End) -> Result<String, String> {
     let taken =
         |ip: IpAddr| graph.nodes.iter().flat_map(|n| &n.ports).any(|p| p.addr.is_some_and(|(have, _)| have == ip));
     let free = match ip {
@@ -77,7 +77,10 @@ fn beside(graph: &Graph, ip: IpAddr, prefix: u8) -> String {
             .map(|n| IpAddr::from(Ipv6Addr::from_bits(own.to_bits() & !0xffff | n)))
             .find(|ip| !taken(*ip)),
     };
-    free.map_or_else(|| format!("FREE-ADDRESS-BESIDE-{ip}/{prefix}"), |free| format!("{free}/{prefix}"))
+    free.map(|free| format!("{free}/{prefix}")).ok_or_else(|| {
+        let (end, other) = (graph.name(end), graph.name(other));
+        format!("give {end} and {other} addresses of a subnet that no other cable has: in that of {ip}/{prefix} none is free")
+    })
 }
 
 /// An address for one end of a cable, of a subnet that nothing else in the mesh has: the ends of a cable get two of the same.
@@ -112,10 +115,10 @@ fn no_address(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
         let (what, name) = (graph.name(end), &port.name);
         let what = format!("LS1410 {what} is cabled to {} but has no IP address", graph.name(other));
         let net = match theirs.addr {
-            Some((ip, prefix)) => beside(graph, ip, prefix),
-            None => own_subnet(graph, edge, end),
+            Some(net) => beside(graph, net, end, other),
+            None => Ok(own_subnet(graph, edge, end)),
         };
-        let fix = format!("sudo ip addr add {net} dev {name}");
+        let fix = net.map_or_else(|words| words, |net| format!("sudo ip addr add {net} dev {name}"));
         add(graph, end, &what, fix, found);
     }
 }
@@ -125,7 +128,7 @@ fn subnets(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
     let (Some(x), Some(y)) = (a.addr, b.addr) else { return };
     let both = format!("{} ({}) is cabled to {} ({})", graph.name(edge.a), addr(a), graph.name(edge.b), addr(b));
     if x.0 == y.0 {
-        let fix = instead(b, &beside(graph, y.0, y.1));
+        let fix = beside(graph, y, edge.b, edge.a).map_or_else(|words| words, |new| instead(b, &new));
         add(graph, edge.b, &format!("LS1411 {both}: both ends have the same address"), fix, found);
     } else if super::same_subnet(x, y.0) || super::same_subnet(y, x.0) {
         let (wrong, right) = if x.1 > y.1 { (edge.a, y.1) } else { (edge.b, x.1) };
@@ -148,7 +151,10 @@ fn subnets(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
                 format!("crossed cables, {} expects the port {there}", graph.name(edge.b)),
                 format!("move the cable from {} to {there} on {}", a.name, graph.nodes[edge.a.node].name),
             ),
-            (None, None) => ("the addresses are not in one subnet".to_owned(), instead(b, &beside(graph, x.0, x.1))),
+            (None, None) => (
+                "the addresses are not in one subnet".to_owned(),
+                beside(graph, x, edge.b, edge.a).map_or_else(|words| words, |new| instead(b, &new)),
+            ),
         };
         add(graph, edge.b, &format!("LS1413 {both}: {what}"), fix, found);
     }

@@ -109,13 +109,20 @@ fn one_subnet_on_two_cables() {
 }
 
 #[test]
-fn a_full_subnet_leaves_no_address_to_name() {
-    let mut list = nodes(3, &[(0, 1), (0, 2)]);
-    list[0].ports[0].addr = Some(("10.0.9.1".parse().unwrap(), 30));
-    list[2].ports[0].addr = Some(("10.0.9.2".parse().unwrap(), 30));
-    list[1].ports[0].addr = None;
-    let fixes = found(list).into_iter().find(|one| one.code == "LS1410").unwrap().fix;
-    assert!(fixes.contains("FREE-ADDRESS-BESIDE-10.0.9.1/30"), "{fixes}");
+fn a_full_subnet_leaves_words_and_no_command() {
+    let words =
+        "give n1/c0 and n0/c0 addresses of a subnet that no other cable has: in that of 10.0.9.1/30 none is free";
+    let full = |addr: Option<&str>| {
+        let mut list = nodes(3, &[(0, 1), (0, 2)]);
+        list[0].ports[0].addr = Some(("10.0.9.1".parse().unwrap(), 30));
+        list[2].ports[0].addr = Some(("10.0.9.2".parse().unwrap(), 30));
+        list[1].ports[0].addr = addr.map(|ip| (ip.parse().unwrap(), 30));
+        found(list)
+    };
+    let fix = |code: &str, addr| full(addr).into_iter().find(|one| one.code == code && one.node == "n1").unwrap().fix;
+    for (code, addr) in [("LS1410", None), ("LS1411", Some("10.0.9.1")), ("LS1413", Some("192.168.9.9"))] {
+        assert_eq!(fix(code, addr), words, "{code}");
+    }
 }
 
 #[test]
