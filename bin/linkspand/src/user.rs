@@ -7,7 +7,8 @@ use linkspan_bus::user::{NAME, User, UserServer};
 use linkspan_bus::zbus;
 use linkspan_user::shares::{self, Shares};
 use linkspan_user::task::{Say, Tasks};
-use linkspan_user::{Error, place};
+use linkspan_user::{Error, keys, place};
+use rustix::io::{Errno, read};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
@@ -39,6 +40,9 @@ fn open(as_root: bool, log: Arc<Log>, changed: Arc<Notify>) -> Result<User, Stri
     let text = |error: Error| error.text();
     let say: Say = Arc::new(move |line: &str| log.line(Priority::Warning, line, &[]));
     let changed: Arc<dyn Fn() + Send + Sync> = Arc::new(move || changed.notify_one());
+    if let Err(error) = watch(changed.clone()) {
+        say(&format!("keys that other programs change are not noticed: {error}"));
+    }
     let told = changed.clone();
     let tasks =
         Tasks::new(place::state_dir("service").map_err(text)?.join("history"), say.clone(), Box::new(move || told()));
@@ -48,6 +52,19 @@ fn open(as_root: bool, log: Arc<Log>, changed: Arc<Notify>) -> Result<User, Stri
 
 async fn connect(user: &Arc<User>) -> zbus::Result<UserServer> {
     UserServer::start(zbus::connection::Builder::session()?, user, rustix::process::geteuid().as_raw()).await
+}
+
+/// Has `changed` called for keys that other programs change.
+fn watch(changed: Arc<dyn Fn() + Send + Sync>) -> Result<(), String> {
+    let queue = keys::watch().map_err(|error| error.text())?;
+    let hear = move || {
+        // Which one it was is not asked.
+        while !matches!(read(&queue, &mut [0; 4096]), Err(error) if error != Errno::INTR) {
+            changed();
+        }
+    };
+    let spawned = std::thread::Builder::new().name("keys-watch".into()).spawn(hear);
+    spawned.map(drop).map_err(|error| failed("a thread", error))
 }
 
 async fn serve(user: &Arc<User>, log: &Log, changed: &Notify) -> Result<(), String> {

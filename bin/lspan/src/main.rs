@@ -21,6 +21,7 @@ mod onesided;
 mod out;
 mod overview;
 mod pages;
+mod passed;
 mod peer_lines;
 mod perf;
 mod pools;

@@ -18,6 +18,7 @@ use crate::cli::ServeArgs;
 use crate::exit::{Exit, Failure};
 use crate::fabric;
 use crate::onesided::OneSidedOffers;
+use crate::passed;
 use crate::peer_lines;
 use crate::signals;
 
@@ -43,7 +44,15 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let idle = (!args.stdio).then(|| args.idle.unwrap_or(IDLE));
     let limits = Limits { memory: Quota::new(memory(args)), idle, bare: true, cma: fabric::cma()? };
     let gpu = fabric::gpu(args.mem)?;
-    let paired = if args.stdio || args.open { None } else { paired()? };
+    let passed = match args.stdio {
+        true => Vec::new(),
+        false => passed::listeners().map_err(|error| Failure::system("the sockets that were passed", &error))?,
+    };
+    if !passed.is_empty() && !args.bind.is_empty() {
+        let why = "--bind names addresses, and a service manager has passed sockets: leave one of them out";
+        return Err(Failure::new(Exit::Usage, why));
+    }
+    let paired = if args.stdio || args.open { None } else { paired(!passed.is_empty())? };
     if let Some(ring) = &paired {
         fabric::accept_paired(ring.clone());
     }
@@ -63,17 +72,19 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     } else {
         let key = fabric.config().has_key();
         let open = (args.open || key || paired.is_some()) && args.bind.is_empty();
-        let rendezvous_server = RendezvousServer::open(&fabric, &args.bind, open, args.port)?;
+        let rendezvous_server = match passed.is_empty() {
+            true => RendezvousServer::open(&fabric, &args.bind, open, args.port)?,
+            false => RendezvousServer::passed(passed)?,
+        };
         let addrs: Vec<String> = rendezvous_server.addrs().iter().map(shown).collect();
         let local = rendezvous_server.addrs().iter().all(|addr| addr.ip().is_loopback());
         let measure = "measure with `lspan perf bw HOST` from another host";
         let whom = match (key, &paired, local) {
             (true, ..) => format!("for everybody who has the cluster key; {measure}"),
             (false, Some(ring), _) => {
-                format!(
-                    "for paired peers ({}); {measure}, where HOST is what this one is called there",
-                    ring.names().join(", ")
-                )
+                let names = ring.names().join(", ");
+                let names = if names.is_empty() { "none yet: `lspan pair`" } else { &names };
+                format!("for paired peers ({names}); {measure}, where HOST is what this one is called there")
             }
             (false, None, true) => {
                 "for everybody on this host; `lspan pair` lets another host in, --open or --bind ADDR every host".into()
@@ -173,10 +184,14 @@ fn begin(
     }
 }
 
-/// This user's keys, where they decide who may measure: there are peers, and no cluster key goes before.
-fn paired() -> Result<Option<Arc<Keyring>>, Failure> {
+/// This user's keys, where they decide who may measure: there are peers, and no cluster key goes before. With `always` also where there
+/// are none yet: a socket that was passed is open to everybody who reaches it, and waits for those who pair later.
+fn paired(always: bool) -> Result<Option<Arc<Keyring>>, Failure> {
     if Config::from_env()?.has_key() {
         return Ok(None);
+    }
+    if always {
+        return Ok(Some(Arc::new(Keyring::open_or_make()?.0)));
     }
     Ok(Keyring::find()?.filter(|ring| !ring.peers().is_empty()).map(Arc::new))
 }

@@ -26,7 +26,7 @@ impl PeerObject {
         self.0.name.as_deref().unwrap_or_default()
     }
 
-    /// Its vendor; `Linux` for Linux.
+    /// Its vendor; `Linux` for Linux 7.3, `Intel Corp.` for 6.12.
     #[zbus(property)]
     fn vendor(&self) -> &str {
         self.0.vendor.as_deref().unwrap_or_default()

@@ -45,7 +45,7 @@ fn of_user() -> Vec<(String, String)> {
         shown(&user::Manager { calls: calls.clone(), watches: Watches::default() }),
         shown(&user::Tests(calls.clone())),
         shown(&user::Files(calls.clone())),
-        shown(&user::Keys(calls.clone())),
+        shown(&user::Keys::new(calls.clone())),
         shown(&user::Shares::new(calls.clone())),
         shown(&user::TaskObject::new(calls, task)),
     ]

@@ -22,7 +22,7 @@ pub struct Host {
     pub uuid: String,
     /// Its name.
     pub name: Option<String>,
-    /// Its vendor; `Linux` for Linux.
+    /// Its vendor; `Linux` for Linux 7.3, `Intel Corp.` for 6.12.
     pub vendor: Option<String>,
     /// The cables to it.
     pub cables: Vec<String>,

@@ -208,6 +208,19 @@ impl RendezvousServer {
         Ok(RendezvousServer { listeners, later, next: Instant::now() + LATER, pause: AcceptPause::new() })
     }
 
+    /// Waits on sockets that listen already, as those that a service manager passes.
+    ///
+    /// # Errors
+    /// [`RendezvousError::Wait`]: one cannot be made to wait for nothing.
+    pub fn passed(listeners: Vec<TcpListener>) -> Result<RendezvousServer, RendezvousError> {
+        for listener in &listeners {
+            let addr = listener.local_addr().unwrap_or_else(|_| (Ipv6Addr::UNSPECIFIED, 0).into());
+            let failed = |source| RendezvousError::Wait { addr, source, hint: String::new() };
+            listener.set_nonblocking(true).map_err(failed)?;
+        }
+        Ok(RendezvousServer { listeners, later: Vec::new(), next: Instant::now(), pause: AcceptPause::new() })
+    }
+
     /// Where it waits.
     pub fn addrs(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()

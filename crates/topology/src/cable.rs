@@ -58,7 +58,7 @@ pub const NEIGHBOURS_SHOWN: usize = 8;
 pub struct Peer {
     /// UUID of its host router.
     pub unique_id: Option<String>,
-    /// Vendor; `Linux` for Linux.
+    /// Vendor; `Linux` for Linux 7.3, `Intel Corp.` for 6.12.
     pub vendor_name: Option<String>,
     /// Name of the device; the host name for Linux.
     pub device_name: Option<String>,

@@ -68,7 +68,7 @@ pub struct XDomain {
     pub vendor_id: Option<u32>,
     /// Device number.
     pub device_id: Option<u32>,
-    /// Vendor name; `Linux` for Linux.
+    /// Vendor name; `Linux` for Linux 7.3, `Intel Corp.` for 6.12.
     pub vendor_name: Option<String>,
     /// Device name; the host name for Linux.
     pub device_name: Option<String>,

@@ -1,7 +1,13 @@
 //! This user's keys, as people and programs ask for them.
 
-use linkspan_fabric::keys::{KeyError, Keyring, Peer, name_fault};
+use std::fs::DirBuilder;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+
+use linkspan_fabric::keys::{self, KeyError, Keyring, Peer, name_fault};
 use linkspan_service::host_name;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use crate::Error;
 
@@ -37,4 +43,19 @@ pub fn add(ring: &Keyring, line: &str, name: Option<&str>, hosts: &[String]) -> 
     let peer = Peer::parse(&peer.line())?;
     ring.add(peer.clone())?;
     Ok(peer)
+}
+
+/// A descriptor of inotify(7) on the directory of the keys, which is made where it is missing: a read waits until a file has changed,
+/// whoever has changed it.
+///
+/// # Errors
+/// [`Error::Keys`]: there is no place for keys; [`Error::System`]: the directory cannot be made or watched.
+pub fn watch() -> Result<OwnedFd, Error> {
+    let dir = keys::dir(&|name| std::env::var_os(name))?;
+    let failed = |error: io::Error| Error::system(dir.display().to_string(), error);
+    DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(failed)?;
+    let queue = inotify::init(CreateFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+    let flags = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::MOVED_FROM | WatchFlags::DELETE;
+    inotify::add_watch(&queue, &dir, flags | WatchFlags::ONLYDIR).map_err(|error| failed(error.into()))?;
+    Ok(queue)
 }

@@ -71,7 +71,7 @@ struct Inner {
     error: String,
 }
 
-/// Whether shares are served.
+/// The shares, and whether they are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// They are.
@@ -80,6 +80,8 @@ pub struct Status {
     pub addresses: Vec<String>,
     /// Why not, though they should; begins with an error code.
     pub error: String,
+    /// All of them.
+    pub shares: Vec<Kept>,
 }
 
 /// All of one user. May be used from any thread; what changes something may take as long as opening sockets does.
@@ -130,7 +132,8 @@ impl Shares {
     fn show(&self, inner: &Inner) {
         let running = inner.running.as_ref();
         let addresses = running.map(|running| running.addrs.clone()).unwrap_or_default();
-        let now = Status { serving: running.is_some(), addresses, error: inner.error.clone() };
+        let (error, shares) = (inner.error.clone(), inner.file.shares.clone());
+        let now = Status { serving: running.is_some(), addresses, error, shares };
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = now;
     }
 

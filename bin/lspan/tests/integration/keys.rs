@@ -164,3 +164,49 @@ fn a_served_peer_lets_in_whom_it_is_paired_with() {
     let output = ada.run(&format!("perf lat -s 8 -n 5 bob:{port}"));
     assert!(output.status.code() == Some(5) && err(&output).contains("LS0739"), "{}", err(&output));
 }
+
+/// `lspan perf serve` as a service manager starts it: with this as the socket that is passed.
+fn activated(user: &User, socket: impl Into<Stdio>, more: &str) -> Command {
+    let serve = user.lspan(&format!("perf serve {more}"));
+    let mut command = Command::new("sh");
+    command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0 </dev/null"]);
+    command.arg(serve.get_program()).args(serve.get_args()).stdin(socket).stderr(Stdio::piped());
+    command.envs(serve.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command
+}
+
+#[test]
+fn on_a_passed_socket_those_who_pair_are_served_and_nobody_else() {
+    let (ada, bob, eve) = (User::new("passed-ada"), User::new("passed-bob"), User::new("passed-eve"));
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let passed = || std::os::fd::OwnedFd::from(socket.try_clone().unwrap());
+    // Whoever comes before it runs is waited for by the socket.
+    let mut early = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut server = Ended(activated(&bob, passed(), "").spawn().unwrap());
+    let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let said = lines.next().unwrap();
+    assert!(said.contains(&format!("waiting on 127.0.0.1:{port}, for paired peers (none yet")), "{said}");
+    let mut hello = [0; 8];
+    std::io::Read::read_exact(&mut early, &mut hello).unwrap();
+    assert_eq!(&hello, b"LSPANRV1");
+    let measured = |user: &User, peer: &str, code: i32, text: &str| {
+        let output = user.run(&format!("perf lat -s 8 -n 5 {peer}:{port}"));
+        assert!(output.status.code() == Some(code) && err(&output).contains(text), "{peer}: {}", err(&output));
+    };
+    measured(&eve, "127.0.0.1", 5, "LS0740");
+    let show = |user: &User, name: &str| out(&user.run(&format!("key show --name {name}")));
+    assert_eq!(bob.given("key add", &show(&ada, "ada")).status.code(), Some(0));
+    assert_eq!(ada.given("key add --host 127.0.0.1", &show(&bob, "bob")).status.code(), Some(0));
+    assert_eq!(eve.run("key new").status.code(), Some(0));
+    measured(&ada, "bob", 0, "");
+    measured(&eve, "127.0.0.1", 5, "LS0230");
+    drop(server);
+    let refused = activated(&bob, passed(), "--bind 127.0.0.1").output().unwrap();
+    assert!(refused.status.code() == Some(2) && err(&refused).contains("--bind"), "{}", err(&refused));
+    let datagrams: std::os::fd::OwnedFd = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into();
+    for other in [Stdio::null(), datagrams.into()] {
+        let refused = activated(&bob, other, "").output().unwrap();
+        assert!(refused.status.code() == Some(1) && err(&refused).contains("no TCP socket"), "{}", err(&refused));
+    }
+}

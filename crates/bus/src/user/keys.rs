@@ -1,5 +1,6 @@
 //! `org.linkspan.User1.Keys`.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use linkspan_fabric::keys::{Keyring, Peer, name_fault};
@@ -7,8 +8,9 @@ use linkspan_service::pairing::Names;
 use linkspan_user::task::Kind;
 use linkspan_user::{Error, keys, work};
 use serde_json::json;
+use tokio::task::spawn_blocking;
 use zbus::message::Header;
-use zbus::object_server::ObjectServer;
+use zbus::object_server::{InterfaceRef, ObjectServer, SignalEmitter};
 use zbus::zvariant::OwnedObjectPath;
 use zbus::{Connection, interface};
 
@@ -16,8 +18,22 @@ use super::UserError;
 use super::call::{Calls, texts};
 use crate::{Dict, to_dict};
 
-/// The interface.
-pub(crate) struct Keys(pub(crate) Calls);
+/// The interface, with the peers that were last told of.
+pub(crate) struct Keys {
+    calls: Calls,
+    told: Mutex<Arc<[Peer]>>,
+}
+
+impl Keys {
+    pub(crate) fn new(calls: Calls) -> Keys {
+        Keys { calls, told: Mutex::new(trusted().unwrap_or_else(|| Arc::new([]))) }
+    }
+}
+
+/// The trusted peers; `None`: their file cannot be read.
+fn trusted() -> Option<Arc<[Peer]>> {
+    Keyring::find().ok().map(|ring| ring.map_or_else(|| Arc::new([]) as Arc<[Peer]>, |ring| ring.peers()))
+}
 
 fn ring() -> Result<Keyring, Error> {
     Ok(Keyring::open_or_make()?.0)
@@ -55,7 +71,7 @@ impl Keys {
             let ring = ring()?;
             Ok((keys::own(&ring, said(&name))?.line(), ring.public().fingerprint()))
         };
-        self.0.blocking(connection, &header, show).await
+        self.calls.blocking(connection, &header, show).await
     }
 
     /// The trusted peers. Keys: name, fingerprint (s), hosts (av of s).
@@ -66,7 +82,7 @@ impl Keys {
         #[zbus(header)] header: Header<'_>,
     ) -> Result<Vec<Dict>, UserError> {
         let list = |_: &_| Ok(Keyring::find()?.map(|ring| ring.peers().iter().map(dict).collect()).unwrap_or_default());
-        self.0.blocking(connection, &header, list).await
+        self.calls.blocking(connection, &header, list).await
     }
 
     /// Trusts the peer of a line of Show. `name`: what it is called here; empty: as the line says. Answers its fingerprint.
@@ -81,7 +97,9 @@ impl Keys {
     ) -> Result<String, UserError> {
         texts("hosts", &hosts)?;
         let add = move |_: &_| Ok(keys::add(&ring()?, &line, said(&name), &hosts)?.key.fingerprint());
-        self.0.blocking(connection, &header, add).await
+        let added = self.calls.blocking(connection, &header, add).await;
+        (self.calls.user.changed)();
+        added
     }
 
     /// Trusts a peer no more, named as it is called here or by its fingerprint, which is answered.
@@ -94,8 +112,14 @@ impl Keys {
     ) -> Result<String, UserError> {
         texts("name", [&name])?;
         let forget = move |_: &_| Ok(ring()?.forget(&name)?.key.fingerprint());
-        self.0.blocking(connection, &header, forget).await
+        let forgotten = self.calls.blocking(connection, &header, forget).await;
+        (self.calls.user.changed)();
+        forgotten
     }
+
+    /// The list is another one, whoever has changed it: List has it.
+    #[zbus(signal)]
+    async fn peers_changed(emitter: &SignalEmitter<'_>) -> zbus::Result<()>;
 
     /// Makes a join line, a secret until it was used, and waits ten minutes at most for somebody to join with it. `own_name`, `peer_name`:
     /// what we call ourselves, and what the peer is called here; empty: as the hosts are.
@@ -109,11 +133,11 @@ impl Keys {
         peer_name: String,
     ) -> Result<(String, u64, OwnedObjectPath), UserError> {
         let names = names(&own_name, &peer_name)?;
-        let offer = self.0.blocking(connection, &header, |user| work::offer(ring()?, &user.say)).await?;
+        let offer = self.calls.blocking(connection, &header, |user| work::offer(ring()?, &user.say)).await?;
         let (line, until) = (offer.line().text(), offer.line().until());
         let until = until.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let run = move |task: &_| work::offered(task, offer, &names);
-        let task = self.0.begin(objects, (Kind::Pair, "", Vec::new()), run).await?;
+        let task = self.calls.begin(objects, (Kind::Pair, "", Vec::new()), run).await?;
         Ok((line, until, task))
     }
 
@@ -128,10 +152,21 @@ impl Keys {
         own_name: String,
         peer_name: String,
     ) -> Result<OwnedObjectPath, UserError> {
-        self.0.own(connection, &header).await?;
+        self.calls.own(connection, &header).await?;
         texts("line", [&line])?;
         let (line, names) = (work::join_line(&line)?, names(&own_name, &peer_name)?);
         let run = move |task: &_| work::joined(task, &line, &names);
-        self.0.begin(objects, (Kind::Pair, &peer_name, Vec::new()), run).await
+        self.calls.begin(objects, (Kind::Pair, &peer_name, Vec::new()), run).await
     }
+}
+
+/// Tells those who listen where the peers are others than they were.
+pub(crate) async fn change(object: &InterfaceRef<Keys>) -> zbus::Result<()> {
+    let Ok(Some(now)) = spawn_blocking(trusted).await else { return Ok(()) };
+    let keys = object.get().await;
+    let old = std::mem::replace(&mut *keys.told.lock().unwrap_or_else(PoisonError::into_inner), now.clone());
+    if old != now {
+        Keys::peers_changed(object.signal_emitter()).await?;
+    }
+    Ok(())
 }

@@ -91,6 +91,10 @@ pub trait Keys {
     /// The trusted peers.
     fn list(&self) -> Result<Vec<Dict>, UserError>;
 
+    /// The list is another one.
+    #[zbus(signal)]
+    fn peers_changed(&self) -> zbus::Result<()>;
+
     /// Trusts the peer of a line of Show.
     fn add(&self, line: &str, name: &str, hosts: &[String]) -> Result<String, UserError>;
 
@@ -126,6 +130,10 @@ pub trait Shares {
 
     /// All of them.
     fn list(&self) -> Result<Vec<Dict>, UserError>;
+
+    /// The list is another one.
+    #[zbus(signal)]
+    fn shares_changed(&self) -> zbus::Result<()>;
 
     /// Lets peers see a directory.
     fn add(&self, name: &str, directory: &str, writable: bool) -> Result<(), UserError>;

@@ -54,7 +54,7 @@ impl UserServer {
             .serve_at(PATH, Manager { calls: calls.clone(), watches: watches.clone() })?
             .serve_at(PATH, measure::Tests(calls.clone()))?
             .serve_at(PATH, files::Files(calls.clone()))?
-            .serve_at(PATH, keys::Keys(calls.clone()))?
+            .serve_at(PATH, keys::Keys::new(calls.clone()))?
             .serve_at(PATH, shares::Shares::new(calls.clone()))?;
         let connection = builder.build().await?;
         let server = UserServer { connection, watches, user: user.clone() };
@@ -73,7 +73,7 @@ impl UserServer {
         Ok(server)
     }
 
-    /// Tells of the tasks that have ended, takes their objects away, and says whether shares are served.
+    /// Tells of the tasks that have ended, takes their objects away, and says what is different of shares and peers.
     ///
     /// # Errors
     /// The connection has ended.
@@ -84,7 +84,8 @@ impl UserServer {
             Manager::task_ended(&emitter, task.clone(), to_dict(&record)).await?;
             objects.remove::<TaskObject, _>(task).await?;
         }
-        shares::change(&objects.interface(PATH).await?).await
+        shares::change(&objects.interface(PATH).await?).await?;
+        keys::change(&objects.interface(PATH).await?).await
     }
 
     /// Until the bus has ended the connection.

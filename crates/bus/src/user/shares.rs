@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use linkspan_user::shares::{Kept, Status, Where};
 use zbus::message::Header;
-use zbus::object_server::InterfaceRef;
+use zbus::object_server::{InterfaceRef, SignalEmitter};
 use zbus::{Connection, interface};
 
 use super::UserError;
@@ -58,6 +58,10 @@ impl Shares {
     ) -> Result<Vec<Dict>, UserError> {
         self.calls.blocking(connection, &header, |user| Ok(user.shares.list().iter().map(to_dict).collect())).await
     }
+
+    /// The list is another one: List has it.
+    #[zbus(signal)]
+    async fn shares_changed(emitter: &SignalEmitter<'_>) -> zbus::Result<()>;
 
     /// Lets peers see a directory under a name, whenever shares are served. `writable`: they may change it.
     async fn add(
@@ -128,6 +132,9 @@ pub(crate) async fn change(object: &InterfaceRef<Shares>) -> zbus::Result<()> {
     }
     if old.error != now.error {
         shares.error_changed(emitter).await?;
+    }
+    if old.shares != now.shares {
+        Shares::shares_changed(emitter).await?;
     }
     Ok(())
 }

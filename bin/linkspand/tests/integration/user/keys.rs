@@ -3,7 +3,11 @@
 use std::fs;
 
 use linkspan_bus::Dict;
+use linkspan_bus::user::{NAME, PATH};
+use linkspan_bus::zbus::MatchRule;
+use linkspan_bus::zbus::blocking::MessageIterator;
 use linkspan_bus::zbus::zvariant::OwnedObjectPath;
+use linkspan_fabric::keys::{Keyring, Peer};
 use serde_json::Value;
 
 use super::{User, World};
@@ -56,4 +60,50 @@ fn a_bus_that_comes_again_has_the_tasks_that_go_on() {
     user.cancel(&offer).unwrap();
     assert_eq!(user.ended(&offer)["state"], "cancelled");
     super::until("no object is left", || user.tasks().is_empty());
+}
+
+/// Signals of the service that are called so, as they come.
+fn signals(user: &User<'_>, interface: &str, member: &str) -> MessageIterator {
+    let rule = MatchRule::builder().msg_type(linkspan_bus::zbus::message::Type::Signal).sender(NAME).unwrap();
+    let rule =
+        rule.path(PATH).unwrap().interface(format!("{NAME}.{interface}")).unwrap().member(member).unwrap().build();
+    MessageIterator::for_match_rule(rule, &user.client, None).unwrap()
+}
+
+#[test]
+fn whoever_changes_peers_or_shares_clients_are_told() {
+    let world = World::new("told", false);
+    let (Some(one), Some(two)) = (world.user("one"), world.user("two")) else { return };
+    let line = |user: &User<'_>, name: &str| -> String {
+        user.ok("Keys.Show", &name).body().deserialize::<(String, String)>().unwrap().0
+    };
+    let theirs = line(&two, "two");
+    let mut told = signals(&one, "Keys", "PeersChanged");
+    // By the service.
+    one.ok("Keys.Add", &(&*theirs, "", Vec::<&str>::new()));
+    told.next().unwrap().unwrap();
+    assert_eq!(peers(&one)[0]["name"], "two");
+    // By another program, as `lspan key` does it.
+    let ring = Keyring::open_in(&world.path("one/config/linkspan")).unwrap();
+    ring.forget("two").unwrap();
+    told.next().unwrap().unwrap();
+    assert_eq!(peers(&one), [] as [Value; 0]);
+    ring.add(Peer { name: "three".into(), ..Peer::parse(&theirs).unwrap() }).unwrap();
+    told.next().unwrap().unwrap();
+    assert_eq!(peers(&one)[0]["name"], "three");
+    // A pairing.
+    let (join, _, offer): (String, u64, OwnedObjectPath) =
+        two.ok("Keys.Offer", &("two", "one")).body().deserialize().unwrap();
+    let task = one.begin("Keys.Join", &(&*join, "one", "two"));
+    told.next().unwrap().unwrap();
+    assert_eq!((one.ended(&task)["state"].as_str(), two.ended(&offer)["state"].as_str()), (Some("done"), Some("done")));
+    assert_eq!(peers(&one)[0]["name"], "two");
+    let mut told = signals(&one, "Shares", "SharesChanged");
+    let count = |user: &User<'_>| user.ok("Shares.List", &()).body().deserialize::<Vec<Dict>>().unwrap().len();
+    one.ok("Shares.Add", &("in", &*world.text("data"), false));
+    told.next().unwrap().unwrap();
+    assert_eq!(count(&one), 1);
+    one.ok("Shares.Remove", &"in");
+    told.next().unwrap().unwrap();
+    assert_eq!(count(&one), 0);
 }
