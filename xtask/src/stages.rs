@@ -13,6 +13,8 @@ pub(crate) mod unpack;
 use std::path::Path;
 use std::process::Command;
 
+use crate::dist;
+use crate::machine::Machine;
 use crate::run::{self, Outcome};
 use crate::tree;
 
@@ -58,9 +60,7 @@ pub(crate) fn plugin_host(root: &Path, args: &[&str]) -> Outcome {
     if !script.is_file() {
         return Outcome::Failed("tests/plugin-host/run.sh is not in the tree".to_owned());
     }
-    // One after the other, so that the plugin is built with nothing that the other needs.
-    let build = |name: &str| run::must(run::cargo(root).args(["build", "--release", "-p", name]));
-    let built = build("linkspan-nccl").and_then(|()| build("linkspan-sim-plugin")).and_then(|()| build("lspan"));
+    let built = compile(root);
     let release = run::target_dir(root).join("release");
     let mut host = Command::new("bash");
     host.arg(script).arg(release.join("liblinkspan_nccl.so")).args(args).current_dir(root);
@@ -143,12 +143,7 @@ pub(crate) fn netns(root: &Path, words: &[&str]) -> Outcome {
     if let Some(why) = no_namespaces() {
         return Outcome::Skipped(why);
     }
-    // One after the other, so that what users load is built with nothing that the tests need.
-    let build = |names: &[&str]| {
-        let names = names.iter().flat_map(|name| ["-p", name]);
-        run::must(run::cargo(root).args(["build", "--release"]).args(names))
-    };
-    let built = build(&["lspan", "linkspan-nccl"]).and_then(|()| build(&["linkspan-netns"]));
+    let built = compile(root);
     let bin = run::target_dir(root).join("release");
     let mut tests = Command::new(bin.join("linkspan-netns"));
     tests.args(words).current_dir(root).env("LSPAN", bin.join("lspan"));
@@ -189,6 +184,17 @@ pub(crate) fn aarch64(root: &Path, fresh: bool) -> Outcome {
     let mut build = tools.cargo(root);
     build.arg("build").args(packages(&AARCH64_BUILT));
     all([run::must(&mut test), run::must(&mut build)])
+}
+
+/// Compiles what users load and then, so that nothing of it gets in there, what tests run beside it. Each in one call with one set of
+/// packages, whoever asks: cargo compiles the crates below once for each set.
+fn compile(root: &Path) -> Result<(), String> {
+    dist::compile(root, &Machine::Native)?;
+    let packages = ["lab", "vcable", "netns", "sim-plugin", "verbs", "tbring", "fabric"];
+    let examples = ["conformance", "ringtest", "cables"].into_iter().flat_map(|name| ["--example", name]);
+    let mut cargo = run::cargo(root);
+    cargo.args(["build", "--release", "--lib", "--bins"]).args(examples);
+    run::must(cargo.args(packages.into_iter().flat_map(|name| ["-p".to_owned(), format!("linkspan-{name}")])))
 }
 
 /// Builds the program that plays NCCL's part.

@@ -54,24 +54,15 @@ pub(crate) fn lab(root: &Path, words: &[&str]) -> Outcome {
 
 /// The runner as a command that knows where everything lies.
 fn build(root: &Path, needs: Needs) -> Result<Command, String> {
-    let mut cargo = run::cargo(root);
-    cargo.args(["build", "--release", "--quiet", "-p", "linkspan-lab"]);
-    if needs >= Needs::Cable {
-        cargo.args(["-p", "linkspan-vcable"]);
-    }
     if needs == Needs::Programs {
-        cargo.args(["-p", "lspan", "-p", "linkspan-nccl"]);
-    }
-    run::must(&mut cargo)?;
-    if needs == Needs::Programs {
+        super::compile(root)?;
+    } else {
         let mut cargo = run::cargo(root);
-        cargo.args(["build", "--release", "--quiet", "-p", "linkspan-verbs", "--example", "conformance"]);
-        run::must(&mut cargo)?;
-        let more = [["linkspan-tbring", "ringtest"], ["linkspan-fabric", "cables"]];
-        for [package, example] in more {
-            let mut cargo = run::cargo(root);
-            run::must(cargo.args(["build", "--release", "--quiet", "-p", package, "--example", example]))?;
+        cargo.args(["build", "--release", "--quiet", "-p", "linkspan-lab"]);
+        if needs == Needs::Cable {
+            cargo.args(["-p", "linkspan-vcable"]);
         }
+        run::must(&mut cargo)?;
     }
     let bin = run::target_dir(root).join("release");
     let mut lab = Command::new(bin.join("linkspan-lab"));
