@@ -87,7 +87,7 @@ def sends(at):
     press("button", "Send the files")
     arrived = inbox / file.name
     until("the file at the other side", lambda: arrived.exists() and arrived.read_bytes() == file.read_bytes())
-    text("1 files arrived")
+    text("Files arrived: 1")
 
 
 def shares_and_mirrors_a_folder_that_is_chosen(at):

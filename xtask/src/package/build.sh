@@ -5,7 +5,9 @@ set -eu
 root=$1 source=$2 out=$3 nth=$4
 mkdir -p "$root/build/$nth" "$out"
 cp "$source"/* "$root/build/$nth/"
-in_root() { chroot "$root" env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"; }
+# Debian 12 has no GTK that is new enough for the window.
+profiles=$(grep -q '^VERSION_CODENAME=bookworm$' "$root/etc/os-release" && echo pkg.linkspan.nogui || :)
+in_root() { chroot "$root" env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 DEB_BUILD_PROFILES="$profiles" "$@"; }
 in_root apt-get -qq update
 in_root sh -c "apt-get -qq -y --no-install-recommends build-dep /build/$nth/*.dsc >/dev/null"
 # Debian 13 has it no longer among what every system has.
@@ -14,7 +16,7 @@ in_root useradd --create-home "builder$nth"
 in_root chown -R "builder$nth:" /build
 case $nth in 1) zone=UTC mask=022 ;; *) zone=Pacific/Kiritimati mask=002 ;; esac
 unshare --net --uts sh -c "hostname host$nth && exec chroot '$root' setpriv --reuid builder$nth --regid builder$nth --clear-groups \
-	env -i HOME=/home/builder$nth PATH=/usr/bin:/bin TZ=$zone LC_ALL=C.UTF-8 sh -ec \
+	env -i HOME=/home/builder$nth PATH=/usr/bin:/bin TZ=$zone LC_ALL=C.UTF-8 DEB_BUILD_PROFILES=$profiles sh -ec \
 	'umask $mask; cd /build/$nth; dpkg-source --no-check -x *.dsc tree$nth >/dev/null; cd tree$nth; dpkg-buildpackage -us -uc -b'"
 cp "$root/build/$nth"/*.deb "$root/build/$nth"/*.buildinfo "$root/build/$nth"/*.changes "$out/"
 [ "$nth" = 1 ] || exit 0

@@ -50,7 +50,7 @@ fn make(root: &Path, without: &[&str]) -> Result<PathBuf, String> {
             "tar" => tar::run(root, std::env::consts::ARCH),
             "tar-aarch64" => tar::run(root, "aarch64"),
             "wheel" => wheel::run(root, true),
-            "deb" => deb::run(root, &["--on", deb::RELEASES[0]]),
+            "deb" => deb::run(root, &[]),
             "rpm" => rpm::rpm(root),
             _ => rpm::arch(root),
         };
@@ -73,8 +73,9 @@ fn make(root: &Path, without: &[&str]) -> Result<PathBuf, String> {
     }
     copy(&place(root).join("source"), &dir, |_| true)?;
 
-    let python = root.join("bindings/python");
-    let parts = [shipped(root), Part { workspace: &python, packages: &[], edges: "normal" }];
+    let apart = [root.join("bindings/python"), root.join("bin/linkspan-desktop")];
+    let whole = |workspace| Part { workspace, packages: &[], edges: "normal" };
+    let parts = [shipped(root), whole(&apart[0]), whole(&apart[1])];
     write(&dir.join(format!("linkspan-{version}.cdx.json")), &sbom::text(&version, &epoch(root)?, &parts)?)?;
     write(&dir.join("THIRD-PARTY"), &notices(&parts)?)?;
     for name in ["LICENSE-MIT", "LICENSE-APACHE", "CHANGELOG.md"] {
@@ -130,7 +131,12 @@ fn collect(root: &Path, step: &str, version: &str, dir: &Path) -> Result<(), Str
             })
         }
         "wheel" => copy(&place.join("wheels"), dir, |name| ends(name, ".whl") || ends(name, ".tar.gz")),
-        "deb" => copy(&place.join(deb::RELEASES[0]), dir, |name| ends(name, ".deb")),
+        "deb" => {
+            copy(&place.join(deb::RELEASES[0]), dir, |name| ends(name, ".deb"))?;
+            // What the older release cannot build.
+            let window = |name: &str| name.starts_with("linkspan-gui") || name.starts_with("linkspan-desktop_");
+            copy(&place.join(deb::RELEASES[1]), dir, |name| ends(name, ".deb") && window(name))
+        }
         "rpm" => {
             copy(&place.join("rpm/RPMS/noarch"), dir, |name| ends(name, ".rpm"))?;
             copy(&place.join("rpm/RPMS").join(std::env::consts::ARCH), dir, |name| ends(name, ".rpm"))

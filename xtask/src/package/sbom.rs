@@ -11,10 +11,11 @@ use toml::Table;
 use super::licences::{self, Crate, Part, chosen};
 
 /// What is shipped and no crate of a registry: name, kind in the words of CycloneDX, licence.
-const OURS: [(&str, &str, &str); 7] = [
+const OURS: [(&str, &str, &str); 8] = [
     ("lspan", "application", "MIT OR Apache-2.0"),
     ("linkspand", "application", "MIT OR Apache-2.0"),
     ("linkspan-tray", "application", "MIT OR Apache-2.0"),
+    ("linkspan-desktop", "application", "MIT OR Apache-2.0"),
     ("libnccl-net-linkspan.so", "library", "MIT OR Apache-2.0"),
     ("liblinkspan", "library", "MIT OR Apache-2.0"),
     ("linkspan (Python)", "library", "MIT OR Apache-2.0"),

@@ -31,13 +31,15 @@ pub(super) fn make(root: &Path, dir: &Path) -> Result<PathBuf, String> {
     let mut cargo = run::cargo(root);
     cargo
         .args(["vendor", "--quiet", "--locked", "--versioned-dirs", "--sync", "bindings/python/Cargo.toml"])
+        .args(["--sync", "bin/linkspan-desktop/Cargo.toml"])
         .arg(&vendor);
     run::output(&mut cargo)?;
-    let python = root.join("bindings/python");
+    let (python, window) = (root.join("bindings/python"), root.join("bin/linkspan-desktop"));
     let packages: Vec<&str> = SHIPPED.into_iter().chain([TOOL]).collect();
     let parts = [
         Part { workspace: root, packages: &packages, edges: "normal,build" },
         Part { workspace: &python, packages: &[], edges: "normal,build" },
+        Part { workspace: &window, packages: &[], edges: "normal,build" },
     ];
     let crates = licences::crates(&parts)?;
     let wanted: BTreeSet<String> = crates.iter().map(|one| format!("{}-{}", one.name, one.version)).collect();

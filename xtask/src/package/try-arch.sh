@@ -6,6 +6,9 @@ fail() { echo "FAIL $1" >&2; exit 1; }
 cd "$top"
 # shellcheck disable=SC1091
 source ./PKGBUILD
+# Debian 12 has no GTK that is new enough for the window.
+pkg-config --exists 'libadwaita-1 >= 1.5' 2>/dev/null || { echo "     without linkspan-gui: no libadwaita 1.5 here" && pkgname=("${pkgname[@]/linkspan-gui/}"); }
+mapfile -t pkgname < <(printf '%s\n' "${pkgname[@]}" | grep .)
 srcdir=$top/src
 mkdir -p "$srcdir"
 # shellcheck disable=SC2154

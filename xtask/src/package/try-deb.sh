@@ -20,11 +20,14 @@ state() {
 }
 configured() { [ -z "$(in_root dpkg --audit)" ] || fail "dpkg --audit: $(in_root dpkg --audit)"; }
 packages='linkspan linkspan-nccl liblinkspan0 liblinkspan-dev python3-linkspan linkspan-tray'
+window=no
+[ "$release" = bookworm ] || ! ls "$debs"/linkspan-gui_*.deb >/dev/null 2>&1 || { window=yes && packages="$packages linkspan-gui linkspan-desktop"; }
 files() { for name in $packages; do ls "$root/debs/$1"/"${name}"_*.deb | sed "s|^$root||"; done; }
 
 apt update
 # What the packages and their tests stand on is there before and after.
 apt install g++ pkgconf cmake make python3 dkms passwd udev dbus polkitd systemd >/dev/null
+[ $window = no ] || apt install libadwaita-1-0 xvfb xauth x11-utils libglib2.0-bin desktop-file-utils appstream >/dev/null
 state >"$root/tmp/before"
 
 # shellcheck disable=SC2046
@@ -34,6 +37,10 @@ in_root sh /debs/tests/main-job >"$root/said" 2>&1 || fail "the main job"
 grep '^ok ' "$root/said" | sed "s/^ok  /ok   $release:/"
 in_root sh /debs/tests/service >"$root/said" 2>&1 || fail "the service"
 grep '^ok ' "$root/said" | sed "s/^ok  /ok   $release:/"
+[ $window = no ] || {
+	in_root sh /debs/tests/window >"$root/said" 2>&1 || fail "the window"
+	grep '^ok ' "$root/said" | sed "s/^ok  /ok   $release:/"
+}
 in_root grep -q '^d /run/linkspan/stats 3777 root linkspan$' /usr/lib/tmpfiles.d/linkspan.conf || fail "no folder for statistics"
 [ -n "$(in_root getent group linkspan)" ] || fail "no group linkspan"
 in_root man -w lspan >/dev/null 2>&1 || [ -e "$root/usr/share/man/man1/lspan.1.gz" ] || fail "no man page"

@@ -9,7 +9,7 @@ rpm() { command rpm --root "$root" --dbpath /tmp/rpmdb "$@"; }
 # Folders that many packages share are those of Fedora's `filesystem`.
 state() { in_root find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp \) -prune -o \( ! -type d -o -name '*linkspan*' \) -print | grep -vxE '/etc/(ld.so.cache|group-?|gshadow-?)' | sort; }
 mapfile -t files < <(find "$rpms" -name '*.rpm' ! -name '*-dkms-*' | sort)
-((${#files[@]} == 4)) || fail "${#files[@]} packages, not 4"
+((${#files[@]} == 5)) || fail "${#files[@]} packages, not 5"
 rpm --initdb
 # Fedora has these two; of Debian only the shell and its tools are there.
 mkdir -p "$root/usr/lib64" "$root/usr/share/doc"
@@ -17,13 +17,13 @@ state >"$root/tmp/before"
 rpm -i --nodeps "${files[@]}" >"$root/tmp/said" 2>&1 || { cat "$root/tmp/said"; fail "installing"; }
 rpm -qa | sort | sed 's/^/     /'
 [ -n "$(in_root getent group linkspan)" ] || fail "no group linkspan"
-rpm -V --nodeps linkspan linkspan-libs linkspan-devel linkspan-nccl || fail "rpm -V"
+rpm -V --nodeps linkspan linkspan-libs linkspan-devel linkspan-nccl linkspan-tray || fail "rpm -V"
 in_root lspan selftest >"$root/tmp/said" || { cat "$root/tmp/said"; fail "lspan selftest"; }
 for part in 'NCCL plugin' 'RCCL plugin' 'path tcp' 'path shm'; do
 	grep -q "^pass  $part" "$root/tmp/said" || { cat "$root/tmp/said"; fail "$part"; }
 done
 ok "RPM: installed into the root of a Debian; lspan selftest with the plugin in /usr/lib64"
-rpm -e --nodeps linkspan linkspan-libs linkspan-devel linkspan-nccl || fail "removing"
+rpm -e --nodeps linkspan linkspan-libs linkspan-devel linkspan-nccl linkspan-tray || fail "removing"
 state | diff "$root/tmp/before" - || fail "removing left or took something"
 ok "RPM: removed with nothing left but the group"
 # Its scripts need DKMS: what is in it is looked at.

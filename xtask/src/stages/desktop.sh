@@ -16,26 +16,14 @@ build() {
 	cargo test --offline --locked
 	cargo build --offline --locked
 	rm -rf "$PLACE/stage"
-	install -D "$CARGO_TARGET_DIR/debug/linkspan-desktop" "$stage/bin/linkspan-desktop"
+	sh data/install.sh "$CARGO_TARGET_DIR/debug/linkspan-desktop" "$PLACE/stage"
 	tray=../linkspan-tray/data/org.linkspan.Tray.desktop
-	for file in data/org.linkspan.Desktop.desktop $tray; do
-		desktop-file-validate "$file"
-		install -D -m 644 "$file" "$stage/share/applications/$(basename "$file")"
-	done
-	install -D -m 644 $tray "$PLACE/stage/etc/xdg/autostart/org.linkspan.Tray.desktop"
+	desktop-file-validate data/org.linkspan.Desktop.desktop $tray
 	appstreamcli validate --no-net data/org.linkspan.Desktop.metainfo.xml
-	install -D -m 644 data/org.linkspan.Desktop.metainfo.xml "$stage/share/metainfo/org.linkspan.Desktop.metainfo.xml"
-	install -D -m 644 data/icons/org.linkspan.Desktop.svg "$stage/share/icons/hicolor/scalable/apps/org.linkspan.Desktop.svg"
-	install -D -m 644 data/icons/org.linkspan.Desktop-symbolic.svg \
-		"$stage/share/icons/hicolor/symbolic/apps/org.linkspan.Desktop-symbolic.svg"
-	for po in po/*.po; do
-		language=$(basename "$po" .po)
-		mkdir -p "$stage/share/locale/$language/LC_MESSAGES"
-		msgfmt --check --check-accelerators=_ -o "$stage/share/locale/$language/LC_MESSAGES/linkspan-desktop.mo" "$po"
-	done
+	install -D -m 644 $tray "$stage/share/applications/org.linkspan.Tray.desktop"
+	install -D -m 644 $tray "$PLACE/stage/etc/xdg/autostart/org.linkspan.Tray.desktop"
 	# Started by the bus from where they lie.
-	mkdir -p "$stage/share/dbus-1/services"
-	sed "s|/usr/bin/|$stage/bin/|" data/org.linkspan.Desktop.service >"$stage/share/dbus-1/services/org.linkspan.Desktop.service"
+	sed -i "s|/usr/bin/|$stage/bin/|" "$stage/share/dbus-1/services/org.linkspan.Desktop.service"
 	sed "s|/usr/sbin/|$SERVICES/|" ../linkspand/data/org.linkspan.User1.service >"$stage/share/dbus-1/services/org.linkspan.User1.service"
 	# Ubuntu 24.04 has glibc 2.39.
 	newest=$(objdump -T "$stage/bin/linkspan-desktop" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)

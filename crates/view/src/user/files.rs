@@ -348,7 +348,7 @@ impl User {
         let (mood, said) = match progress.state.as_str() {
             "done" => {
                 let values = (progress.files_done.to_string(), bytes(progress.moved_bytes));
-                (Mood::Good, fill(&tr("{n} files arrived, {moved} moved"), &[("n", &values.0), ("moved", &values.1)]))
+                (Mood::Good, fill(&tr("Files arrived: {n}, {moved} moved"), &[("n", &values.0), ("moved", &values.1)]))
             }
             "cancelled" => (Mood::Plain, fill(&tr("Paused at {numbers}"), &[("numbers", &numbers(progress))])),
             _ => (Mood::Trouble, shown(&record.error)),

@@ -1,0 +1,17 @@
+#!/bin/sh
+# Puts the window, as it was built, below usr of a folder: install.sh PROGRAM FOLDER. For packages, and for the tests.
+set -eu
+program=$1 usr=$2/usr
+cd "$(dirname "$0")"
+install -D "$program" "$usr/bin/linkspan-desktop"
+put() { install -D -m 644 "$1" "$usr/share/$2/$(basename "$1")"; }
+put org.linkspan.Desktop.desktop applications
+put org.linkspan.Desktop.metainfo.xml metainfo
+put org.linkspan.Desktop.service dbus-1/services
+put icons/org.linkspan.Desktop.svg icons/hicolor/scalable/apps
+put icons/org.linkspan.Desktop-symbolic.svg icons/hicolor/symbolic/apps
+for po in ../po/*.po; do
+	catalogue=$usr/share/locale/$(basename "$po" .po)/LC_MESSAGES/linkspan-desktop.mo
+	mkdir -p "$(dirname "$catalogue")"
+	msgfmt --check --check-accelerators=_ -o "$catalogue" "$po"
+done
