@@ -71,7 +71,8 @@ impl Manages {
     /// Switches an interface on.
     pub(crate) fn up(self, name: &str) -> Vec<Step> {
         vec![Step::Run(match self {
-            Manages::NetworkManager => format!("sudo nmcli device connect {name}"),
+            // Without waiting for a carrier, which a cable has only once its other end is switched on too.
+            Manages::NetworkManager => format!("sudo nmcli --wait 0 device connect {name}"),
             Manages::Networkd => format!("sudo networkctl up {name}"),
             Manages::None => format!("sudo ip link set {name} up"),
         })]

@@ -191,7 +191,7 @@ const FAULTS: &[Fault] = &[
         make: Deed::Here("ip link set thunderbolt0 down"),
         code: "LS2109",
         closes: true,
-        hides: ON_INTERFACE,
+        hides: &["no-address", "one-subnet", "firewall", "peer-down"],
         not_with: NO_INTERFACE,
         ..BASE
     },
@@ -242,9 +242,6 @@ const FAULTS: &[Fault] = &[
 
 /// Those that take minutes each by an emulated processor, or a cable that is trained anew, stand alone.
 const ALONE: [&str; 3] = ["driver-missing", "one-lane", "slow-lane"];
-
-/// With both ends down the command of NetworkManager waits for a carrier, which only the other end gives, and fails after 90 s.
-const NEVER: [&str; 2] = ["peer-down", "down"];
 
 /// Pairs of a run.
 const PAIRS: usize = 20;
@@ -472,7 +469,11 @@ impl Bench {
                 let fault = fault.ok_or_else(|| Error::Check(format!("{one:?} besides, after {typed:?}")))?;
                 typed.push(self.mend(fault, one)?);
             }
-            self.rest()?;
+            // One that shows now keeps the cable from coming to rest.
+            match faults.iter().find(|fault| round == 0 && hidden(fault) && fault.shows != BASE.shows) {
+                Some(next) => self.pair.guests[0].until(next.name, SOON, next.shows).map(drop)?,
+                None => self.rest()?,
+            }
         }
         Err(Error::Check(format!("something is still found after {typed:?}")))
     }
@@ -572,7 +573,6 @@ fn chosen(seed: u64) -> Vec<[&'static Fault; 2]> {
     for at in (1..all.len()).rev() {
         all.swap(at, (next() % (at as u64 + 1)) as usize);
     }
-    all.retain(|two| two.map(|fault| fault.name) != NEVER);
     all.truncate(PAIRS);
     all
 }
