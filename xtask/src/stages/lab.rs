@@ -60,7 +60,7 @@ fn build(root: &Path, needs: Needs) -> Result<Command, String> {
         cargo.args(["-p", "linkspan-vcable"]);
     }
     if needs == Needs::Programs {
-        cargo.args(["-p", "lspan", "-p", "linkspan-nccl"]);
+        cargo.args(["-p", "lspan", "-p", "linkspand", "-p", "linkspan-nccl"]);
     }
     run::must(&mut cargo)?;
     if needs == Needs::Programs {
@@ -81,6 +81,7 @@ fn build(root: &Path, needs: Needs) -> Result<Command, String> {
     }
     if needs == Needs::Programs {
         lab.env("LSPAN", bin.join("lspan"));
+        lab.env("LINKSPAND", bin.join("linkspand"));
         lab.env("PLUGIN", bin.join("liblinkspan_nccl.so"));
         lab.env("VERBS", bin.join("examples/conformance"));
         lab.env("RINGTEST", bin.join("examples/ringtest"));
