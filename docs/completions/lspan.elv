@@ -113,8 +113,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --once 'End after one session'
             cand --follow 'End when standard input ends, as that of a command by ssh does'
             cand --stdio 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us'
-            cand -h 'Print help'
-            cand --help 'Print help'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
         }
         &'lspan;perf;bw'= {
             cand -s 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4'

@@ -449,6 +449,11 @@ pub(crate) struct SelftestArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Perf {
     /// Wait for peers and be the other side of their tests
+    #[command(
+        after_long_help = "Sockets that a service manager has opened and passes (LISTEN_FDS, sd_listen_fds(3)) take the place of --bind and --port; \
+                           without --open paired peers and holders of the cluster key alone are let in there. lspan-perf.socket is such a unit of the \
+                           user, off by default: systemctl --user enable --now lspan-perf.socket"
+    )]
     Serve(ServeArgs),
     /// Bandwidth and message rate
     Bw(BulkArgs),

@@ -1,4 +1,4 @@
-//! What whole systems get at each boot, as an archive on a second disk: the agent, our programs, our driver's sources.
+//! What whole systems get at each boot, as an archive on a second disk: the agent, our programs, our driver's sources, and the services.
 
 use std::fs;
 use std::path::Path;
@@ -13,6 +13,19 @@ const SOURCES: (&str, &str) = ("kernel", "/usr/src/linkspan-1");
 /// Programs of ours that users run; those of tests alone stay out.
 const PROGRAMS: [&str; 3] = ["lspan", "libnccl-net-linkspan.so", "plugin-host"];
 
+/// The services with their files, each below this folder at the path where packages have it: a test that is about them copies them from
+/// there. The others see a system without a service.
+pub(crate) const PACKAGED: &str = "/srv/linkspand";
+
+/// What Debian's package has, in lines of two words: a file and the folder that it goes to.
+const LIST: &str = "debian/linkspan.install";
+
+/// What debhelper finds by its name.
+const BY_NAME: [(&str, &str); 2] = [
+    ("bin/linkspand/data/linkspand.service", "usr/lib/systemd/system/linkspand.service"),
+    ("debian/linkspan.tmpfiles", "usr/lib/tmpfiles.d/linkspan.conf"),
+];
+
 /// The archive.
 pub(crate) fn archive(puts: &[Put]) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
@@ -24,7 +37,21 @@ pub(crate) fn archive(puts: &[Put]) -> Result<Vec<u8>> {
         }
     }
     folder(&mut archive, Path::new(SOURCES.0), SOURCES.1)?;
+    if let Some(program) = std::env::var_os("LINKSPAND").filter(|path| !path.is_empty()) {
+        archive.file(&format!("{PACKAGED}/usr/sbin/linkspand"), 0o755, &read(Path::new(&program))?);
+        let list = fs::read_to_string(LIST).at(LIST)?;
+        let listed = list.lines().filter_map(|line| line.split_once(' ')).map(|(from, to)| (from, put(from, to)));
+        let by_name = BY_NAME.map(|(from, to)| (from, format!("{PACKAGED}/{to}")));
+        for (from, to) in listed.chain(by_name) {
+            archive.file(&to, 0o644, &read(Path::new(from))?);
+        }
+    }
     Ok(archive.finish())
+}
+
+/// Where a file of the package's list goes.
+fn put(from: &str, to: &str) -> String {
+    format!("{PACKAGED}/{to}/{}", from.rsplit('/').next().unwrap_or(from))
 }
 
 fn folder(archive: &mut Archive, from: &Path, to: &str) -> Result<()> {

@@ -72,6 +72,7 @@ fn build(root: &Path, needs: Needs) -> Result<Command, String> {
     }
     if needs == Needs::Programs {
         lab.env("LSPAN", bin.join("lspan"));
+        lab.env("LINKSPAND", bin.join("linkspand"));
         lab.env("PLUGIN", bin.join("liblinkspan_nccl.so"));
         lab.env("VERBS", bin.join("examples/conformance"));
         lab.env("RINGTEST", bin.join("examples/ringtest"));

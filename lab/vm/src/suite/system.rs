@@ -5,6 +5,7 @@ mod doctor;
 mod faults;
 pub(crate) mod host;
 mod net;
+mod service;
 
 use super::{ANY, Test};
 use crate::error::Result;
@@ -40,5 +41,10 @@ pub(crate) const ALL: &[Test] = &[
         "sys-fault-boot",
         "a fault of the kernel's command line: thunderbolt.xdomain=0 is named, taken out, and the cable carries",
         faults::boot,
+    ),
+    test(
+        "sys-service",
+        "linkspand as packages install it: activation, watchdog, polkit, kill -9, a bus that ends, 200 clients, masked and absent",
+        service::alone,
     ),
 ];
