@@ -5,6 +5,7 @@ mod doctor;
 mod faults;
 pub(crate) mod host;
 mod net;
+mod slurm;
 
 use super::{ANY, Test};
 use crate::error::Result;
@@ -40,5 +41,10 @@ pub(crate) const ALL: &[Test] = &[
         "sys-fault-boot",
         "a fault of the kernel's command line: thunderbolt.xdomain=0 is named, taken out, and the cable carries",
         faults::boot,
+    ),
+    test(
+        "sys-slurm",
+        "Slurm of one node: srun starts ranks behind lspan run, the path is said, and a node without the plugin is drained",
+        slurm::one_node,
     ),
 ];
