@@ -9,8 +9,8 @@ use crate::root;
 use crate::setup::{BACKPORTS, RELEASE, apt, debootstrap};
 
 /// What an installation has beside the smallest one: PID 1, the bus, authorization, devices, networks and sessions; what tests
-/// ask and break the network with; what a module is built with; RDMA and containers.
-const PACKAGES: [&str; 23] = [
+/// ask and break the network with; what a module is built with; RDMA, containers and a batch system.
+const PACKAGES: [&str; 27] = [
     "systemd-sysv",
     "dbus",
     "dbus-user-session",
@@ -34,6 +34,10 @@ const PACKAGES: [&str; 23] = [
     "ibverbs-providers",
     "podman",
     "crun",
+    "munge",
+    "slurmctld",
+    "slurmd",
+    "slurm-client",
 ];
 
 /// The kernel and its headers.

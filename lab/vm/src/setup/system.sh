@@ -25,8 +25,8 @@ systemctl enable lab-agent.service
 # No terminal is there; nothing is to be fetched, and nothing to be cleared away while a test runs.
 systemctl mask getty@tty1.service serial-getty@ttyS0.service apt-daily.timer apt-daily-upgrade.timer \
 	dpkg-db-backup.timer fstrim.timer e2scrub_all.timer e2scrub_reap.service man-db.timer logrotate.timer
-# A desktop has it or not; tests that are about it start it.
-systemctl disable firewalld.service
+# A system has them or not; tests that are about them start them.
+systemctl disable firewalld.service munge.service slurmctld.service slurmd.service
 # One of the group of devices, and one who is not.
 groupadd --system --force linkspan
 useradd --create-home --shell /bin/sh --groups linkspan friend

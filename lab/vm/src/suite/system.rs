@@ -6,6 +6,7 @@ mod faults;
 pub(crate) mod host;
 mod net;
 mod service;
+mod slurm;
 
 use super::{ANY, Test};
 use crate::error::Result;
@@ -46,5 +47,10 @@ pub(crate) const ALL: &[Test] = &[
         "sys-service",
         "linkspand as packages install it: activation, watchdog, polkit, kill -9, a bus that ends, 200 clients, masked and absent",
         service::alone,
+    ),
+    test(
+        "sys-slurm",
+        "Slurm of one node: srun starts ranks behind lspan run, the path is said, and a node without the plugin is drained",
+        slurm::one_node,
     ),
 ];

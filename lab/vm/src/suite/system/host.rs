@@ -69,7 +69,7 @@ pub(crate) fn settled(guest: &Guest) -> Result<String> {
 }
 
 /// Gives the Ethernet its address, as a user would.
-fn lan(guest: &Guest, address: &str) -> Result<()> {
+pub(crate) fn lan(guest: &Guest, address: &str) -> Result<()> {
     let script = format!(
         "udevadm settle; dev=$({LAN_DEVICE}) || exit 1\n\
          until nmcli -g GENERAL.STATE device show $dev | grep -qv '^10 '; do sleep 0.1; done\n\
