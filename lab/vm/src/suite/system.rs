@@ -6,6 +6,7 @@ mod faults;
 pub(crate) mod host;
 mod net;
 mod service;
+mod user;
 
 use super::{ANY, Test};
 use crate::error::Result;
@@ -46,5 +47,10 @@ pub(crate) const ALL: &[Test] = &[
         "sys-service",
         "linkspand as packages install it: activation, watchdog, polkit, kill -9, a bus that ends, 200 clients, masked and absent",
         service::alone,
+    ),
+    test(
+        "sys-user",
+        "a user's service without a login, two users paired by the guide, a share over the cable, lspan perf by its socket",
+        user::user,
     ),
 ];
