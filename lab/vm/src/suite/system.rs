@@ -7,6 +7,7 @@ pub(crate) mod host;
 mod net;
 mod service;
 mod slurm;
+mod user;
 
 use super::{ANY, Test};
 use crate::error::Result;
@@ -52,5 +53,10 @@ pub(crate) const ALL: &[Test] = &[
         "sys-slurm",
         "Slurm of one node: srun starts ranks behind lspan run, the path is said, and a node without the plugin is drained",
         slurm::one_node,
+    ),
+    test(
+        "sys-user",
+        "a user's service without a login, two users paired by the guide, a share over the cable, lspan perf by its socket",
+        user::user,
     ),
 ];

@@ -50,7 +50,7 @@ fn by<'a>(guest: &'a Guest, user: &'a str) -> Asker<'a> {
 
 impl<'a> Service<'a> {
     /// Puts its files where packages have them, and does what these do then, but for starting it.
-    fn install(guest: &'a Guest) -> Result<Service<'a>> {
+    pub(super) fn install(guest: &'a Guest) -> Result<Service<'a>> {
         let service = Service { guest };
         guest.sh(&format!("test -x {PACKAGED}/usr/sbin/linkspand && cp -a {PACKAGED}/. /"))?;
         service.reload()?;
@@ -157,7 +157,7 @@ impl<'a> Service<'a> {
 }
 
 /// Two systems on a cable that both see.
-fn pair(lab: &mut Lab) -> Result<Pair> {
+pub(super) fn pair(lab: &mut Lab) -> Result<Pair> {
     let pair = host::pair(lab, &TWO_LANES, |spec: &mut Spec| spec.deadline = LIFE)?;
     for guest in &pair.guests {
         host::cabled(guest)?;
