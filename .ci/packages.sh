@@ -14,7 +14,7 @@ PACKAGES=(
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
 export PATH="$PATH:/usr/sbin:/sbin"
 # What virtual machines are made of is fetched once for a machine.
-export LINKSPAN_LAB_CACHE=${LINKSPAN_LAB_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/linkspan-lab}
+export LAB_CACHE=${LAB_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/linkspan-lab}
 
 # need_packages PROGRAM:PACKAGE...: installs the Debian packages of the programs (or files) that are missing. Where that cannot be
 # done it says so, and the stages that need them say so again.

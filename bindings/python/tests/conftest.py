@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-# No parameter of the library, which says so in a line of its log.
-os.environ.pop("LINKSPAN_LAB_CACHE", None)
 os.environ.setdefault("LINKSPAN_IFNAME", "=lo")
 os.environ.setdefault("LINKSPAN_STATS_DIR", "off")
 

@@ -56,9 +56,9 @@ pub(crate) struct Kernel {
 }
 
 impl Cache {
-    /// The folder of `LINKSPAN_LAB_CACHE`, else `lab` below the build folder.
+    /// The folder of `LAB_CACHE`, else `lab` below the build folder.
     pub(crate) fn open() -> Result<Cache> {
-        let dir = match std::env::var_os("LINKSPAN_LAB_CACHE") {
+        let dir = match std::env::var_os("LAB_CACHE") {
             Some(dir) if !dir.is_empty() => PathBuf::from(dir),
             _ => std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from).join("lab"),
         };

@@ -10,7 +10,7 @@ use crate::tree::Source;
 const PREFIX: &str = "LINKSPAN_";
 
 /// Names that only tests read.
-const OF_TESTS: [&str; 3] = ["LINKSPAN_CONFORMANCE", "LINKSPAN_CONFORMANCE_PEER", "LINKSPAN_LAB_CACHE"];
+const OF_TESTS: [&str; 2] = ["LINKSPAN_CONFORMANCE", "LINKSPAN_CONFORMANCE_PEER"];
 
 /// What [`Param::takes`] holds where the range is no pair of plain numbers.
 const NO_RANGE: &str = "?";

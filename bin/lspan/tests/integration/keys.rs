@@ -185,7 +185,7 @@ fn on_a_passed_socket_those_who_pair_are_served_and_nobody_else() {
     let mut early = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut server = Ended(activated(&bob, passed(), "").spawn().unwrap());
     let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let said = lines.next().unwrap();
+    let said = lines.find(|line| line.contains("waiting on")).unwrap();
     assert!(said.contains(&format!("waiting on 127.0.0.1:{port}, for paired peers (none yet")), "{said}");
     let mut hello = [0; 8];
     std::io::Read::read_exact(&mut early, &mut hello).unwrap();

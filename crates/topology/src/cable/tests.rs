@@ -58,7 +58,7 @@ fn several_cables_to_one_peer() {
     assert!(!third.notes.iter().any(|note| note.contains("IOMMU") || note.contains("one lane")), "{:?}", third.notes);
 
     let mac = named(&cables, "1-3");
-    assert!(why(path(mac, &Means::Tcp)).contains("no network service; switch its Thunderbolt networking on"));
+    assert!(why(path(mac, &Means::Tcp)).contains("no network service; `modprobe thunderbolt_net` there, or switch"));
     assert!(why(path(mac, &Means::Service("rdma".into()))).contains("Apple"));
     assert!(why(path(mac, &Means::Service("odd".into()))).contains("protocol 77"));
     assert!(mac.peer.as_ref().unwrap().also.is_empty());
