@@ -1,7 +1,7 @@
 #!/bin/sh
 # Puts the window, as it was built, below usr of a folder: install.sh PROGRAM FOLDER. For packages, and for the tests.
 set -eu
-program=$1 usr=$2/usr
+program=$(realpath "$1") usr=$(realpath -m "$2")/usr
 cd "$(dirname "$0")"
 install -D "$program" "$usr/bin/linkspan-desktop"
 put() { install -D -m 644 "$1" "$usr/share/$2/$(basename "$1")"; }
