@@ -1,8 +1,11 @@
 """Real NCCL over the plugin, two ranks on one GPU (or one each), with every value checked.
 
     NCCL_NET_PLUGIN=/path/to/liblinkspan_nccl.so python3 two_ranks.py
+    NCCL_NET_PLUGIN=/path/to/liblinkspan_nccl.so python3 two_ranks.py --bench
 
 NCCL takes the ranks for two hosts (NCCL_HOSTID), so that it neither refuses one GPU twice nor goes past the network.
+Where the plugin takes device memory (LINKSPAN_GPU=staged, or device-memory TCP), NCCL must have handed it some.
+With --bench, AllReduce beside NCCL's own socket transport over loopback, in turns.
 Needs torch with NCCL (or RCCL), or nccl-tests with MPI. Exit code 77 where something is missing, with a line that says what.
 """
 
@@ -10,6 +13,7 @@ import importlib.util
 import os
 import shutil
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,6 +22,16 @@ import time
 RANKS = 2
 SKIP = 77
 PATIENCE = 240
+# Of --bench: what is measured in turns, each with its settings, and how often.
+SIDES = {
+    "NCCL's sockets": {"NCCL_NET": "Socket"},
+    "linkspan, TCP": {"LINKSPAN_PATH": "tcp"},
+    "linkspan, TCP, staged": {"LINKSPAN_PATH": "tcp", "LINKSPAN_GPU": "staged"},
+    "linkspan, shared memory": {"LINKSPAN_PATH": "shm"},
+    "linkspan, shared memory, staged": {"LINKSPAN_PATH": "shm", "LINKSPAN_GPU": "staged"},
+}
+SIZES = (8, 64 << 10, 1 << 20, 64 << 20)
+ROUNDS = 5
 
 
 def rank(number: int, port: int) -> None:
@@ -46,6 +60,28 @@ def rank(number: int, port: int) -> None:
     print(f"rank {number}: every value is right")
 
 
+def measure(number: int, port: int) -> None:
+    """Microseconds of an AllReduce of each size, the median of many."""
+    import torch
+    import torch.distributed as dist
+
+    torch.cuda.set_device(number % torch.cuda.device_count())
+    dist.init_process_group("nccl", init_method=f"tcp://127.0.0.1:{port}", rank=number, world_size=RANKS)
+    for size in SIZES:
+        tensor = torch.ones(size // 4, device="cuda")
+        took = []
+        for repeat in range(10 + (300 if size < 1 << 20 else 30)):
+            torch.cuda.synchronize()
+            began = time.perf_counter()
+            dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+            torch.cuda.synchronize()
+            took.append(time.perf_counter() - began)
+        assert bool((tensor == 1).all()), f"AllReduce of {size} bytes"
+        if number == 0:
+            print(f"measured {size} {statistics.median(took[10:]) * 1e6}", flush=True)
+    dist.destroy_process_group()
+
+
 def environment(number: int) -> dict:
     """Of one rank: another host for NCCL, our plugin or none, and NCCL's own words in the output."""
     env = dict(
@@ -54,6 +90,8 @@ def environment(number: int) -> dict:
         NCCL_SOCKET_IFNAME="lo",
         NCCL_MNNVL_ENABLE="0",
         NCCL_NET="linkspan",
+        # By default it hands device memory to a network adapter only that shares a PCIe switch with the GPU.
+        NCCL_NET_GDR_LEVEL="SYS",
         NCCL_DEBUG="INFO",
     )
     env.pop("NCCL_DEBUG_FILE", None)
@@ -92,12 +130,52 @@ def run(commands: list, environments: list) -> list:
 def verdict(ended: list, what: str) -> int:
     # "Using network" until 2.27 and later still; "Assigned NET plugin" since 2.28.
     took = [any(words + " linkspan" in text for words in ("Using network", "Assigned NET plugin")) for _, text in ended]
-    if all(code == 0 for code, _ in ended) and all(took):
-        print(f"{what}: right")
+    unpack = all("Using NCCL_NET_DEVICE_UNPACK" in text for _, text in ended)
+    device = all("/GDRDMA" in text for _, text in ended)
+    expected = os.environ.get("LINKSPAN_GPU") == "staged" or os.environ.get("LINKSPAN_PATH") == "devmem"
+    if all(code == 0 for code, _ in ended) and all(took) and device == expected:
+        memory = "NCCL's kernels unpack device memory" if unpack else "device memory" if device else "host memory"
+        print(f"{what}, {memory}: right")
         return 0
     print("\n".join(text for _, text in ended))
-    print("NCCL over the plugin failed" if all(took) else "NCCL did not take the plugin")
+    if not all(took):
+        print("NCCL did not take the plugin")
+    elif device != expected:
+        print(f"NCCL handed the plugin {'device' if device else 'host'} memory, which was not expected")
+    else:
+        print("NCCL over the plugin failed")
     return 1
+
+
+def commands(what: str) -> list:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return [[sys.executable, __file__, what, str(number), str(port)] for number in range(RANKS)]
+
+
+def bench() -> int:
+    import torch
+
+    times = {(side, size): [] for side in SIDES for size in SIZES}
+    for turn in range(ROUNDS):
+        for side, settings in SIDES.items():
+            ended = run(commands("measure"), [environment(number) | settings for number in range(RANKS)])
+            if any(code != 0 for code, _ in ended):
+                print("\n".join(text for _, text in ended))
+                print(f"{side} failed")
+                return 1
+            for line in ended[0][1].splitlines():
+                if line.startswith("measured "):
+                    _, size, took = line.split()
+                    times[side, int(size)].append(float(took))
+    version = ".".join(map(str, torch.cuda.nccl.version()))
+    print(f"AllReduce of NCCL {version}, {RANKS} ranks on {torch.cuda.get_device_name(0)}, us: median of {ROUNDS} rounds (least to most)")
+    print("| |" + "".join(f" {size} B |" for size in SIZES))
+    for side in SIDES:
+        cells = [times[side, size] for size in SIZES]
+        print(f"| {side} |" + "".join(f" {statistics.median(c):.1f} ({min(c):.1f}..{max(c):.1f}) |" for c in cells))
+    return 0
 
 
 def with_torch() -> int:
@@ -106,11 +184,7 @@ def with_torch() -> int:
     if not torch.cuda.is_available():
         print("skipped: NCCL: torch sees no GPU")
         return SKIP
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    commands = [[sys.executable, __file__, str(number), str(port)] for number in range(RANKS)]
-    ended = run(commands, [environment(number) for number in range(RANKS)])
+    ended = run(commands("check"), [environment(number) for number in range(RANKS)])
     version = ".".join(map(str, torch.cuda.nccl.version()))
     return verdict(ended, f"NCCL {version} over linkspan, {RANKS} ranks on {torch.cuda.get_device_name(0)}")
 
@@ -130,7 +204,7 @@ def with_tests(program: str, mpirun: str) -> int:
 
 def main() -> int:
     if importlib.util.find_spec("torch") is not None:
-        return with_torch()
+        return bench() if "--bench" in sys.argv else with_torch()
     program, mpirun = shutil.which("all_reduce_perf"), shutil.which("mpirun")
     if program and mpirun:
         return with_tests(program, mpirun)
@@ -139,7 +213,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        rank(int(sys.argv[1]), int(sys.argv[2]))
+    if len(sys.argv) == 4:
+        {"check": rank, "measure": measure}[sys.argv[1]](int(sys.argv[2]), int(sys.argv[3]))
     else:
         sys.exit(main())

@@ -19,6 +19,7 @@ static struct {
 	int (*free)(device);
 	int (*up)(device, const void *, size_t);
 	int (*down)(void *, device, size_t);
+	int (*finish)(void *);
 	int (*export)(void *, device, size_t, int, device);
 } cu;
 static void *context;
@@ -64,8 +65,15 @@ static void open_driver(void)
 	cu.init = symbol(dl, "cuInit"), cu.retain = symbol(dl, "cuDevicePrimaryCtxRetain");
 	cu.push = symbol(dl, "cuCtxPushCurrent_v2"), cu.alloc = symbol(dl, "cuMemAlloc_v2");
 	cu.free = symbol(dl, "cuMemFree_v2"), cu.up = symbol(dl, "cuMemcpyHtoD_v2");
-	cu.down = symbol(dl, "cuMemcpyDtoH_v2"), cu.export = symbol(dl, "cuMemGetHandleForAddressRange");
+	cu.down = symbol(dl, "cuMemcpyDtoH_v2"), cu.finish = symbol(dl, "cuStreamSynchronize"), cu.export = symbol(dl, "cuMemGetHandleForAddressRange");
 	CHECK(cu.init(0) == 0 && cu.retain(&context, 0) == 0, "the CUDA driver does not start");
+}
+
+/* The copy of little memory that nobody pinned is not over when its call returns, and the plugin's streams do not wait for it. */
+static int up(device to, const void *from, size_t len)
+{
+	int code = cu.up(to, from, len);
+	return code ? code : cu.finish(NULL);
 }
 
 void gpu_thread(void)
@@ -148,7 +156,7 @@ void *gpu_at(void *mr, void *host, size_t len)
 	gpu_thread();
 	struct shadow s = find(mr, host, len);
 	device at = s.at + (device)((char *)host - (char *)s.host);
-	CHECK(len == 0 || cu.up(at, host, len) == 0, "a copy to the device failed");
+	CHECK(len == 0 || up(at, host, len) == 0, "a copy to the device failed");
 	return (void *)at;
 }
 
@@ -161,7 +169,7 @@ void gpu_read(void *out, uint64_t from, size_t len)
 void gpu_write(uint64_t to, const void *bytes, size_t len)
 {
 	gpu_thread();
-	CHECK(len == 0 || cu.up(to, bytes, len) == 0, "a copy to the device failed");
+	CHECK(len == 0 || up(to, bytes, len) == 0, "a copy to the device failed");
 }
 
 void gpu_posted(void *request, void *comm, int n, void **host, void **at, const size_t *sizes, void **mrs)

@@ -52,6 +52,8 @@ class Cuda:
     def up(self, to: int, data: bytes) -> None:
         with self.current():
             assert self.lib.cuMemcpyHtoD_v2(u64(to), data, ctypes.c_size_t(len(data))) == 0
+            # A copy of little memory is not over when its call returns, and no stream of others waits for it.
+            assert self.lib.cuStreamSynchronize(ctypes.c_void_p(0)) == 0
 
     def down(self, source: int, length: int) -> bytes:
         out = ctypes.create_string_buffer(length)
@@ -409,6 +411,27 @@ def test_memory_of_another_gpu_is_said(cuda: Driver) -> None:
 
 def test_managed_memory_goes_by_its_gpu(cuda: Driver) -> None:
     assert linkspan.Memory(Tensor(cuda, b"managed", (13, 0))).device == "cuda:0"
+
+
+@pytest.mark.skipif(not REAL, reason="torch finds no GPU in the stand-ins")
+def test_torch_tensors_of_a_gpu() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    device = torch.device("cuda")
+    a, b = linkspan.Transport(device), linkspan.Transport(device)
+    a.connect(b.bind(), timeout=LONG)
+    b.wait_connected(timeout=LONG)
+    up = torch.arange(1 << 20, dtype=torch.float32, device=device)
+    down, few = torch.zeros_like(up), torch.zeros(3, device=device)
+    # Queued on torch's own stream, and not waited for.
+    up.mul_(2).add_(1)
+    a.write(up, b.expose(down).remote, notify=True, timeout=LONG)
+    a.write(up[5:8], b.expose(few).remote, notify=True, timeout=LONG)
+    assert [b.wait_for_write(timeout=LONG) for _ in range(2)] == [0, 0]
+    assert torch.equal(up, down) and few.tolist() == [11.0, 13.0, 15.0]
+    cache = torch.zeros(4, 8, device=device)
+    pages, remote = linkspan.Memory(up[:32]).pages(32), b.expose(cache).remote.pages(32)
+    a.write_pages(pages, [3, 0], remote, [0, 2], timeout=LONG)
+    assert torch.equal(cache[0], up[24:32]) and torch.equal(cache[2], up[:8]) and not cache[1].any()
 
 
 def test_devices_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:

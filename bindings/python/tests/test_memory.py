@@ -5,10 +5,12 @@ import gc
 import mmap
 import pickle
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import linkspan
 import pytest
+from linkspan._tensors import fix_storage
 
 from conftest import LONG, Pair
 
@@ -208,6 +210,12 @@ def test_torch(pair: Pair) -> None:
     with pytest.raises(linkspan.DeviceMemory):
         linkspan.Transport(torch.device("cuda", 63))
     assert not linkspan.Transport(torch.device("cpu")).connected
+
+
+def test_a_storage_on_a_gpu_is_taken_as_it_is() -> None:
+    # Nothing of torch's fixes one, and every storage of its own can be resized.
+    storage = SimpleNamespace(device=SimpleNamespace(type="cuda"), resizable=lambda: True)
+    fix_storage(SimpleNamespace(untyped_storage=lambda: storage))
 
 
 def test_a_torch_storage_cannot_be_resized_while_it_is_memory() -> None:

@@ -12,7 +12,9 @@ use linkspan_gpu::unpack::{Batch, PIECES, Unpacker};
 
 const PIECE: u64 = 4096;
 const BYTES: u64 = PIECE * PIECES as u64;
-const ROUNDS: usize = 20;
+const ROUNDS: usize = 50;
+/// A device that was idle needs this long to reach its clock.
+const WARM: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     let name = std::env::args().nth(1).unwrap_or_else(|| "cuda:0".into());
@@ -77,7 +79,9 @@ fn measure(gpu: &Arc<dyn Gpu>) -> Result<(), Box<dyn Error>> {
         return Err("the pool cannot be written".into());
     }
     let mut times: [Vec<Duration>; 2] = [Vec::new(), Vec::new()];
-    for round in 0..ROUNDS + 9 {
+    let warm = Instant::now() + WARM;
+    // The ways are tried with the first ones.
+    while times[0].len() < ROUNDS {
         let since = Instant::now();
         gpu.copy(stream, dst.slice(), pool.slice())?;
         gpu.record(event, stream)?;
@@ -86,8 +90,7 @@ fn measure(gpu: &Arc<dyn Gpu>) -> Result<(), Box<dyn Error>> {
         let since = Instant::now();
         unpacker.start(pool.slice(), dst.slice(), &batch)?;
         while !unpacker.done()? {}
-        // The first ones warm up and try each way.
-        if round >= 9 {
+        if Instant::now() > warm {
             times[0].push(copied);
             times[1].push(since.elapsed());
         }

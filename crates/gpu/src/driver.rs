@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use linkspan_transport::{Buf, MemSlice, MemoryDomain};
+use linkspan_transport::{Buf, HostBuf, MemSlice, MemoryDomain};
 
 use crate::pages::Pages;
 use crate::unpack::PIECE_LEN;
-use crate::{Ability, Event, Stream, UnpackJob, pages_around};
+use crate::{Ability, Event, Gpu, Stream, UnpackJob, pages_around};
 use crate::{GpuError, Pointer};
 
 /// Most streams, and most events, that a device hands out at a time: a staged rail has 2 and 127.
@@ -80,6 +80,85 @@ impl Pool {
         let size = len.max(1).next_multiple_of(ROUND);
         self.0.lock().unwrap_or_else(|e| e.into_inner()).entry(size).or_default().push(addr);
     }
+}
+
+/// Bytes of ordinary memory on their way to a device or back: through pinned memory and an event, as chunks go, for such copies run
+/// beside kernels. Handed ordinary memory, or told to wait for a stream, a driver may stand behind a kernel of NCCL's that waits for
+/// these very bytes (seen with NCCL 2.28 on an H100).
+#[derive(Debug)]
+pub struct Bounce {
+    stream: Stream,
+    event: Event,
+    pinned: Mutex<HostBuf>,
+}
+
+/// Bytes that are copied at a time: several times what a small message has.
+const BOUNCE: usize = 64 << 10;
+
+impl Bounce {
+    /// Pins the memory and makes a stream and an event.
+    ///
+    /// # Errors
+    /// [`GpuError::Call`] where the driver refuses, [`GpuError::Exhausted`].
+    pub fn new(gpu: &dyn Gpu) -> Result<Bounce, GpuError> {
+        let bounce = Bounce { stream: gpu.stream()?, event: gpu.event()?, pinned: Mutex::new(HostBuf::new(BOUNCE)) };
+        gpu.pin(bounce.mem(&bounce.pinned()))?;
+        Ok(bounce)
+    }
+
+    /// Unpins the memory, at the device's end.
+    pub fn end(&self, gpu: &dyn Gpu) {
+        gpu.unpin(self.mem(&self.pinned()));
+    }
+
+    /// Copies bytes to a range of the device that has as many, and waits for it.
+    ///
+    /// # Errors
+    /// [`GpuError::Call`]: the device failed, or does not know the range.
+    pub fn write(&self, gpu: &dyn Gpu, to: MemSlice, bytes: &[u8]) -> Result<(), GpuError> {
+        let pinned = self.pinned();
+        for (at, part) in (0..).step_by(BOUNCE).zip(bytes.chunks(BOUNCE)) {
+            let filled = pinned.fill(0, part);
+            debug_assert!(filled);
+            self.copy(gpu, part_of(to, at, part.len()), part_of(self.mem(&pinned), 0, part.len()))?;
+        }
+        Ok(())
+    }
+
+    /// Copies a range of the device to `out`, which has as many bytes.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn read(&self, gpu: &dyn Gpu, from: MemSlice, out: &mut [u8]) -> Result<(), GpuError> {
+        let pinned = self.pinned();
+        for (at, part) in (0..).step_by(BOUNCE).zip(out.chunks_mut(BOUNCE)) {
+            self.copy(gpu, part_of(self.mem(&pinned), 0, part.len()), part_of(from, at, part.len()))?;
+            let inside = pinned.read(0, part);
+            debug_assert!(inside);
+        }
+        Ok(())
+    }
+
+    fn copy(&self, gpu: &dyn Gpu, dst: MemSlice, src: MemSlice) -> Result<(), GpuError> {
+        let started = gpu.copy(self.stream, dst, src);
+        // Waited for whatever the start said: nothing may touch the memory after the return.
+        gpu.record(self.event, self.stream).and_then(|()| gpu.wait(self.event)).and(started)
+    }
+
+    /// One copy at a time.
+    fn pinned(&self) -> MutexGuard<'_, HostBuf> {
+        self.pinned.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    #[allow(unsafe_code)]
+    fn mem(&self, pinned: &HostBuf) -> MemSlice {
+        // SAFETY: the device keeps this to its end, and is done with a part when the copy that names it returns.
+        unsafe { pinned.slice() }
+    }
+}
+
+fn part_of(mem: MemSlice, at: u64, len: usize) -> MemSlice {
+    mem.sub(at, len as u64).unwrap_or(MemSlice::NONE)
 }
 
 /// What every driver keeps of a device beside the driver's own handles, and the checks before its calls.

@@ -5,7 +5,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::null_mut;
 use std::sync::{Arc, OnceLock, Weak};
 
-use linkspan_gpu::driver::Shell;
+use linkspan_gpu::driver::{Bounce, Shell};
 use linkspan_gpu::unpack::KERNEL_NAME;
 use linkspan_gpu::{
     Ability, DmaBuf, Event, ForeignStream, Gpu, GpuError, GpuInfo, Kind, LAUNCH_THREADS, Pointer, Stream, Unified,
@@ -22,8 +22,8 @@ pub struct Cuda {
     context: usize,
     info: GpuInfo,
     shell: Shell,
-    /// For small copies that are waited for.
-    small: OnceLock<usize>,
+    /// For copies of ordinary memory, which are waited for.
+    bounce: OnceLock<Bounce>,
 }
 
 /// The driver's answer as a result.
@@ -67,12 +67,12 @@ impl Cuda {
                 context: context as usize,
                 info,
                 shell: Shell::new(id, place.unwrap_or(MemoryDomain::HOST)),
-                small: OnceLock::new(),
+                bounce: OnceLock::new(),
             }
         });
         place.ok_or_else(|| gpu.shell.exhausted("places"))?;
-        let small = gpu.new_stream()?;
-        gpu.small.get_or_init(|| small);
+        let bounce = Bounce::new(&*gpu)?;
+        gpu.bounce.get_or_init(|| bounce);
         Ok(gpu)
     }
 
@@ -108,23 +108,6 @@ impl Cuda {
         // SAFETY: writes one handle, which is never destroyed.
         let code = unsafe { (self.api.cuStreamCreate)(&raw mut stream, api::STREAM_NON_BLOCKING) };
         self.check("cuStreamCreate", code).map(|()| stream as usize)
-    }
-
-    /// A copy on a stream. By unified addressing the driver knows from the addresses which way it goes.
-    fn copy_on(&self, stream: Handle, dst: u64, src: u64, len: usize) -> Result<(), GpuError> {
-        let _current = self.current()?;
-        // SAFETY: both ranges are as long as their MemSlice or borrowed slice, whose maker promised that they stay; the
-        // stream is ours.
-        self.check("cuMemcpyAsync", unsafe { (self.api.cuMemcpyAsync)(dst, src, len, stream) })
-    }
-
-    fn copy_now(&self, dst: u64, src: u64, len: usize) -> Result<(), GpuError> {
-        let stream = self.small.get().map_or(null_mut(), |&s| s as Handle);
-        let started = self.copy_on(stream, dst, src, len);
-        // Waited for whatever the start said: nothing may touch the borrowed side after the return.
-        // SAFETY: a stream of ours.
-        let done = self.check("cuStreamSynchronize", unsafe { (self.api.cuStreamSynchronize)(stream) });
-        started.and(done)
     }
 }
 
@@ -194,14 +177,22 @@ fn describe(api: &Api, id: &str, version: i32, ordinal: usize) -> Result<(c_int,
     Ok((device, info))
 }
 
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        if let Some(bounce) = self.bounce.take() {
+            bounce.end(self);
+        }
+    }
+}
+
 // SAFETY: the copy is over when the call returns, and no handle is kept.
 unsafe impl DeviceMemory for Cuda {
     fn write(&self, to: MemSlice, bytes: &[u8]) -> bool {
-        self.copy_now(to.as_ptr() as u64, bytes.as_ptr() as u64, bytes.len().min(to.len())).is_ok()
+        self.bounce.get().is_some_and(|bounce| bounce.write(self, to, bytes).is_ok())
     }
 
     fn read(&self, from: MemSlice, out: &mut [u8]) -> bool {
-        self.copy_now(out.as_mut_ptr() as u64, from.as_ptr() as u64, out.len().min(from.len())).is_ok()
+        self.bounce.get().is_some_and(|bounce| bounce.read(self, from, out).is_ok())
     }
 }
 
@@ -290,7 +281,11 @@ unsafe impl Gpu for Cuda {
 
     fn copy(&self, on: Stream, dst: MemSlice, src: MemSlice) -> Result<(), GpuError> {
         self.shell.same_length(dst, src)?;
-        self.copy_on(self.shell.stream_of(on)? as Handle, dst.as_ptr() as u64, src.as_ptr() as u64, dst.len())
+        let (stream, to, from) = (self.shell.stream_of(on)? as Handle, dst.as_ptr() as u64, src.as_ptr() as u64);
+        let _current = self.current()?;
+        // By unified addressing the driver knows from the addresses which way it goes.
+        // SAFETY: both ranges are as long as their MemSlice, whose maker promised that they stay; the stream is ours.
+        self.check("cuMemcpyAsync", unsafe { (self.api.cuMemcpyAsync)(to, from, dst.len(), stream) })
     }
 
     fn record(&self, event: Event, on: Stream) -> Result<(), GpuError> {

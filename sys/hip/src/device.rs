@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use std::sync::{Arc, OnceLock, Weak};
 
 use linkspan_dl::Library;
-use linkspan_gpu::driver::Shell;
+use linkspan_gpu::driver::{Bounce, Shell};
 use linkspan_gpu::unpack::KERNEL_NAME;
 use linkspan_gpu::{
     Ability, DmaBuf, Event, ForeignStream, Gpu, GpuError, GpuInfo, Kind, LAUNCH_THREADS, Pointer, Stream, Unified,
@@ -25,8 +25,8 @@ pub struct Hip {
     version: c_int,
     info: GpuInfo,
     shell: Shell,
-    /// For small copies that are waited for.
-    small: OnceLock<usize>,
+    /// For copies of ordinary memory, which are waited for.
+    bounce: OnceLock<Bounce>,
 }
 
 /// The driver's answer as a result.
@@ -78,12 +78,12 @@ impl Hip {
                 version,
                 info,
                 shell: Shell::new(id, place.unwrap_or(MemoryDomain::HOST)),
-                small: OnceLock::new(),
+                bounce: OnceLock::new(),
             }
         });
         place.ok_or_else(|| gpu.shell.exhausted("places"))?;
-        let small = gpu.new_stream()?;
-        gpu.small.get_or_init(|| small);
+        let bounce = Bounce::new(&*gpu)?;
+        gpu.bounce.get_or_init(|| bounce);
         Ok(gpu)
     }
 
@@ -126,24 +126,6 @@ impl Hip {
         // SAFETY: writes one handle, which is never destroyed.
         let code = unsafe { (self.api.hipStreamCreateWithFlags)(&raw mut stream, api::STREAM_NON_BLOCKING) };
         self.check("hipStreamCreateWithFlags", code).map(|()| stream as usize)
-    }
-
-    /// A copy on a stream. The runtime knows from the addresses which way it goes.
-    fn copy_on(&self, stream: Handle, dst: u64, src: u64, len: usize) -> Result<(), GpuError> {
-        let _current = self.current()?;
-        // SAFETY: both ranges are as long as their MemSlice or borrowed slice, whose maker promised that they stay; the
-        // stream is ours.
-        let code = unsafe { (self.api.hipMemcpyAsync)(dst as Handle, src as Handle, len, api::COPY_DEFAULT, stream) };
-        self.check("hipMemcpyAsync", code)
-    }
-
-    fn copy_now(&self, dst: u64, src: u64, len: usize) -> Result<(), GpuError> {
-        let stream = self.small.get().map_or(null_mut(), |&s| s as Handle);
-        let started = self.copy_on(stream, dst, src, len);
-        // Waited for whatever the start said: nothing may touch the borrowed side after the return.
-        // SAFETY: a stream of ours.
-        let done = self.check("hipStreamSynchronize", unsafe { (self.api.hipStreamSynchronize)(stream) });
-        started.and(done)
     }
 }
 
@@ -215,14 +197,22 @@ fn host_reads(api: &Api, device: c_int) -> bool {
     }
 }
 
+impl Drop for Hip {
+    fn drop(&mut self) {
+        if let Some(bounce) = self.bounce.take() {
+            bounce.end(self);
+        }
+    }
+}
+
 // SAFETY: the copy is over when the call returns, and no handle is kept.
 unsafe impl DeviceMemory for Hip {
     fn write(&self, to: MemSlice, bytes: &[u8]) -> bool {
-        self.copy_now(to.as_ptr() as u64, bytes.as_ptr() as u64, bytes.len().min(to.len())).is_ok()
+        self.bounce.get().is_some_and(|bounce| bounce.write(self, to, bytes).is_ok())
     }
 
     fn read(&self, from: MemSlice, out: &mut [u8]) -> bool {
-        self.copy_now(out.as_mut_ptr() as u64, from.as_ptr() as u64, out.len().min(from.len())).is_ok()
+        self.bounce.get().is_some_and(|bounce| bounce.read(self, from, out).is_ok())
     }
 }
 
@@ -304,7 +294,12 @@ unsafe impl Gpu for Hip {
 
     fn copy(&self, on: Stream, dst: MemSlice, src: MemSlice) -> Result<(), GpuError> {
         self.shell.same_length(dst, src)?;
-        self.copy_on(self.shell.stream_of(on)? as Handle, dst.as_ptr() as u64, src.as_ptr() as u64, dst.len())
+        let (stream, to, from) = (self.shell.stream_of(on)? as Handle, dst.as_ptr() as Handle, src.as_ptr() as Handle);
+        let _current = self.current()?;
+        // The runtime knows from the addresses which way it goes.
+        // SAFETY: both ranges are as long as their MemSlice, whose maker promised that they stay; the stream is ours.
+        let code = unsafe { (self.api.hipMemcpyAsync)(to, from, dst.len(), api::COPY_DEFAULT, stream) };
+        self.check("hipMemcpyAsync", code)
     }
 
     fn record(&self, event: Event, on: Stream) -> Result<(), GpuError> {

@@ -93,6 +93,9 @@ fn copies(gpu: &Arc<dyn Gpu>) {
     assert!(one.slice().fill(13, b"hello"));
     assert_eq!(one.slice().sub(13, 5).unwrap().to_vec(), b"hello");
     assert!(!one.slice().fill(LEN as u64 - 1, b"hello"), "beyond the end");
+    // And many, which the driver is never handed as they lie: the stand-in refuses that.
+    assert!(two.slice().fill(0, &vec![0; LEN]) && two.slice().fill(1, &bytes[1..]) && two.slice().fill(0, &bytes[..1]));
+    assert!(two.slice().to_vec() == bytes);
 }
 
 #[test]

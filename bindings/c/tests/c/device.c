@@ -40,6 +40,8 @@ static address cuda_alloc(size_t length) {
 }
 static void cuda_up(address to, const void *from, size_t length) {
     CHECK(((int (*)(address, const void *, size_t))cuda("cuMemcpyHtoD_v2"))(to, from, length) == 0);
+    // A copy of little memory is not over when its call returns, and no stream of others waits for it.
+    CHECK(((int (*)(void *))cuda("cuStreamSynchronize"))(NULL) == 0);
 }
 static void cuda_down(void *to, address from, size_t length) {
     CHECK(((int (*)(void *, address, size_t))cuda("cuMemcpyDtoH_v2"))(to, from, length) == 0);

@@ -43,6 +43,8 @@ void gpu_to_gpu() {
     const std::string bytes = "weights of a model that lives on a GPU";
     const Address up = device_bytes(bytes.size()), down = device_bytes(bytes.size());
     CHECK(cuda<int(Address, const void *, std::size_t)>("cuMemcpyHtoD_v2")(up, bytes.data(), bytes.size()) == 0);
+    // A copy of little memory is not over when its call returns, and no stream of others waits for it.
+    CHECK(cuda<int(void *)>("cuStreamSynchronize")(nullptr) == 0);
     const auto from = linkspan::Memory::on_gpu("cuda:0", static_cast<const void *>(pointer(up)), bytes.size());
     auto to = linkspan::Memory::on_gpu("", pointer(down), bytes.size());
     CHECK(from.gpu() == "cuda:0" && !from.writable() && to.gpu() == "cuda:0" && to.writable());

@@ -7,10 +7,10 @@ from typing import Any
 def fix_storage(tensor: Any) -> None:
     """Makes the storage of a torch tensor one that cannot be resized, which would free the bytes under an operation.
 
-    torch does so itself whenever it lends a storage to numpy.
+    torch does so itself whenever it lends a storage to numpy, which takes none of a GPU: there the program must not resize it.
     """
     storage = tensor.untyped_storage()
-    if not storage.resizable():
+    if storage.device.type != "cpu" or not storage.resizable():
         return
     torch = sys.modules["torch"]
     torch.empty(0, dtype=torch.uint8).set_(storage, 0, (0,)).numpy()
