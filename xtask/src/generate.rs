@@ -1,17 +1,19 @@
 //! Generated files. `cargo xtask gen` writes them, `cargo xtask check` fails when one is stale.
 //!
 //! Two kinds: documents made here from the sources, and the pages that `lspan` makes of its own options
-//! (`lspan man DIR` and `lspan completions DIR`, where it has them).
+//! (`lspan man DIR` and `lspan completions DIR`).
 
 mod stubs;
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use crate::capi;
 use crate::check::{codes, findings, params, unsafety};
 use crate::run::{self, Outcome};
+use crate::stages;
 use crate::surface;
 use crate::tree::{self, Source};
 
@@ -222,22 +224,12 @@ fn cell(text: &str) -> String {
 /// The kinds of pages that `lspan` writes about itself.
 const PAGES: [&str; 2] = ["man", "completions"];
 
-/// Whether `lspan` has this subcommand, told from its own help.
-fn lspan_has(root: &Path, page: &str) -> Result<bool, String> {
-    let help = run::output(run::cargo(root).args(["run", "--quiet", "-p", "lspan", "--", "--help"]))?;
-    Ok(help.split(|c: char| !c.is_alphanumeric()).any(|word| word == page))
-}
-
 fn pages(root: &Path, docs: &Path) -> Result<(), String> {
+    let lspan = stages::programs(root)?.join("lspan");
     for page in PAGES {
-        if !lspan_has(root, page)? {
-            continue;
-        }
         let dir = docs.join(page);
         fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-        let mut lspan = run::cargo(root);
-        lspan.args(["run", "--quiet", "-p", "lspan", "--", page]).arg(&dir);
-        run::must(&mut lspan)?;
+        run::must(Command::new(&lspan).arg(page).arg(&dir))?;
     }
     Ok(())
 }

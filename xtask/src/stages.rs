@@ -10,7 +10,7 @@ pub(crate) mod python;
 pub(crate) mod toolchain;
 pub(crate) mod unpack;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::dist;
@@ -60,12 +60,13 @@ pub(crate) fn plugin_host(root: &Path, args: &[&str]) -> Outcome {
     if !script.is_file() {
         return Outcome::Failed("tests/plugin-host/run.sh is not in the tree".to_owned());
     }
-    let built = compile(root);
     let release = run::target_dir(root).join("release");
-    let mut host = Command::new("bash");
-    host.arg(script).arg(release.join("liblinkspan_nccl.so")).args(args).current_dir(root);
-    host.env("SIM_PLUGIN", release.join("liblinkspan_sim_plugin.so")).env("LSPAN", release.join("lspan"));
-    all([built.and_then(|()| run::must(&mut host))])
+    all([compile(root).and_then(|beside| {
+        let mut host = Command::new("bash");
+        host.arg(script).arg(release.join("liblinkspan_nccl.so")).args(args).current_dir(root);
+        host.env("SIM_PLUGIN", beside.join("liblinkspan_sim_plugin.so")).env("LSPAN", release.join("lspan"));
+        run::must(&mut host)
+    })])
 }
 
 /// Runs a transport that nothing in this workspace knows: the suite of all transports, the library and the plugin over it. Its stack
@@ -143,12 +144,12 @@ pub(crate) fn netns(root: &Path, words: &[&str]) -> Outcome {
     if let Some(why) = no_namespaces() {
         return Outcome::Skipped(why);
     }
-    let built = compile(root);
-    let bin = run::target_dir(root).join("release");
-    let mut tests = Command::new(bin.join("linkspan-netns"));
-    tests.args(words).current_dir(root).env("LSPAN", bin.join("lspan"));
-    tests.env("PLUGIN", bin.join("liblinkspan_nccl.so"));
-    all([built.and_then(|()| run::must(&mut tests))])
+    let release = run::target_dir(root).join("release");
+    all([compile(root).and_then(|beside| {
+        let mut tests = Command::new(beside.join("linkspan-netns"));
+        tests.args(words).current_dir(root).env("LSPAN", release.join("lspan"));
+        run::must(tests.env("PLUGIN", release.join("liblinkspan_nccl.so")))
+    })])
 }
 
 /// Why network namespaces cannot be made here, if they cannot: tried, not guessed.
@@ -186,19 +187,22 @@ pub(crate) fn aarch64(root: &Path, fresh: bool) -> Outcome {
     all([run::must(&mut test), run::must(&mut build)])
 }
 
-/// Compiles what users load and then, so that nothing of it gets in there, what tests run beside it. Each in one call with one set of
-/// packages, whoever asks: cargo compiles the crates below once for each set.
-fn compile(root: &Path) -> Result<(), String> {
+/// Compiles what users load, as they get it, and then what tests run beside it; says where that lies.
+fn compile(root: &Path) -> Result<PathBuf, String> {
     dist::compile(root, &Machine::Native)?;
-    let packages = ["lab", "vcable", "netns", "sim-plugin", "verbs", "tbring", "fabric"];
-    let examples = ["conformance", "ringtest", "cables"].into_iter().flat_map(|name| ["--example", name]);
+    programs(root)
+}
+
+/// Compiles the programs and examples of the workspace without optimisation, and says where they lie. In the very set that
+/// `cargo test --workspace` compiles: another one has other features, and cargo compiles the crates below anew for each.
+pub(crate) fn programs(root: &Path) -> Result<PathBuf, String> {
     let mut cargo = run::cargo(root);
-    cargo.args(["build", "--release", "--lib", "--bins"]).args(examples);
-    run::must(cargo.args(packages.into_iter().flat_map(|name| ["-p".to_owned(), format!("linkspan-{name}")])))
+    run::must(cargo.args(["build", "--quiet", "--workspace", "--lib", "--bins", "--examples"]))?;
+    Ok(run::target_dir(root).join("debug"))
 }
 
 /// Builds the program that plays NCCL's part.
-pub(crate) fn compile_plugin_host(root: &Path) -> Result<std::path::PathBuf, String> {
+pub(crate) fn compile_plugin_host(root: &Path) -> Result<PathBuf, String> {
     let dir = root.join("tests/plugin-host");
     let release = run::target_dir(root).join("release");
     std::fs::create_dir_all(&release).map_err(|e| format!("{}: {e}", release.display()))?;

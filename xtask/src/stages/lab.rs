@@ -1,8 +1,10 @@
 //! `cargo xtask lab`: builds the runner of virtual machines and what it puts into guests, then runs it.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::machine::Machine;
 use crate::run::{self, Outcome, SKIP};
 
 /// What a command needs beside the runner.
@@ -54,8 +56,9 @@ pub(crate) fn lab(root: &Path, words: &[&str]) -> Outcome {
 
 /// The runner as a command that knows where everything lies.
 fn build(root: &Path, needs: Needs) -> Result<Command, String> {
-    if needs == Needs::Programs {
-        super::compile(root)?;
+    let (target, release) = (run::target_dir(root), run::target_dir(root).join("release"));
+    let beside = if needs == Needs::Programs {
+        super::compile(root)?
     } else {
         let mut cargo = run::cargo(root);
         cargo.args(["build", "--release", "--quiet", "-p", "linkspan-lab"]);
@@ -63,20 +66,22 @@ fn build(root: &Path, needs: Needs) -> Result<Command, String> {
             cargo.args(["-p", "linkspan-vcable"]);
         }
         run::must(&mut cargo)?;
-    }
-    let bin = run::target_dir(root).join("release");
-    let mut lab = Command::new(bin.join("linkspan-lab"));
-    lab.current_dir(root).env("CARGO_TARGET_DIR", run::target_dir(root));
+        release.clone()
+    };
+    let lean = |file: PathBuf| lean(&target.join("lab/programs"), file);
+    // Guests run it too.
+    let mut lab = Command::new(lean(beside.join("linkspan-lab"))?);
+    lab.current_dir(root).env("CARGO_TARGET_DIR", &target);
     if needs >= Needs::Cable {
-        lab.env("VCABLE", bin.join("vcable"));
+        lab.env("VCABLE", beside.join("vcable"));
     }
     if needs == Needs::Programs {
-        lab.env("LSPAN", bin.join("lspan"));
-        lab.env("LINKSPAND", bin.join("linkspand"));
-        lab.env("PLUGIN", bin.join("liblinkspan_nccl.so"));
-        lab.env("VERBS", bin.join("examples/conformance"));
-        lab.env("RINGTEST", bin.join("examples/ringtest"));
-        lab.env("CABLES", bin.join("examples/cables"));
+        lab.env("LSPAN", lean(release.join("lspan"))?);
+        lab.env("LINKSPAND", lean(release.join("linkspand"))?);
+        lab.env("PLUGIN", lean(release.join("liblinkspan_nccl.so"))?);
+        lab.env("VERBS", lean(beside.join("examples/conformance"))?);
+        lab.env("RINGTEST", lean(beside.join("examples/ringtest"))?);
+        lab.env("CABLES", lean(beside.join("examples/cables"))?);
         if run::which("cc").is_some() {
             lab.env("PLUGIN_HOST", super::compile_plugin_host(root)?);
         }
@@ -85,6 +90,16 @@ fn build(root: &Path, needs: Needs) -> Result<Command, String> {
         }
     }
     Ok(lab)
+}
+
+/// The program without what a debugger wants, which is most of it: a guest unpacks all that it is given into its memory.
+fn lean(dir: &Path, file: PathBuf) -> Result<PathBuf, String> {
+    if run::which("strip").is_none() {
+        return Ok(file);
+    }
+    fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let out = dir.join(file.file_name().unwrap_or_default());
+    run::must(Machine::Native.tool("strip").args(["--strip-debug", "-o"]).arg(&out).arg(&file)).map(|()| out)
 }
 
 #[cfg(test)]
