@@ -21,7 +21,7 @@ import time
 
 RANKS = 2
 SKIP = 77
-PATIENCE = 240
+PATIENCE = 90
 # Of --bench: what is measured in turns, each with its settings, and how often.
 SIDES = {
     "NCCL's sockets": {"NCCL_NET": "Socket"},

@@ -25,6 +25,7 @@ mod tree;
 use std::process::ExitCode;
 
 use run::Outcome;
+use stages::Half;
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
@@ -71,6 +72,7 @@ usage: cargo xtask COMMAND
   gpu [--no-build] [--record FILE]
                          everything that wants a GPU: drivers, device memory over each path, unpack, plugin, real NCCL; says
                          what is missing here
+  gpu --build            builds it all into target/gpu, to be run with --no-build on a machine without Rust
   aarch64 [--fresh]      cross-builds and runs unit, layout and wire tests under qemu-user
 ";
 
@@ -116,10 +118,11 @@ fn main() -> ExitCode {
         ["unpack"] => stages::unpack::run(&root, false),
         ["unpack", "--fetch"] => stages::unpack::run(&root, true),
         ["unpack", "--ptx"] => stages::unpack::ptx(&root),
-        ["gpu"] => stages::gpu(&root, None, true),
-        ["gpu", "--no-build"] => stages::gpu(&root, None, false),
-        ["gpu", "--record", file] => stages::gpu(&root, Some(file), true),
-        ["gpu", "--no-build", "--record", file] => stages::gpu(&root, Some(file), false),
+        ["gpu"] => stages::gpu(&root, None, Half::Both),
+        ["gpu", "--build"] => stages::gpu(&root, None, Half::Build),
+        ["gpu", "--no-build"] => stages::gpu(&root, None, Half::Run),
+        ["gpu", "--record", file] => stages::gpu(&root, Some(file), Half::Both),
+        ["gpu", "--no-build", "--record", file] => stages::gpu(&root, Some(file), Half::Run),
         ["aarch64"] => stages::aarch64(&root, false),
         ["aarch64", "--fresh"] => stages::aarch64(&root, true),
         ["help" | "--help" | "-h"] => {

@@ -20,7 +20,7 @@ use crate::tree;
 
 pub(crate) use desktop::run as desktop;
 pub(crate) use fuzzing::run as fuzz;
-pub(crate) use gpu::run as gpu;
+pub(crate) use gpu::{Half, run as gpu};
 pub(crate) use lab::lab;
 pub(crate) use memory::{asan, miri};
 pub(crate) use prometheus::run as prometheus;
@@ -199,6 +199,18 @@ pub(crate) fn programs(root: &Path) -> Result<PathBuf, String> {
     let mut cargo = run::cargo(root);
     run::must(cargo.args(["build", "--quiet", "--workspace", "--lib", "--bins", "--examples"]))?;
     Ok(run::target_dir(root).join("debug"))
+}
+
+/// Copies a program into `dir` without what a debugger wants, which is most of it: what a guest unpacks into its memory, or is taken
+/// to another machine.
+fn lean(dir: &Path, file: &Path, name: &str) -> Result<PathBuf, String> {
+    std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let out = dir.join(name);
+    crate::capi::install::replace(file, &out)?;
+    if run::which("strip").is_some() {
+        run::must(Machine::Native.tool("strip").arg("--strip-debug").arg(&out))?;
+    }
+    Ok(out)
 }
 
 /// Builds the program that plays NCCL's part.

@@ -1,7 +1,7 @@
 """Memory of GPUs, on stand-ins for their drivers: run by test_device.py, in a process that finds them.
 
 The stand-ins run queued work late, as real devices do, and the one of CUDA keeps its memory where the processor faults.
-With LINKSPAN_REAL_GPUS (names of devices, cuda:0 or hip:0) they run on those (`cargo xtask gpu`), but for what only stand-ins show.
+With REAL_GPUS (names of devices, cuda:0 or hip:0) they run on those (`cargo xtask gpu`), but for what only stand-ins show.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from conftest import LONG, Pair
 
 u64 = ctypes.c_ulonglong
 
-REAL = os.environ.get("LINKSPAN_REAL_GPUS", "").split()
+REAL = os.environ.get("REAL_GPUS", "").split()
 
 
 class Cuda:
@@ -416,6 +416,8 @@ def test_managed_memory_goes_by_its_gpu(cuda: Driver) -> None:
 @pytest.mark.skipif(not REAL, reason="torch finds no GPU in the stand-ins")
 def test_torch_tensors_of_a_gpu() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU")
     device = torch.device("cuda")
     a, b = linkspan.Transport(device), linkspan.Transport(device)
     a.connect(b.bind(), timeout=LONG)

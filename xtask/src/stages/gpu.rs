@@ -3,59 +3,58 @@
 //! that cannot run says why in a line, and the whole is good if nothing failed.
 
 use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::run::{self, Outcome};
 
-/// Longest time of a part: most take seconds, a build of tests some minutes.
+/// Longest time of a part: most take seconds.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Runs everything; `record`: a file for what was measured. Without `build` what was built elsewhere is used: for machines without
-/// a registry, or without Rust.
-pub(crate) fn run(root: &Path, record: Option<&str>, build: bool) -> Outcome {
-    let mut parts = Parts { root, failed: Vec::new(), lines: Vec::new() };
-    if build {
-        let mut cargo = run::cargo(root);
-        cargo.args(["build", "--release", "-p", "lspan", "-p", "linkspan-nccl", "-p", "linkspan-fabric"]);
-        if let Err(why) = run::must(cargo.args(["--examples", "--bins", "--lib"])) {
-            let way = "without a registry: build on another machine, bring target/ along and say --no-build";
-            return Outcome::Failed(format!("{why} ({way})"));
-        }
-    } else if let Some(missing) = ["lspan", "liblinkspan_nccl.so", "examples/unpack_bench"]
-        .into_iter()
-        .map(|file| parts.release(file))
-        .find(|file| !file.is_file())
+/// What is done of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Half {
+    /// Everything.
+    Both,
+    /// All programs are built into `target/gpu`, to be taken to a machine without Rust.
+    Build,
+    /// What lies there is run.
+    Run,
+}
+
+/// Builds and runs everything; `record`: a file for what was measured.
+pub(crate) fn run(root: &Path, record: Option<&str>, half: Half) -> Outcome {
+    let place = run::target_dir(root).join("gpu");
+    if half != Half::Run
+        && let Err(why) = build(root, &place)
     {
-        let way = "cargo build --release -p lspan -p linkspan-nccl -p linkspan-fabric --examples --bins --lib";
-        return Outcome::Failed(format!(
-            "--no-build, and there is no {}: {way}, on another machine",
-            missing.display()
-        ));
+        return Outcome::Failed(why);
+    }
+    if half == Half::Build {
+        let tar = format!("tar -cJf gpu.tar.xz {} tests/gpu bindings/python/tests", place.display());
+        println!("to take along: {tar}; there, in a folder of the same path: {}/xtask gpu --no-build", place.display());
+        return Outcome::Done;
+    }
+    let mut parts = Parts { root, place, failed: Vec::new(), lines: Vec::new() };
+    if let Some(missing) = PROGRAMS.into_iter().map(|(_, name)| parts.program(name)).find(|file| !file.is_file()) {
+        let way = "cargo xtask gpu --build on a machine with Rust makes it";
+        return Outcome::Failed(format!("--no-build, and there is no {}: {way}", missing.display()));
     }
     parts.machine();
-    if build {
-        let mut drivers = run::cargo(root);
-        drivers.args(["test", "-p", "linkspan-cuda", "-p", "linkspan-hip", "--", "--nocapture", "this_machine"]);
-        parts.step("drivers", &mut drivers);
-        let mut library = run::cargo(root);
-        library.args(["test", "--release", "-p", "linkspan", "--test", "integration", "--", "--nocapture", "device::"]);
-        parts.step("library", &mut library);
-    } else {
-        parts.say("skipped: drivers, library: their tests are built by cargo (--no-build)".to_owned());
-    }
+    parts.rust("drivers", &["cuda-driver", "hip-driver"], "this_machine");
+    parts.rust("library", &["library"], "device::");
     let found: Vec<&str> = ["cuda:0", "hip:0"].into_iter().filter(|memory| parts.device(memory)).collect();
-    match (found.is_empty(), build) {
-        (true, _) => parts.say("skipped: C and Python: there is no device, see above".to_owned()),
-        (false, false) => parts.say("skipped: C and Python: both are built by cargo (--no-build)".to_owned()),
-        (false, true) => {
-            parts.c(&found);
-            parts.python(&found);
-        }
+    if found.is_empty() {
+        parts.say("skipped: C and Python: there is no device, see above".to_owned());
+    } else {
+        parts.c(&found);
+        parts.python(&found);
     }
-    let mut cards = Command::new(parts.release("lspan"));
+    let mut cards = Command::new(parts.program("lspan"));
     parts.step("network cards", cards.args(["devmem", "probe"]));
+    parts.beside_kernel();
     parts.nccl();
     if let Some(file) = record
         && let Err(error) = fs::write(root.join(file), parts.lines.join("\n") + "\n")
@@ -65,8 +64,73 @@ pub(crate) fn run(root: &Path, record: Option<&str>, build: bool) -> Outcome {
     if parts.failed.is_empty() { Outcome::Done } else { Outcome::Failed(parts.failed.join("; ")) }
 }
 
+/// What cargo builds of it, below the target folder, and its name here.
+const PROGRAMS: [(&str, &str); 5] = [
+    ("release/lspan", "lspan"),
+    ("release/liblinkspan_nccl.so", "liblinkspan_nccl.so"),
+    ("debug/liblinkspan_sim_plugin.so", "liblinkspan_sim_plugin.so"),
+    ("debug/xtask", "xtask"),
+    ("release/examples/unpack_bench", "unpack_bench"),
+];
+
+/// Tests that look for a device by themselves: package, test program, name here.
+const TESTS: [(&str, &str, &str); 3] = [
+    ("linkspan-cuda", "driver", "cuda-driver"),
+    ("linkspan-hip", "driver", "hip-driver"),
+    ("linkspan", "integration", "library"),
+];
+
+/// Builds all that is run into `place`: what a machine here cannot build for want of a compiler says so in a line.
+fn build(root: &Path, place: &Path) -> Result<(), String> {
+    let put = |from: &Path, name: &str| super::lean(place, from, name).map(drop);
+    super::compile(root)?;
+    let mut cargo = run::cargo(root);
+    run::must(cargo.args(["build", "--release", "-p", "linkspan-fabric", "--example", "unpack_bench"]))?;
+    for (file, name) in PROGRAMS {
+        put(&run::target_dir(root).join(file), name)?;
+    }
+    for (package, test, name) in TESTS {
+        let mut cargo = run::cargo(root);
+        cargo.args(["test", "--no-run", "--message-format=json", "-p", package, "--test", test]);
+        let text = run::output(&mut cargo)?;
+        let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let programs: Vec<String> = messages.filter_map(|m| m["executable"].as_str().map(str::to_owned)).collect();
+        let program = programs.last().ok_or_else(|| format!("cargo names no program of {package}'s test {test}"))?;
+        put(Path::new(program), name)?;
+    }
+    if run::which("cc").is_none() || run::which("c++").is_none() {
+        println!("skipped: C, C++, the plugin with device memory: no C and C++ compiler (Debian: g++)");
+    } else {
+        put(&super::compile_plugin_host(root)?, "plugin-host")?;
+        c(root, place)?;
+    }
+    match super::python::wheel_for(root, place) {
+        Err(Outcome::Failed(why)) => return Err(why),
+        Err(Outcome::Skipped(why)) => println!("skipped: Python: {why}"),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The cases of the C and C++ interface, with the library as it is installed.
+fn c(root: &Path, place: &Path) -> Result<(), String> {
+    let installed = crate::capi::install::install(root, &place.join("prefix"))?;
+    let (tests, lib) = (root.join("bindings/c/tests"), installed.prefix.join("lib"));
+    for (compiler, standard, source, name) in
+        [("cc", "-std=c11", "c/device.c", "device-c"), ("c++", "-std=c++17", "cpp/device.cpp", "device-cpp")]
+    {
+        let mut compile = Command::new(compiler);
+        compile.args([standard, "-O1", "-g", "-I"]).arg(installed.prefix.join("include")).arg(tests.join(source));
+        compile.arg("-L").arg(&lib).args(["-llinkspan", "-ldl", "-lpthread", "-o"]).arg(place.join(name));
+        run::must(&mut compile)?;
+    }
+    Ok(())
+}
+
 struct Parts<'a> {
     root: &'a Path,
+    /// Where the programs lie.
+    place: PathBuf,
     failed: Vec<String>,
     /// What is worth keeping of what was printed.
     lines: Vec<String>,
@@ -151,10 +215,8 @@ impl Parts<'_> {
 
     /// Exit code, output and errors of a command that is not waited for without end.
     fn finish(&self, name: &str, command: &mut Command) -> Result<(Option<i32>, String, String), String> {
-        let dir = run::target_dir(self.root).join("gpu");
-        fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        let file = |kind: &str| dir.join(format!("{plain}.{kind}"));
+        let file = |kind: &str| self.place.join(format!("{plain}.{kind}"));
         let make = |path: &Path| File::create(path).map_err(|e| format!("{}: {e}", path.display()));
         let (out, err) = (file("out"), file("err"));
         command.stdin(Stdio::null()).stdout(make(&out)?).stderr(make(&err)?);
@@ -177,116 +239,123 @@ impl Parts<'_> {
         Ok((status.code(), read(&out), read(&err)))
     }
 
-    fn release(&self, file: &str) -> PathBuf {
-        run::target_dir(self.root).join("release").join(file)
+    fn program(&self, name: &str) -> PathBuf {
+        self.place.join(name)
+    }
+
+    /// Tests in Rust, those with these words in their names.
+    fn rust(&mut self, what: &str, programs: &[&str], words: &str) {
+        for name in programs {
+            let mut tests = Command::new(self.program(name));
+            self.step(what, tests.args(["--nocapture", words]));
+        }
     }
 
     /// What one device can: messages over each path, checked on the device; the unpack; the plugin. False: there is no such
     /// device.
     fn device(&mut self, memory: &str) -> bool {
         for (test, path) in [("bw", "tcp"), ("lat", "tcp"), ("bw", "shm"), ("lat", "shm")] {
-            let mut perf = Command::new(self.release("lspan"));
+            let mut perf = Command::new(self.program("lspan"));
             perf.args(["perf", test, "--mem", memory, "--path", path, "--size", "8,4K,64K,1M,16M"]);
             if self.step(&format!("{memory} {test} over {path}"), &mut perf) == Part::Skipped {
                 return false;
             }
         }
-        let mut unpack = Command::new(self.release("examples/unpack_bench"));
+        let mut unpack = Command::new(self.program("unpack_bench"));
         self.step(&format!("{memory} unpack"), unpack.arg(memory));
         // The program that plays NCCL's part uses CUDA.
         if memory.starts_with("cuda") {
-            if run::which("cc").is_none() {
-                self.say("skipped: plugin with device memory: no C compiler (Debian: gcc libc6-dev)".to_owned());
-                return true;
-            }
-            match super::compile_plugin_host(self.root) {
-                Ok(host) => {
-                    let plugin = self.release("liblinkspan_nccl.so");
-                    let mut command = Command::new(host);
-                    command.arg("--plugin").arg(plugin).args(["--mem", "cuda", "--quick", "--version", "all"]);
-                    // A real device may export no dma-buf; the stand-in must.
-                    command.env("LINKSPAN_GPU", "staged").env("PLUGIN_HOST_REAL", "1");
-                    self.step("plugin with device memory", &mut command);
-                }
-                Err(why) => self.broken("plugin with device memory", why),
+            let (host, plugin) = (self.program("plugin-host"), self.program("liblinkspan_nccl.so"));
+            if host.is_file() {
+                let mut command = Command::new(host);
+                command.arg("--plugin").arg(plugin).args(["--mem", "cuda", "--quick", "--version", "all"]);
+                // A real device may export no dma-buf; the stand-in must.
+                command.env("LINKSPAN_GPU", "staged").env("PLUGIN_HOST_REAL", "1");
+                self.step("plugin with device memory", &mut command);
+            } else {
+                self.say("skipped: plugin with device memory: it was built without a C compiler".to_owned());
             }
         }
         true
     }
 
-    /// What could not even be begun.
-    fn broken(&mut self, name: &str, why: String) {
-        self.say(format!("FAILED: {name}: {why}"));
-        self.failed.push(why);
-    }
-
-    /// The cases of the C and C++ interface, with the library as it is installed, on the devices named.
+    /// The cases of the C and C++ interface, on the devices named.
     fn c(&mut self, devices: &[&str]) {
-        for (compiler, package) in [("cc", "gcc libc6-dev"), ("c++", "g++")] {
-            if run::which(compiler).is_none() {
-                return self.say(format!("skipped: C: no {compiler} (Debian: {package})"));
+        // The program in C++ uses CUDA alone.
+        let cpp = devices.contains(&"cuda:0").then_some(("C++", "device-cpp", &[][..]));
+        for (name, program, names) in [("C", "device-c", devices)].into_iter().chain(cpp) {
+            let program = self.program(program);
+            if !program.is_file() {
+                return self.say("skipped: C: it was built without a C and C++ compiler".to_owned());
             }
-        }
-        let place = run::target_dir(self.root).join("gpu");
-        let installed = match crate::capi::install::install(self.root, &place.join("prefix")) {
-            Ok(installed) => installed,
-            Err(why) => return self.broken("C", why),
-        };
-        let tests = self.root.join("bindings/c/tests");
-        let mut cases = vec![("C", "cc", "-std=c11", tests.join("c/device.c"), devices)];
-        // That program uses CUDA alone.
-        if devices.contains(&"cuda:0") {
-            cases.push(("C++", "c++", "-std=c++17", tests.join("cpp/device.cpp"), &[]));
-        }
-        let lib = installed.prefix.join("lib");
-        for (name, compiler, standard, source, names) in cases {
-            let program = place.join(source.file_name().unwrap_or_default()).with_extension(compiler);
-            let mut compile = Command::new(compiler);
-            compile.args([standard, "-O1", "-g", "-I"]).arg(installed.prefix.join("include")).arg(source);
-            compile.arg("-L").arg(&lib).args(["-llinkspan", "-ldl", "-lpthread", "-o"]).arg(&program);
-            if let Err(why) = run::must(&mut compile) {
-                self.broken(name, why);
-                continue;
-            }
+            let lib = self.place.join("prefix/lib");
             self.step(name, Command::new(&program).args(names).env("LD_LIBRARY_PATH", before(&lib)));
         }
     }
 
-    /// The cases of the Python package, on the devices named.
+    /// The cases of the Python package, on the devices named, with this machine's Python.
     fn python(&mut self, devices: &[&str]) {
-        let bin = match super::python::installed(self.root) {
-            Ok(bin) => bin,
-            Err(Outcome::Skipped(why)) => return self.say(format!("skipped: Python: {why}")),
-            Err(Outcome::Failed(why)) => return self.broken("Python", why),
-            Err(Outcome::Done) => return,
+        let Some(wheel) = super::python::built(&self.place) else {
+            return self.say("skipped: Python: it was built without Python".to_owned());
         };
-        let mut pytest = Command::new(bin.join("python"));
+        let (Some(python), site) = (run::which("python3"), self.place.join("site")) else {
+            return self.say("skipped: Python: no python3".to_owned());
+        };
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--upgrade", "--target"]).arg(&site);
+        if let Err(why) = run::output(pip.arg(wheel)) {
+            return self.say(format!("skipped: Python: {why}"));
+        }
+        if run::output(Command::new(&python).args(["-c", "import pytest, pytest_timeout"])).is_err() {
+            return self.say("skipped: Python: no pytest with pytest-timeout".to_owned());
+        }
+        let mut pytest = Command::new(python);
         pytest.args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "bindings/python/tests/device_cases.py"]);
-        pytest.env("PYTHONDONTWRITEBYTECODE", "1").env("LINKSPAN_REAL_GPUS", devices.join(" "));
+        pytest.env("PYTHONDONTWRITEBYTECODE", "1").env("REAL_GPUS", devices.join(" ")).env("PYTHONPATH", site);
         self.step("Python", &mut pytest);
     }
 
-    /// Real NCCL, once as it comes and once with our staging.
+    /// Which calls of the driver wait for a kernel that runs.
+    fn beside_kernel(&mut self) {
+        let Some(nvcc) = run::which("nvcc") else {
+            return self.say("skipped: calls beside a kernel: no nvcc".to_owned());
+        };
+        let program = self.program("beside_kernel");
+        let mut compile = Command::new(nvcc);
+        compile.args(["-O2", "-std=c++17", "tests/gpu/beside_kernel.cu", "-lcuda", "-o"]).arg(&program);
+        match run::output(compile.current_dir(self.root)) {
+            Ok(_) => drop(self.step("calls beside a kernel", &mut Command::new(&program))),
+            Err(why) => {
+                self.say(format!("FAILED: calls beside a kernel: {why}"));
+                self.failed.push(why);
+            }
+        }
+    }
+
+    /// Real NCCL: as it comes, with our staging, and with network cards in software whose payload NCCL's own kernels unpack.
     fn nccl(&mut self) {
         let Some(python) = run::which("python3") else {
             return self.say("skipped: NCCL: no python3".to_owned());
         };
-        // Under the name that NCCL of every version looks for.
-        let dir = run::target_dir(self.root).join("gpu").join("nccl");
-        let _ = fs::remove_dir_all(&dir);
-        let plugin = self.release("liblinkspan_nccl.so");
-        let made = fs::create_dir_all(&dir)
-            .and_then(|()| std::os::unix::fs::symlink(&plugin, dir.join("libnccl-net-linkspan.so")))
-            .and_then(|()| std::os::unix::fs::symlink(&plugin, dir.join("librccl-net-linkspan.so")));
-        if let Err(e) = made {
-            self.failed.push(format!("{}: {e}", dir.display()));
-            return;
-        }
-        for gpu in ["auto", "staged"] {
+        for (plugin, setting, value) in [
+            ("liblinkspan_nccl.so", "LINKSPAN_GPU", "auto"),
+            ("liblinkspan_nccl.so", "LINKSPAN_GPU", "staged"),
+            ("liblinkspan_sim_plugin.so", "LINKSPAN_PATH", "devmem"),
+        ] {
+            // Under the name that NCCL of every version looks for.
+            let dir = self.place.join("nccl");
+            let _ = fs::remove_dir_all(&dir);
+            let made = fs::create_dir_all(&dir)
+                .and_then(|()| symlink(self.program(plugin), dir.join("libnccl-net-linkspan.so")))
+                .and_then(|()| symlink(self.program(plugin), dir.join("librccl-net-linkspan.so")));
+            if let Err(e) = made {
+                self.failed.push(format!("{}: {e}", dir.display()));
+                return;
+            }
             let mut ranks = Command::new(&python);
-            ranks.arg("tests/gpu/two_ranks.py").env("LINKSPAN_GPU", gpu).env("PYTHONUNBUFFERED", "1");
+            ranks.arg("tests/gpu/two_ranks.py").env(setting, value).env("PYTHONUNBUFFERED", "1");
             ranks.env("LD_LIBRARY_PATH", before(&dir)).env("NCCL_NET_PLUGIN", "linkspan");
-            self.step(&format!("NCCL, LINKSPAN_GPU={gpu}"), &mut ranks);
+            self.step(&format!("NCCL, {setting}={value}"), &mut ranks);
         }
     }
 }

@@ -1,10 +1,8 @@
 //! `cargo xtask lab`: builds the runner of virtual machines and what it puts into guests, then runs it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::machine::Machine;
 use crate::run::{self, Outcome, SKIP};
 
 /// What a command needs beside the runner.
@@ -68,7 +66,10 @@ fn build(root: &Path, needs: Needs) -> Result<Command, String> {
         run::must(&mut cargo)?;
         release.clone()
     };
-    let lean = |file: PathBuf| lean(&target.join("lab/programs"), file);
+    let lean = |file: PathBuf| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        super::lean(&target.join("lab/programs"), &file, &name)
+    };
     // Guests run it too.
     let mut lab = Command::new(lean(beside.join("linkspan-lab"))?);
     lab.current_dir(root).env("CARGO_TARGET_DIR", &target);
@@ -90,16 +91,6 @@ fn build(root: &Path, needs: Needs) -> Result<Command, String> {
         }
     }
     Ok(lab)
-}
-
-/// The program without what a debugger wants, which is most of it: a guest unpacks all that it is given into its memory.
-fn lean(dir: &Path, file: PathBuf) -> Result<PathBuf, String> {
-    if run::which("strip").is_none() {
-        return Ok(file);
-    }
-    fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    let out = dir.join(file.file_name().unwrap_or_default());
-    run::must(Machine::Native.tool("strip").args(["--strip-debug", "-o"]).arg(&out).arg(&file)).map(|()| out)
 }
 
 #[cfg(test)]

@@ -23,15 +23,19 @@ pub(crate) fn python3() -> Result<(), Outcome> {
     }
 }
 
-/// The package and what its tests need in an environment; where its programs lie, or why there is none.
-pub(super) fn installed(root: &Path) -> Result<PathBuf, Outcome> {
+/// Builds the wheel into `place`, or says why there is none.
+pub(super) fn wheel_for(root: &Path, place: &Path) -> Result<(), Outcome> {
     python3()?;
-    let place = run::target_dir(root).join("python");
-    let bin = place.join("venv/bin");
-    environment(&place.join("venv"), &TOOLS[..3])
+    let own = run::target_dir(root).join("python");
+    environment(&own.join("venv"), &TOOLS[..1])
         .map_err(|why| Outcome::Skipped(format!("the tools could not be installed: {why}")))?;
-    wheel(root, &root.join("bindings/python"), &place, &bin).map_err(Outcome::Failed)?;
-    Ok(bin)
+    build(&root.join("bindings/python"), &own, &own.join("venv/bin"), place).map_err(Outcome::Failed)
+}
+
+/// The wheel in a folder.
+pub(super) fn built(place: &Path) -> Option<PathBuf> {
+    let files = std::fs::read_dir(place.join("wheels")).ok()?;
+    files.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|kind| kind == "whl"))
 }
 
 /// Builds the wheel, installs it into an environment, and runs tests and type checkers there.
@@ -56,7 +60,7 @@ pub(crate) fn run(root: &Path, torch: bool) -> Outcome {
     if !torch {
         println!("python: without torch: its tests and two recipes are left to cargo xtask python --torch");
     }
-    if let Err(why) = wheel(root, &folder, &place, &bin) {
+    if let Err(why) = wheel(&folder, &place, &bin) {
         return Outcome::Failed(why);
     }
     let mut pytest = tool(&folder, &bin, "pytest");
@@ -109,19 +113,19 @@ pub(crate) fn environment(venv: &Path, packages: &[&str]) -> Result<(), String> 
     run::output(pip(&bin).args(packages)).map(drop)
 }
 
-/// Builds the wheel and installs it. A development build: the tests ask for behaviour, not for speed.
-fn wheel(root: &Path, folder: &Path, place: &Path, bin: &Path) -> Result<(), String> {
-    let wheels = place.join("wheels");
+/// Builds the wheel and installs it.
+fn wheel(folder: &Path, place: &Path, bin: &Path) -> Result<(), String> {
+    build(folder, place, bin, place)?;
+    let wheel = built(place).ok_or("maturin left no wheel")?;
+    run::output(pip(bin).args(["--force-reinstall", "--no-deps"]).arg(wheel)).map(drop)
+}
+
+/// Builds the wheel into `wheels` below `out`. A development build: the tests ask for behaviour, not for speed.
+fn build(folder: &Path, place: &Path, bin: &Path, out: &Path) -> Result<(), String> {
+    let wheels = out.join("wheels");
     let _ = std::fs::remove_dir_all(&wheels);
     let mut maturin = tool(folder, bin, "maturin");
     maturin.args(["build", "--profile", "dev", "--locked", "--out"]).arg(&wheels);
     maturin.env("CARGO_TARGET_DIR", place.join("build"));
-    run::must(&mut maturin)?;
-    let built = std::fs::read_dir(&wheels).map_err(|e| format!("{}: {e}", shown(root, &wheels)))?;
-    let built: Vec<PathBuf> = built.flatten().map(|entry| entry.path()).collect();
-    run::output(pip(bin).args(["--force-reinstall", "--no-deps"]).args(built)).map(drop)
-}
-
-fn shown(root: &Path, path: &Path) -> String {
-    path.strip_prefix(root).unwrap_or(path).display().to_string()
+    run::must(&mut maturin)
 }
