@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::marker::PhantomData;
 
-use linkspan_fabric::{Config, Device, Error, Fabric, GpuWish, Level, Log, chain};
+use linkspan_fabric::{Config, Device, Error, Fabric, Level, Log, chain};
 use linkspan_ncclnet::{Exported, Fail, Global, HANDLE_LEN, Init, Logger, NetPlugin, Props, RegisterRange};
 
 use crate::memory::{Domain, Mr, takes_device, unpack_since};
@@ -110,10 +110,10 @@ unsafe impl<M: Machine> NetPlugin for Plugin<M> {
                 let devices: Vec<String> =
                     fabric.devices().iter().map(|d| format!("{} ({} Gb/s)", d.name, f64::from(d.mbps) / 1e3)).collect();
                 log.info(&format!("linkspan {}: {}", release(), devices.join(", ")));
-                if fabric.config().gpu == GpuWish::Staged {
+                if takes_device(fabric) {
                     log.warn(
-                        "linkspan: LINKSPAN_GPU=staged hung on the one GPU that it was tried on, and has not been run since \
-                         that was changed; the default was right there: see docs/GPU.md",
+                        "linkspan: device memory is taken (LINKSPAN_GPU=staged, or lspan devmem): on the one GPU that it was \
+                         tried on NCCL hung; LINKSPAN_GPU=off takes host memory, which was right there: see docs/GPU.md",
                     );
                 }
             }
