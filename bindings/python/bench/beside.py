@@ -5,7 +5,7 @@
     python bindings/python/bench/beside.py --memory cuda
 
 What is not installed is left out. NIXL moves by UCX: over TCP with UCX_TLS=tcp, over shared memory with shm and cma, and `free` is its own
-choice, which for memory of a GPU on one host is the copy between processes by CUDA. Every payload is checked once.
+choice, which for memory of a GPU on one host is the copy between processes by CUDA. The piece of 64 MiB is checked in every round.
 """
 
 import argparse

@@ -84,7 +84,7 @@ impl Pool {
 
 /// Bytes of ordinary memory on their way to a device or back: through pinned memory and an event, as chunks go, for such copies run
 /// beside kernels. Handed ordinary memory, or told to wait for a stream, a driver may stand behind a kernel of NCCL's that waits for
-/// these very bytes (seen with NCCL 2.28 on an H100).
+/// these very bytes: what a hang of NCCL 2.28 on an H100 is put down to.
 #[derive(Debug)]
 pub struct Bounce {
     stream: Stream,
