@@ -35,7 +35,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
     if fix && let Err(why) = counts::lower(root, &sources) {
         return Outcome::Failed(why);
     }
-    let rules: [(&str, Vec<String>); 18] = [
+    let rules: [(&str, Vec<String>); 19] = [
         ("unsafe", unsafety::problems(&sources)),
         ("links", links::problems(&sources)),
         ("lengths", lengths(&sources)),
@@ -53,6 +53,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Outcome {
         ("words", words::problems(&sources)),
         ("counts", counts::problems(root, &sources)),
         ("tests", inventory::problems(root, &sources)),
+        ("named tests", inventory::unknown(&sources)),
         ("generated", generate::stale(root, &sources)),
     ];
     let mut all = Vec::new();

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use crate::check::links;
 use crate::lex::{Kind, Token, tokens};
 use crate::run::Outcome;
 use crate::tree::{self, Source};
@@ -36,6 +37,39 @@ pub(crate) fn problems(root: &Path, sources: &[Source]) -> Vec<String> {
         (Ok(base), Ok(moved)) => compared(&base, &moved, &tests(sources)),
         (base, moved) => [base, moved].into_iter().filter_map(Result::err).collect(),
     }
+}
+
+/// Tests that a document names and nobody finds. `` `fabric strangers::silent_*` `` is a test of the crate `linkspan-fabric` or `fabric`, in a
+/// module `strangers` at any depth; a `*` at the end stands for any rest of the name.
+pub(crate) fn unknown(sources: &[Source]) -> Vec<String> {
+    let all = tests(sources);
+    let mut problems = Vec::new();
+    for source in sources.iter().filter(|source| source.path.starts_with("docs/") && source.path.ends_with(".md")) {
+        for (line, item) in links::items(&source.text) {
+            let links::Item::Code(code) = item else { continue };
+            let Some((krate, test)) = code.split_once(' ') else { continue };
+            let word = |text: &str| {
+                !text.is_empty()
+                    && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c))
+            };
+            let (name, open) = test.strip_suffix('*').map_or((test, false), |name| (name, true));
+            let mut parts = name.split("::");
+            if !test.contains("::") || !word(krate) || !parts.all(|part| word(part) || open && part.is_empty()) {
+                continue;
+            }
+            let is_it = |found: &String| {
+                let (its, path) = found.split_once(' ').unwrap_or_default();
+                let at_a_module = |(at, _): (usize, &str)| at == 0 || path[..at].ends_with("::");
+                let ends = |(at, _): &(usize, &str)| open || at + name.len() == path.len();
+                its.strip_prefix("linkspan-").unwrap_or(its) == krate.strip_prefix("linkspan-").unwrap_or(krate)
+                    && path.match_indices(name).filter(ends).any(at_a_module)
+            };
+            if !all.iter().any(is_it) {
+                problems.push(format!("{}:{line}: no test is called `{code}`", source.path));
+            }
+        }
+    }
+    problems
 }
 
 /// One line of `bench/tests-moved.txt`.

@@ -72,3 +72,30 @@ fn lines_that_say_nothing_are_refused() {
     assert!(has("k a", "is not 'old -> new'"));
     assert!(has("k a -> - it is not needed", "but is there"));
 }
+
+#[test]
+fn tests_that_documents_name_are_there() {
+    let rust = "mod strangers { #[test]\n fn silent_ones_wait() {} }";
+    let named = |text: &str| {
+        let manifest = source("a/Cargo.toml", "[package]\nname = \"linkspan-krate\"\n");
+        unknown(&[manifest, source("a/src/b.rs", rust), source("docs/x.md", text)]).len()
+    };
+    for good in [
+        "krate strangers::*",
+        "linkspan-krate b::strangers::silent*",
+        "krate strangers::silent_ones_wait",
+        "a command",
+        "x A::b",
+    ] {
+        assert_eq!(named(&format!("- `{good}`")), 0, "{good}");
+    }
+    for bad in [
+        "krate stranger::*",
+        "other strangers::*",
+        "krate strangers::silent_ones",
+        "krate rangers::silent*",
+        "krate b::silent*",
+    ] {
+        assert_eq!(named(&format!("- `{bad}`")), 1, "{bad}");
+    }
+}

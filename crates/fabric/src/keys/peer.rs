@@ -42,9 +42,17 @@ pub fn name_fault(name: &str) -> Option<&'static str> {
         Some("means something else in linkspan")
     } else if name.parse::<IpAddr>().is_ok() {
         Some("is an address")
+    } else if is_fingerprint(name) {
+        Some("is what a fingerprint looks like")
     } else {
         None
     }
+}
+
+/// Whether it has the form of [`PublicKey::fingerprint`], by which peers are named too.
+fn is_fingerprint(name: &str) -> bool {
+    let digit = |c: char| matches!(c, 'A'..='Z' | '2'..='7');
+    name.len() == 19 && name.split('-').all(|group| group.len() == 4 && group.chars().all(digit))
 }
 
 /// Whether it may be a host name or an address: what a command line and a resolver take as one word.

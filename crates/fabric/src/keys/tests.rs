@@ -105,10 +105,13 @@ fn lines_travel_without_loss_and_nothing_else_is_a_line() {
     }
     let long = "x".repeat(NAME_MAX + 1);
     for name in ["cluster", "self", "localhost", "cable", "cable12", "10.0.0.1", "-x", "a\u{1b}[2J", "é", ".x", &long]
+        .into_iter()
+        .chain(["ABCD-EFGH-IJKL-MN27"])
     {
         assert!(matches!(Peer::parse(&format!("linkspan1 {key} {name}")), Err(KeyError::Name { .. })), "{name}");
     }
     assert!(name_fault("cables").is_none() && name_fault("mini-2.lab_1").is_none());
+    assert!(name_fault("abcd-efgh-ijkl-mnop").is_none() && name_fault("ABCD-EFGH-IJKL-MN01").is_none());
     let many = ["h"; HOSTS_MAX + 3].join(",");
     assert_eq!(Peer::parse(&format!("linkspan1 {key} a {many}")).unwrap().hosts.len(), HOSTS_MAX);
 }

@@ -14,6 +14,7 @@ use linkspan_fabric::HANDLE_LEN;
 use linkspan_proto::handle::{Handle, HandleError, SCRATCH_AT};
 use linkspan_proto::login::Secret;
 use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
 
 const MARK: &str = "LSP";
 const VERSION: u8 = 1;
@@ -78,7 +79,7 @@ impl JoinLine {
     pub fn text(&self) -> String {
         let handle = self.handle.expose();
         let used = usize::from(handle[USED_AT]);
-        let mut bytes = vec![VERSION];
+        let mut bytes = Zeroizing::new(vec![VERSION]);
         bytes.extend_from_slice(&self.until.to_le_bytes());
         bytes.extend_from_slice(&handle[..(FIXED + used).min(SCRATCH_AT)]);
         let sum = sum(&bytes);
@@ -94,9 +95,9 @@ impl JoinLine {
     pub fn parse(text: &str) -> Result<JoinLine, LineError> {
         // No line is longer than one with all addresses.
         let plain = text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_ascii_uppercase());
-        let plain: String = plain.take(400).collect();
+        let plain: Zeroizing<String> = Zeroizing::new(plain.take(400).collect());
         let code = plain.strip_prefix(MARK).ok_or(LineError::Foreign)?;
-        let bytes = BASE32_NOPAD.decode(code.as_bytes()).map_err(|_| LineError::Damaged)?;
+        let bytes = Zeroizing::new(BASE32_NOPAD.decode(code.as_bytes()).map_err(|_| LineError::Damaged)?);
         let (bytes, code) = bytes.split_last_chunk::<SUM>().ok_or(LineError::Damaged)?;
         if sum(bytes) != *code {
             return Err(LineError::Damaged);

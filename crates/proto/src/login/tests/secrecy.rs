@@ -86,3 +86,25 @@ fn secrets_compare_by_value() {
     assert_ne!(token(), Token::new([0; 16]));
     assert_ne!(Token::random().unwrap(), Token::random().unwrap());
 }
+
+/// Looks at memory that was freed, as a core dump would show it.
+#[test]
+#[cfg(target_os = "linux")]
+#[cfg_attr(miri, ignore = "reads /proc/self/mem")]
+fn a_secret_is_overwritten_when_it_is_dropped() {
+    use std::os::unix::fs::FileExt;
+    let memory = std::fs::File::open("/proc/self/mem").unwrap();
+    // A block that is free again keeps what an allocator writes at its beginning.
+    let late = |at: u64| {
+        let mut bytes = [0; 96];
+        memory.read_exact_at(&mut bytes, at + 32).unwrap();
+        bytes
+    };
+    let bytes: [u8; 128] = std::array::from_fn(|i| i as u8 | 0x80);
+    let secret = Secret::new(bytes);
+    let at = secret.expose().as_ptr() as u64;
+    assert_eq!(late(at), bytes[32..]);
+    drop(secret);
+    let left = late(at).iter().zip(&bytes[32..]).filter(|(now, then)| now == then).count();
+    assert!(left < 32, "{left} of 96 bytes are there still");
+}
