@@ -45,13 +45,25 @@ impl Usage {
         })
     }
 
-    fn most(self, other: Usage) -> Usage {
+    /// The larger of each.
+    pub fn most(self, other: Usage) -> Usage {
         Usage {
             memory_kib: self.memory_kib.max(other.memory_kib),
             pinned_kib: self.pinned_kib.max(other.pinned_kib),
             threads: self.threads.max(other.threads),
             descriptors: self.descriptors.max(other.descriptors),
             processor_ns: self.processor_ns.max(other.processor_ns),
+        }
+    }
+
+    /// What it is more than `other`, of each.
+    pub fn beyond(self, other: Usage) -> Usage {
+        Usage {
+            memory_kib: self.memory_kib.saturating_sub(other.memory_kib),
+            pinned_kib: self.pinned_kib.saturating_sub(other.pinned_kib),
+            threads: self.threads.saturating_sub(other.threads),
+            descriptors: self.descriptors.saturating_sub(other.descriptors),
+            processor_ns: self.processor_ns.saturating_sub(other.processor_ns),
         }
     }
 }
@@ -87,12 +99,7 @@ impl Watch {
         self.stop.store(true, Ordering::Relaxed);
         let most = self.thread.join().unwrap_or(self.before);
         let seconds = self.since.elapsed().as_secs_f64().max(1e-3);
-        Usage {
-            memory_kib: most.memory_kib.saturating_sub(self.before.memory_kib),
-            pinned_kib: most.pinned_kib.saturating_sub(self.before.pinned_kib),
-            threads: most.threads.saturating_sub(self.before.threads),
-            descriptors: most.descriptors.saturating_sub(self.before.descriptors),
-            processor_ns: (most.processor_ns.saturating_sub(self.before.processor_ns) as f64 / seconds) as u64,
-        }
+        let more = most.beyond(self.before);
+        Usage { processor_ns: (more.processor_ns as f64 / seconds) as u64, ..more }
     }
 }

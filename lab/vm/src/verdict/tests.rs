@@ -35,3 +35,25 @@ fn what_a_test_expects_is_let_through_and_nothing_else() {
     assert!(wrong(log, &["at a.c:1", "at b.c:2"]).is_none());
     assert!(wrong(log, &["at a.c:1"]).unwrap().contains("b.c"));
 }
+
+#[test]
+fn a_warning_of_the_kernels_own_is_passed_over_and_what_stands_beside_it_is_not() {
+    let report = |module: &str, end: &str| {
+        format!(
+            "[8.1] ------------[ cut here ]------------\n[8.1] thunderbolt: interrupt for RX ring 2 is already disabled\n\
+             [8.1] WARNING: drivers/thunderbolt/nhi.c:143 at ring_interrupt_active+0x280/0x320\n[8.1] Call Trace:\n\
+             [8.1]  tb_ring_stop+0x167/0x1d0 [thunderbolt]\n[8.1]  {module}+0x3a/0x90\n{end}"
+        )
+    };
+    const END: &str = "[8.2] ---[ end trace 0000000000000000 ]---\n";
+    let own = report("tbnet_stop", END);
+    assert_eq!(wrong(&format!("{CALM}{own}{own}"), &[]), None);
+    for log in [
+        report("linkspan_ring_stop", END),
+        format!("{own}[9] BUG: x\n"),
+        format!("[7] BUG: x\n{own}"),
+        report("tbnet_stop", ""),
+    ] {
+        assert!(wrong(&log, &[]).is_some(), "{log}");
+    }
+}
