@@ -35,7 +35,7 @@ complete -c lspan -n "__fish_lspan_needs_command" -f -a "selftest" -d 'Test ever
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "bugreport" -d 'Put what is known of this machine and linkspan into one archive for a report, without secrets'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "stats" -d 'Show what running processes have moved over linkspan'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "top" -d 'Watch what running processes move over linkspan, on this host or on several'
-complete -c lspan -n "__fish_lspan_needs_command" -f -a "events" -d 'Show what happened to cables and jobs: plugged, unplugged, other speed, rails lost and back, slower paths'
+complete -c lspan -n "__fish_lspan_needs_command" -f -a "events" -d 'Show what happened to cables and jobs: plugged, unplugged, other speed, paths lost, back and slower than they could be'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "metrics" -d 'Print the statistics as Prometheus reads them, or serve them over HTTP'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "files" -d 'Serve directories and services of this host to peers'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "ls" -d 'List a peer\'s shares, or what is in one'
@@ -117,7 +117,7 @@ shm\t'shared memory, or nothing'
 verbs\t'RDMA, or nothing'
 thunderbolt\t'a cable, or nothing'
 devmem\t'device-memory TCP, or nothing'"
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or copied through host memory (staged), and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -150,7 +150,7 @@ shm\t'shared memory, or nothing'
 verbs\t'RDMA, or nothing'
 thunderbolt\t'a cable, or nothing'
 devmem\t'device-memory TCP, or nothing'"
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or copied through host memory (staged), and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -179,7 +179,7 @@ shm\t'shared memory, or nothing'
 verbs\t'RDMA, or nothing'
 thunderbolt\t'a cable, or nothing'
 devmem\t'device-memory TCP, or nothing'"
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or copied through host memory (staged), and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -209,7 +209,7 @@ shm\t'shared memory, or nothing'
 verbs\t'RDMA, or nothing'
 thunderbolt\t'a cable, or nothing'
 devmem\t'device-memory TCP, or nothing'"
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or copied through host memory (staged), and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -243,7 +243,7 @@ shm\t'shared memory, or nothing'
 verbs\t'RDMA, or nothing'
 thunderbolt\t'a cable, or nothing'
 devmem\t'device-memory TCP, or nothing'"
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or copied through host memory (staged), and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -277,7 +277,7 @@ shm\t'shared memory, or nothing'
 verbs\t'RDMA, or nothing'
 thunderbolt\t'a cable, or nothing'
 devmem\t'device-memory TCP, or nothing'"
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or copied through host memory (staged), and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -319,7 +319,7 @@ shm\t'shared memory, or nothing'
 verbs\t'RDMA, or nothing'
 thunderbolt\t'a cable, or nothing'
 devmem\t'device-memory TCP, or nothing'"
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or staged, and why' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l mem -d 'Memory of this side\'s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or copied through host memory (staged), and why' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l wait -d 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep' -r -f -a "spin\t'Poll without pause'
 adaptive\t'Spin 50 us, then sleep'
 sleep\t'Sleep at once'"
@@ -532,14 +532,14 @@ complete -c lspan -n "__fish_lspan_using_subcommand link; and not __fish_seen_su
 complete -c lspan -n "__fish_lspan_using_subcommand link; and not __fish_seen_subcommand_from up allow help" -f -a "allow" -d 'Allow a host to use the driver linkspan.ko'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and not __fish_seen_subcommand_from up allow help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from up" -l streams -d 'Streams to each host: a connection takes one' -r
-complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from up" -l first-hop -d 'First HopID; the same on both hosts' -r
+complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from up" -l first-hop -d 'First of the HopIDs, the numbers of streams on a cable, one for each stream; the same on both hosts' -r
 complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from up" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from allow" -l deny -d 'Withdraw the permission, for good'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from allow" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from help" -f -a "up" -d 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from help" -f -a "allow" -d 'Allow a host to use the driver linkspan.ko'
 complete -c lspan -n "__fish_lspan_using_subcommand link; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c lspan -n "__fish_lspan_using_subcommand run" -l strict -d 'Make downgrades errors (LINKSPAN_STRICT=1), and end with 3 in place of 0 where one was counted all the same'
+complete -c lspan -n "__fish_lspan_using_subcommand run" -l strict -d 'Allow no downgrade, a path slower than it could be (LINKSPAN_STRICT=1), and end with 3 in place of 0 where one was counted all the same'
 complete -c lspan -n "__fish_lspan_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_using_subcommand env" -l for -d 'The same for a container, a pod or a batch script: settings, devices, groups, limits and mounts' -r -f -a "toolbox\t'A toolbox of this host'
 podman\t'podman run'
@@ -560,7 +560,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_su
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "bugreport" -d 'Put what is known of this machine and linkspan into one archive for a report, without secrets'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "stats" -d 'Show what running processes have moved over linkspan'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "top" -d 'Watch what running processes move over linkspan, on this host or on several'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "events" -d 'Show what happened to cables and jobs: plugged, unplugged, other speed, rails lost and back, slower paths'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "events" -d 'Show what happened to cables and jobs: plugged, unplugged, other speed, paths lost, back and slower than they could be'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "metrics" -d 'Print the statistics as Prometheus reads them, or serve them over HTTP'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "files" -d 'Serve directories and services of this host to peers'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "ls" -d 'List a peer\'s shares, or what is in one'

@@ -83,7 +83,7 @@ def measure(number: int, port: int) -> None:
 
 
 def environment(number: int) -> dict:
-    """Of one rank: another host for NCCL, our plugin or none, and NCCL's own words in the output."""
+    """Of one rank: another host for NCCL, our plugin or none, and NCCL's own messages in the output."""
     env = dict(
         os.environ,
         NCCL_HOSTID=f"linkspan-{number}",

@@ -112,7 +112,7 @@ void test_oversend(struct rank *r)
 				rc = net_isend(&r->net, comm, mem, len, 0, mr, &request);
 			else
 				rc = net_irecv(&r->net, comm, 1, &at, &posted, &tag, &mr, false, &request);
-			/* The sender gives its word; the receiver's is what counts. */
+			/* What the receiver saw is judged: the sender stops once that is there. */
 			if (r->id == 0 && r->shared->slot[c])
 				break;
 		}

@@ -34,7 +34,7 @@ usage: cargo xtask COMMAND
   rename [--dry-run] TABLE
                          renames files, identifiers and phrases of the whole tree by a table (xtask/src/rename.rs has its form)
   gen                    rewrites the generated files (docs/SAFETY.md, docs/ERRORS.md, docs/api, man pages, completions)
-  counts [--list NAME]   counts that may only fall (bench/counts.txt), or what one of them is made of
+  counts [--list NAME]   counts that rise only with a reason (bench/counts.txt), or what one of them is made of
   deny [--snapshot DIR]  what the dependencies may be (deny.toml): advisories, licences, sources, bans, pinned versions; with
                          --snapshot the advisories anew, from a checkout of rustsec/advisory-db
   tests [DIR]            the tests of this tree, or of the one in DIR, as bench/tests-core-base.txt has them

@@ -65,7 +65,7 @@ pub(crate) enum Command {
         after_long_help = "Press h for the keys. Colours are left out where NO_COLOR is set. Other hosts run `lspan stats --json --watch`."
     )]
     Top(TopArgs),
-    /// Show what happened to cables and jobs: plugged, unplugged, other speed, rails lost and back, slower paths
+    /// Show what happened to cables and jobs: plugged, unplugged, other speed, paths lost, back and slower than they could be
     #[command(
         after_long_help = "From linkspand where it runs, which keeps events; else what this process can see itself: the cables that are there, and \
                            what has gone wrong in running jobs, of those whose statistics this user may read. Of other users' jobs the service tells root, and with \
@@ -120,8 +120,8 @@ pub(crate) enum Command {
     Forward(files::ForwardArgs),
     /// Pair with a user of another host, so that each trusts the other from then on
     ///
-    /// Without LINE: prints a join line and waits for it to be used, for ten minutes. With the line that the other host printed:
-    /// joins. Both sides show the same fingerprint. What is served to paired peers is named in `lspan key list`.
+    /// Without LINE: prints a line for the other host, the join line, and waits ten minutes for it to be used there. With the line
+    /// that the other host printed: joins. Both sides show the same fingerprint. What is served to paired peers is named in `lspan key list`.
     Pair(PairArgs),
     /// This user's key, and the peers that are trusted
     Key {
@@ -170,7 +170,7 @@ pub(crate) struct StatusArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct PairArgs {
-    /// The join line, or - to read it from standard input, where other users of this host do not see it
+    /// The line that the other host printed, or - to read it from standard input, where other users of this host do not see it
     #[arg(value_name = "LINE", num_args = 0..=16)]
     pub(crate) line: Vec<String>,
     /// What the peer is called here [default: as it calls itself]
@@ -230,14 +230,14 @@ pub(crate) enum LinkCommand {
         /// Streams to each host: a connection takes one
         #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=8))]
         streams: u16,
-        /// First HopID; the same on both hosts
+        /// First of the HopIDs, the numbers of streams on a cable, one for each stream; the same on both hosts
         #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(8..=256))]
         first_hop: u16,
     },
     /// Allow a host to use the driver linkspan.ko
     ///
     /// Through linkspand, where it is installed: whenever it is plugged in, by root or whom polkit allows. Else until it is unplugged, by
-    /// root. The UUID is the host's own word and proves nothing.
+    /// root. The UUID is what the host says of itself and proves nothing.
     Allow {
         /// UUID of the host, as `lspan status` shows it
         uuid: String,
@@ -394,7 +394,7 @@ pub(crate) struct WaitArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    /// Make downgrades errors (LINKSPAN_STRICT=1), and end with 3 in place of 0 where one was counted all the same
+    /// Allow no downgrade, a path slower than it could be (LINKSPAN_STRICT=1), and end with 3 in place of 0 where one was counted all the same
     #[arg(long)]
     pub(crate) strict: bool,
     /// The command and its arguments
@@ -597,7 +597,7 @@ pub(crate) struct Measure {
     #[arg(long, value_parser = path(), default_value = "auto", hide_default_value = true)]
     pub(crate) path: PathArg,
     /// Memory of this side's messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says
-    /// whether device memory is reached directly or staged, and why
+    /// whether device memory is reached directly or copied through host memory (staged), and why
     #[arg(long, value_name = "MEM", default_value_t = MemoryName::Host)]
     pub(crate) mem: MemoryName,
     /// How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep

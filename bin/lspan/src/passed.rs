@@ -11,7 +11,8 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_op
 /// same sockets.
 ///
 /// # Errors
-/// What was passed is something else, or is not there.
+/// [`ErrorKind::InvalidInput`]: a descriptor that was passed is no TCP socket that listens. Else the error of pidfd_open(2) or
+/// pidfd_getfd(2), as EBADF.
 pub(crate) fn listeners() -> Result<Vec<TcpListener>> {
     let passed = sd_notify::listen_fds()?;
     if passed.len() == 0 {

@@ -50,7 +50,7 @@ impl Client {
     /// Events later than this time: of cables, and of the caller's jobs or of all.
     ///
     /// # Errors
-    /// The service's, or the bus's where the service has ended.
+    /// [`Error::NotAuthorized`]: polkit refuses. [`Error::ZBus`]: the service has ended, or does not answer.
     pub fn events(&self, after_us: u64, all: bool) -> Result<Vec<Event>, Error> {
         let dicts = self.manager.get_events(after_us, all)?;
         // What a newer service tells of another kind is passed over.
@@ -60,7 +60,7 @@ impl Client {
     /// One item each time something has happened.
     ///
     /// # Errors
-    /// The bus's.
+    /// [`zbus::Error`] of the bus, which refused the match rule or has ended the connection.
     pub fn changes(&self) -> zbus::Result<EventsChangedIterator> {
         self.manager.receive_events_changed()
     }

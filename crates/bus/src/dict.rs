@@ -46,7 +46,7 @@ fn value(json: Json) -> Option<Value<'static>> {
 /// The value again. Keys that it does not know are passed over.
 ///
 /// # Errors
-/// A key that it needs is missing or has another type.
+/// [`serde_json::Error`]: a key that it needs is missing or has another type.
 pub fn from_dict<T: DeserializeOwned>(dict: &Dict) -> Result<T, serde_json::Error> {
     let fields = dict.iter().filter_map(|(key, value)| Some((key.clone(), json(value)?)));
     serde_json::from_value(Json::Object(fields.collect()))

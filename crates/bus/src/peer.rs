@@ -11,7 +11,7 @@ use crate::object_path;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PeerObject(pub(crate) Host);
 
-/// A host at the other end of a Thunderbolt or USB4 cable. UUID and names are its own word, which nothing proves.
+/// A host at the other end of a Thunderbolt or USB4 cable. UUID and names are what it says of itself; nothing proves them.
 #[interface(name = "org.linkspan.Link1.Peer")]
 impl PeerObject {
     /// UUID of its router.

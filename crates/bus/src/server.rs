@@ -53,7 +53,7 @@ impl Server {
     /// Makes the objects those of this look.
     ///
     /// # Errors
-    /// The connection has ended.
+    /// [`zbus::Error`]: the connection has ended.
     pub async fn update(&mut self, look: &Look, hosts: &[Host]) -> zbus::Result<()> {
         let objects = self.connection.object_server();
         let uuid = |name: &String| hosts.iter().find(|host| host.cables.contains(name)).map(|host| &*host.uuid);
@@ -91,7 +91,7 @@ impl Server {
     /// Tells everybody that something has happened: the time of the last event.
     ///
     /// # Errors
-    /// The connection has ended.
+    /// [`zbus::Error`]: the connection has ended.
     pub async fn events_changed(&self, last_us: u64) -> zbus::Result<()> {
         Manager::events_changed(&SignalEmitter::new(&self.connection, PATH)?, last_us).await
     }

@@ -31,7 +31,7 @@ pub unsafe trait Ports: Send + Sync + fmt::Debug {
     /// Whether the card of this interface puts payload into device memory.
     ///
     /// # Errors
-    /// The reason, as text for the log; empty where device-memory TCP was not asked for.
+    /// A text for the log, which names what this machine or the card lacks; empty where device-memory TCP was not asked for.
     fn ready(&self, interface: &str) -> Result<(), String>;
 
     /// The payload stream of a rail.

@@ -151,7 +151,7 @@ impl Beside {
     /// Begins behind the login of their stream, or says why it does not, empty where people need not be told.
     ///
     /// # Errors
-    /// The stream is of no more use.
+    /// A text for the log: the route over other hosts broke before it changed to RDMA. The stream is of no more use.
     pub(crate) fn begin(
         &self,
         role: Role,

@@ -24,7 +24,7 @@ impl Tag {
     /// The tag of a version. One whose times would not tell a later change gets a tag that no other run has.
     ///
     /// # Errors
-    /// The system gives no random numbers.
+    /// The error of getrandom(2): the system gives no random numbers.
     pub fn new(ident: &Ident, settled: bool, boot: [u8; 16]) -> io::Result<Tag> {
         let mut once = [0; 16];
         if !settled {

@@ -32,7 +32,7 @@ impl Handles {
     /// A number that was taken back, or a new one for what `make` gives (which is not 0). `None`: none left.
     ///
     /// # Errors
-    /// The error of `make`.
+    /// What `make` returned as `Err`, unchanged.
     pub fn take<E>(&self, make: impl FnOnce() -> Result<usize, E>) -> Result<Option<u32>, E> {
         let mut free = self.free.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(number) = free.1.pop() {
@@ -68,7 +68,7 @@ impl Pool {
     /// Memory of at least `len` bytes that was given back, or what `make` gives for the rounded size.
     ///
     /// # Errors
-    /// The error of `make`.
+    /// What `make` returned as `Err`, unchanged.
     pub fn take<E>(&self, len: usize, make: impl FnOnce(usize) -> Result<u64, E>) -> Result<u64, E> {
         let size = len.max(1).next_multiple_of(ROUND);
         let found = self.0.lock().unwrap_or_else(|e| e.into_inner()).get_mut(&size).and_then(Vec::pop);
@@ -128,7 +128,7 @@ impl Bounce {
     /// Copies a range of the device to `out`, which has as many bytes.
     ///
     /// # Errors
-    /// As above.
+    /// [`GpuError::Call`]: the device failed, or does not know the range.
     pub fn read(&self, gpu: &dyn Gpu, from: MemSlice, out: &mut [u8]) -> Result<(), GpuError> {
         let pinned = self.pinned();
         for (at, part) in (0..).step_by(BOUNCE).zip(out.chunks_mut(BOUNCE)) {
@@ -211,7 +211,7 @@ impl Shell {
     /// Memory for `len` bytes, made by `make` where none of that size has come back: its address.
     ///
     /// # Errors
-    /// The error of `make`.
+    /// What `make` returned as `Err`, unchanged: [`GpuError::Exhausted`], [`GpuError::Call`].
     pub fn alloc(&self, len: usize, make: impl FnOnce(usize) -> Result<u64, GpuError>) -> Result<u64, GpuError> {
         self.pool.take(len, make)
     }
@@ -312,7 +312,7 @@ impl Shell {
     /// What is known of device memory at an address.
     ///
     /// # Errors
-    /// The error that `allocation` holds.
+    /// What `allocation` holds as `Err`, unchanged.
     pub fn device_pointer(
         &self,
         ordinal: i32,

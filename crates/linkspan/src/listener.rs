@@ -223,7 +223,7 @@ impl ListenerState {
             }
             Err(refusal) => {
                 let name = hello.name;
-                self.ctx.fabric().log().info(&format!("peer {name:?} was not taken: {}", refused(refusal)));
+                self.ctx.fabric().log().info(&format!("peer {name:?} was refused: {}", refused(refusal)));
                 refuse(&mut ch, endpoint.refusal(hello, refusal));
             }
         }

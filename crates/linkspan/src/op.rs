@@ -74,7 +74,8 @@ impl<'m> Op<'m> {
     /// Waits for the result; the calling thread drives the transport meanwhile. Returns the operation's output.
     ///
     /// # Errors
-    /// Those of the call that began the operation.
+    /// Those of the call that began the operation, among them [`Error::Timeout`], [`Error::TimedOutUnrevoked`], [`Error::Aborted`],
+    /// [`Error::Interrupted`] and [`Error::Broken`]; [`Error::Op`] where the peer refused it.
     ///
     /// # Panics
     /// The operation was over already.

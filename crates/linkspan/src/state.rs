@@ -29,9 +29,8 @@ const REMAKE: Duration = Duration::from_secs(10);
 /// twice as long as a revocation may take.
 const RETURN: Duration = Duration::from_secs(2);
 
-/// How long the side with the smaller number holds its own dialling against a peer that dials at the same time. None in unit tests: there
-/// each side takes the other's path whenever both dial.
-const PRECEDENCE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 300 });
+/// How long the side with the smaller number holds its own dialling against a peer that dials at the same time.
+const PRECEDENCE: Duration = Duration::from_millis(300);
 
 /// Time between two tries to dial.
 const RECONNECT: Duration = Duration::from_millis(20);

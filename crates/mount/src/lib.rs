@@ -45,7 +45,7 @@ pub struct Mounted(Session<Mount>);
 /// Mounts the share at a directory. The clients are for names and for data.
 ///
 /// # Errors
-/// Those of mount(2) or fusermount3, and of starting threads.
+/// The error of mount(2), as EPERM, or one with what fusermount3 said; EAGAIN where no thread can be started.
 pub fn mount(names: Client, data: Client, dir: &Path, options: Options) -> io::Result<Mounted> {
     let mut config = Config::default();
     config.mount_options = vec![
@@ -73,7 +73,7 @@ impl Mounted {
     /// Serves the kernel until it is unmounted.
     ///
     /// # Errors
-    /// Those of reading /dev/fuse.
+    /// The error of reading /dev/fuse with read(2); ENODEV, by which the kernel says that it was unmounted, is none.
     pub fn run(self) -> io::Result<()> {
         self.0.run()
     }

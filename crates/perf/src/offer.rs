@@ -31,7 +31,7 @@ impl Offers for () {
 }
 
 impl<L: Link> Client<L> {
-    /// Asks the peer for `bytes` bytes of memory for one-sided tests and returns its word on how to reach them.
+    /// Asks the peer for `bytes` bytes of memory for one-sided tests and returns its answer, which says how to reach them.
     ///
     /// # Errors
     /// [`PerfError::Refused`]: the peer refuses. [`PerfError::Link`]: the link is down. [`PerfError::Message`]: its

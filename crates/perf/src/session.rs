@@ -241,7 +241,7 @@ pub fn serve_until<L: Link + ?Sized>(link: &mut L, limits: &Limits, interrupt: &
 /// As [`serve_until`], with memory for one-sided tests.
 ///
 /// # Errors
-/// As [`serve_until`].
+/// As [`serve`]; [`LinkError::Interrupted`] in [`PerfError::Link`].
 pub fn serve_with<L: Link + ?Sized>(
     link: &mut L,
     limits: &Limits,

@@ -1,5 +1,5 @@
 //! Thunderbolt hosts that may use linkspan.ko: told to the driver at once, and remembered for when they are plugged in again. By the UUID
-//! of their router, which is their own word and proves nothing.
+//! of their router, which is what they say of themselves and proves nothing.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::observe::Look;
 /// Most hosts that are remembered.
 pub const REMEMBERED: usize = 256;
 
-/// A host at the other end of a Thunderbolt or USB4 cable. Names and UUID are its own word.
+/// A host at the other end of a Thunderbolt or USB4 cable. Names and UUID are what it says of itself, not verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     /// UUID of its router, in lower case.
@@ -146,7 +146,8 @@ impl Admissions {
     /// Lets a host in that is at a cable now, and remembers it. The driver's devices that were told; none where linkspan.ko is not loaded.
     ///
     /// # Errors
-    /// Each of [`AdmissionError`] but `NotAllowed`; nothing has changed then.
+    /// [`AdmissionError::NoUuid`], [`AdmissionError::ThisHost`], [`AdmissionError::NoHost`], [`AdmissionError::Full`],
+    /// [`AdmissionError::Folder`], [`AdmissionError::Driver`]; nothing has changed then.
     pub fn allow(&self, look: &Look, uuid: &str) -> Result<Vec<String>, AdmissionError> {
         let uuid = canonical(uuid)?;
         if look.own.contains(&uuid) {

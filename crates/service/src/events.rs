@@ -65,7 +65,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Something that happened. Names of peers are their own word, and those of jobs their owner's.
+/// Something that happened. Names are not verified: those of peers are what they say of themselves, those of jobs what their owner says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// When it was noticed, microseconds since 1970. No two events have the same: it names the event too, and grows.

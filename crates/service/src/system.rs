@@ -152,7 +152,8 @@ impl System {
     /// As [`Admissions::allow`], by a look of now.
     ///
     /// # Errors
-    /// As there.
+    /// [`AdmissionError::NoUuid`], [`AdmissionError::ThisHost`], [`AdmissionError::NoHost`], [`AdmissionError::Full`],
+    /// [`AdmissionError::Folder`], [`AdmissionError::Driver`].
     pub fn allow(&self, uuid: &str) -> Result<Vec<String>, AdmissionError> {
         self.admissions.allow(&Look::take(&self.roots), uuid)
     }
@@ -160,7 +161,7 @@ impl System {
     /// As [`Admissions::forget`].
     ///
     /// # Errors
-    /// As there.
+    /// [`AdmissionError::NoUuid`], [`AdmissionError::NotAllowed`], [`AdmissionError::Folder`], [`AdmissionError::Driver`].
     pub fn forget(&self, uuid: &str) -> Result<Vec<String>, AdmissionError> {
         self.admissions.forget(uuid)
     }
@@ -182,7 +183,7 @@ impl System {
     /// Lends queues of a card until [`System::end_lending`]. A line that says which, and where.
     ///
     /// # Errors
-    /// Each of [`Unlent`].
+    /// [`Unlent::Never`], [`Unlent::NotAllowed`], [`Unlent::Running`], [`Unlent::Failed`].
     pub fn lend(&self, interface: &str, queues: u32, each: u32, users: Vec<u32>) -> Result<String, Unlent> {
         let found = self.interface(interface)?;
         if locked(&self.lent).get(interface).is_some_and(|lent| !lent.thread.is_finished()) {

@@ -10,7 +10,7 @@ use linkspan_topology::{
 /// with the default route is left out. Relays lead over addresses that are more than link-local.
 ///
 /// # Errors
-/// The error of `getifaddrs(3)`.
+/// The error of `getifaddrs(3)`, as EMFILE.
 pub fn look(filter: Option<&IfFilter>, mesh: bool) -> io::Result<Vec<(Interface, Verdict)>> {
     let entries: Vec<AddrEntry> =
         linkspan_net::interfaces()?.into_iter().map(|i| AddrEntry::new(i.name, i.index, i.addr, i.prefix)).collect();

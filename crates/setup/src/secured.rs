@@ -82,7 +82,7 @@ impl Secured {
     /// Hands the stream what it takes of the messages that were sent. Returns whether all has left.
     ///
     /// # Errors
-    /// That of the stream.
+    /// The error of `send(2)`, as EPIPE or ECONNRESET.
     pub fn flush(&mut self) -> io::Result<bool> {
         while !self.out.is_empty() {
             match self.stream.try_write(&self.out)? {

@@ -455,7 +455,7 @@ impl<R: Rail + ?Sized> Conn<R> {
     /// Looks at every rail that is up, in the order of the slots, until one of them fails.
     ///
     /// # Errors
-    /// The first error of `f`.
+    /// What `f` returned as `Err` for the first rail that it refused.
     pub fn try_each_rail<E>(&mut self, mut f: impl FnMut(&mut R) -> Result<(), E>) -> Result<(), E> {
         self.rails.up.iter_mut().flatten().try_for_each(|rail| f(rail))
     }

@@ -13,7 +13,7 @@ pub enum End {
     System(&'static str, i32),
     /// The peer broke the protocol, and how.
     Protocol(String),
-    /// The device whose memory is moved failed: its word.
+    /// The device whose memory is moved failed: its error as text.
     Device(String),
 }
 

@@ -48,13 +48,13 @@ pub trait Registrar: Send + Sync {
     /// what is used. It must be dropped before the memory is unmapped.
     ///
     /// # Errors
-    /// The device's.
+    /// The error of the device, as text: `ibv_reg_mr(3)` or the driver of a cable refused, as ENOMEM over RLIMIT_MEMLOCK.
     fn register(&self, mem: MemSlice, target: bool) -> Result<Option<Registration>, Refusal>;
 
     /// Registers device memory by its dma-buf, of which it lies at `offset`. `None`: it stays registered as long as the device.
     ///
     /// # Errors
-    /// The device's; the memory is to be staged then.
+    /// The error of the device, as text, as `ibv_reg_dmabuf_mr(3)` with EOPNOTSUPP; the memory is to be staged then.
     fn register_dmabuf(
         &self,
         dmabuf: BorrowedFd<'_>,
@@ -66,7 +66,7 @@ pub trait Registrar: Send + Sync {
     /// Registers device memory by its address, which a module of the GPU's driver translates.
     ///
     /// # Errors
-    /// The device's.
+    /// The error of the device, as text: `ibv_reg_mr(3)` with EFAULT where no such module is loaded.
     fn register_peer(&self, mem: MemSlice, target: bool) -> Result<Registration, Refusal>;
 
     /// Device memory of which a dma-buf is at hand is sent from where it lies, as long as the value returned lives. `None`: it has no use for it.

@@ -48,7 +48,7 @@ pub trait Provider: Any + Send + Sync {
     /// say when they unmap memory that was posted. Called once, before all else.
     ///
     /// # Errors
-    /// A value that it does not take.
+    /// An error whose text names the parameter, the value, and what it takes.
     fn configure(&mut self, setting: &dyn Fn(&str) -> Option<String>, watch: bool) -> Result<(), Refusal> {
         let _ = (setting, watch);
         Ok(())
@@ -80,13 +80,14 @@ pub trait Provider: Any + Send + Sync {
     /// Over what connections may take it on this machine. Opens the devices.
     ///
     /// # Errors
-    /// Why they cannot.
+    /// A text for people: what this machine lacks, as a device, a driver or a library.
     fn support(&self) -> Result<String, String>;
 
     /// What there is for rails here.
     ///
     /// # Errors
-    /// Why there is nothing.
+    /// A text for the log: what this site lacks, as a port or cable at the interface, or the setting that forbids it; empty where people
+    /// need not be told.
     fn offer(&self, site: &Site<'_>) -> Result<Box<dyn Offer>, String>;
 }
 
@@ -95,13 +96,13 @@ pub trait Relayer {
     /// What there is for one rail that is to be joined: no memory of this host's own connections is within its reach.
     ///
     /// # Errors
-    /// Why there is nothing.
+    /// A text for the log, as of [`Provider::offer`].
     fn hop(&self, site: &Site<'_>) -> Result<Box<dyn Offer>, String>;
 
     /// Joins two rails of such offers.
     ///
     /// # Errors
-    /// Why they cannot be joined.
+    /// A text for the log: a rail is not of this transport.
     fn join(&self, rails: [BoxRail; 2]) -> Result<Box<dyn Relay>, String>;
 }
 
@@ -134,7 +135,7 @@ pub trait Offer: Send {
     /// This side of `n` rails to be.
     ///
     /// # Errors
-    /// Why there are none.
+    /// A text for the log: what the device refused, as memory, a queue pair or a ring.
     fn make(&self, n: usize, role: Role) -> Result<Vec<Box<dyn Setup>>, String>;
 }
 
@@ -146,13 +147,13 @@ pub trait Setup: Send {
     /// Takes bytes from the peer. Returns how many belonged to the set-up.
     ///
     /// # Errors
-    /// Why there will be no rail.
+    /// A text for the log: the peer's bytes are malformed, or say that the two sides do not fit. There will be no rail.
     fn input(&mut self, bytes: &[u8]) -> Result<usize, String>;
 
     /// Looks at the device and at the clock; to be called again and again until [`Setup::is_done`].
     ///
     /// # Errors
-    /// Why there will be no rail.
+    /// A text for the log: the device failed, or the peer did not answer in time. There will be no rail.
     fn poll(&mut self, now: Instant) -> Result<(), String>;
 
     /// Whether both sides know of each other how it ended. There may be [`Setup::output`] nevertheless.
@@ -161,6 +162,6 @@ pub trait Setup: Send {
     /// The rail, once [`Setup::is_done`].
     ///
     /// # Errors
-    /// Why there is none where there need not be one, or it is not done.
+    /// A text for the log: both sides agreed that there is no rail, or the set-up is not done.
     fn finish(self: Box<Self>) -> Result<BoxRail, String>;
 }

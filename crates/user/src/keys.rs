@@ -26,7 +26,7 @@ pub fn own_name(wish: Option<&str>) -> Result<String, Error> {
 /// By which this user is added elsewhere.
 ///
 /// # Errors
-/// As [`own_name`].
+/// [`Error::Usage`]: that cannot be a name.
 pub fn own(ring: &Keyring, name: Option<&str>) -> Result<Peer, Error> {
     Ok(Peer { name: own_name(name)?, key: ring.public(), hosts: Vec::new() })
 }

@@ -63,7 +63,7 @@ pub trait Face {
     /// Carries a transfer out, again after a lost connection; whether all of it has arrived.
     ///
     /// # Errors
-    /// The transfer's.
+    /// What `once` returned, made a [`Face::Failure`]; [`FilesError::Lost`] only when no further try is made.
     fn carry(
         &mut self,
         once: &mut dyn FnMut(&mut dyn Watcher) -> Result<Outcome, FilesError>,
@@ -85,7 +85,7 @@ pub trait Face {
     /// A run failed; the pause until the next one, or that there is none.
     ///
     /// # Errors
-    /// The failure, where it ends the mirror.
+    /// `failure` itself, where it ends the mirror.
     fn failed(&mut self, failure: Self::Failure, pause: &mut dyn FnMut() -> Duration) -> Result<(), Self::Failure>;
 }
 
@@ -250,7 +250,7 @@ impl<F: Face> Mirror<F> {
     /// Compares all and transfers what differs; whether all of it has arrived.
     ///
     /// # Errors
-    /// The transfer's, or that more would be deleted than may be.
+    /// A [`Face::Failure`]: that of [`Face::carry`], or of [`Error::Files`] where more would be deleted than may be.
     pub fn once(&mut self) -> Result<bool, F::Failure> {
         self.round(&Due::All, true)
     }

@@ -75,14 +75,14 @@ pub trait Measuring {
     /// Measures the machine's limits beside a measurement; `None`: it does not.
     ///
     /// # Errors
-    /// Where the row has no worth without it.
+    /// A [`Measuring::Failure`], where the row is of no use without the limits.
     fn beside(&mut self, _: &mut Client<FabricLink>, _: &Spec) -> Result<Option<Found>, Self::Failure> {
         Ok(None)
     }
     /// A measurement was made.
     ///
     /// # Errors
-    /// That it cannot be told.
+    /// A [`Measuring::Failure`]: the row cannot be reported, or makes the run fail.
     fn row(&mut self, row: Row) -> Result<(), Self::Failure>;
 }
 

@@ -253,7 +253,7 @@ pub trait Patient: Watcher {
 /// Runs a transfer; again after a lost connection, as long as each time something moves.
 ///
 /// # Errors
-/// Those of `once`.
+/// [`FilesError::Lost`] where tries in a row moved nothing, or it was told to stop; every other error of `once` at once.
 pub fn drive<P: Patient>(
     patient: &mut P,
     mut once: impl FnMut(&mut P) -> Result<Outcome, FilesError>,

@@ -74,7 +74,8 @@ impl Measuring for Told<'_> {
 /// Makes the measurements of these tests, one after another.
 ///
 /// # Errors
-/// Those of the way to the peer and of the tests.
+/// [`Error::Rendezvous`], [`Error::Fabric`]: there is no path to the peer. [`Error::Perf`], [`Error::Incomplete`]: a test failed, or wrong
+/// data arrived.
 pub fn test(task: &Arc<Task>, suites: &[Suite]) -> Result<(), Error> {
     let of = suites.iter().map(|suite| suite.specs.len() as u32).sum();
     task.update(|progress| progress.test.get_or_insert_default().of = of);

@@ -38,7 +38,7 @@ struct Finding {
 /// Runs `lspan doctor` on this machine; it changes nothing and sends nothing. Blocks.
 ///
 /// # Errors
-/// In a sentence: there is no `lspan`, or it has not answered as it should.
+/// A sentence to show: there is no `lspan`, or it has not answered as it should.
 pub fn doctor() -> Result<String, String> {
     let output = Command::new("lspan").args(["doctor", "--json", "--no-probe"]).output();
     let output = output.map_err(|error| format!("lspan: {error}"))?;

@@ -203,7 +203,7 @@ fn remembered(peer: &Peer, works: bool) -> Row {
     Row {
         id: "remembered".into(),
         title: tr("Let in whenever it is plugged in"),
-        subtitle: fill(&tr("UUID {uuid}, which is its own word"), &[("uuid", &shown(&peer.uuid))]),
+        subtitle: fill(&tr("UUID {uuid}, not verified"), &[("uuid", &shown(&peer.uuid))]),
         button: Some(Button { label: tr("Forget"), name, action, works }),
         ..Row::default()
     }

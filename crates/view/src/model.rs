@@ -258,8 +258,9 @@ impl Model {
         let mut groups = Vec::new();
         let cards: Vec<Row> = self.links.waiting().map(|peer| self.card(peer)).collect();
         if !cards.is_empty() {
-            let text =
-                tr("Its name and UUID are its own word and prove nothing: let in what you have plugged in yourself.");
+            let text = tr(
+                "Its name and UUID are what it says of itself and prove nothing: let in what you have plugged in yourself.",
+            );
             groups.push(Group { title: tr("Waiting to be let in"), text, rows: cards });
         }
         let Service::Up(version) = &self.service else { return Page::default() };

@@ -85,7 +85,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
 /// to the loopback interface. `None`: no interface has it.
 ///
 /// # Errors
-/// As [`interfaces`].
+/// The error of `getifaddrs(3)`, as EMFILE.
 pub fn interface_of(addr: IpAddr, scope: u32) -> io::Result<Option<Interface>> {
     let mut all = interfaces()?;
     let exact = |i: &Interface| i.addr == addr && (scope == 0 || i.index == scope);

@@ -115,7 +115,7 @@ pub fn may_bind_receive(interface: u32) -> Result<(), Error> {
 /// As [`may_bind_receive`], for sending.
 ///
 /// # Errors
-/// As [`may_bind_receive`].
+/// [`Error::NoFamily`].
 pub fn may_bind_send(interface: u32) -> Result<(), Error> {
     may(bind(interface, None, NO_FD))
 }

@@ -49,7 +49,7 @@ impl Stream {
     /// nothing has come.
     ///
     /// # Errors
-    /// The error of `readv(2)`.
+    /// The error of `readv(2)`, as EIO; EAGAIN is none.
     ///
     /// # Panics
     /// In builds with assertions, `place` is not on the host.

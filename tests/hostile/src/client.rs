@@ -112,7 +112,7 @@ impl Kept {
 /// Attacks until the time is over: how many connections came up. It runs on one processor alone.
 ///
 /// # Errors
-/// What the system, or the making of a login's message, refused.
+/// A text: the system call that failed with its error, or why a login's message could not be made.
 pub fn attack(
     kind: Kind,
     victim: u32,

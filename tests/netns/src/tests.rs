@@ -122,7 +122,7 @@ pub(crate) const ALL: &[Test] = &[
     },
     Test {
         name: "devmem-refused",
-        what: "device-memory TCP on a card that cannot: the kernel's own words, and nothing is changed",
+        what: "device-memory TCP on a card that cannot: the kernel's own messages, and nothing is changed",
         waits: false,
         run: devmem_refused,
     },

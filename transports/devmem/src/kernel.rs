@@ -33,7 +33,7 @@ pub unsafe trait Cards: Send + Sync + fmt::Debug {
     /// pool lives. `stream` is its descriptor.
     ///
     /// # Errors
-    /// The reason, as text for the log.
+    /// A text for the log: which call of the kernel or the broker refused, and why.
     fn bind(
         &self,
         interface: &str,
@@ -45,7 +45,7 @@ pub unsafe trait Cards: Send + Sync + fmt::Debug {
     /// Has the interface's card send from this memory.
     ///
     /// # Errors
-    /// The reason, as text for the log.
+    /// A text for the log: which call of the kernel or the broker refused, and why.
     fn lend(&self, interface: &str, gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, String>;
 }
 

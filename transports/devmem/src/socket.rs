@@ -74,7 +74,7 @@ pub unsafe trait Socket: Send + fmt::Debug {
     /// Gives pages back by their tokens, at most 128 runs. Returns how many were taken, the first of those given: 1024 at most.
     ///
     /// # Errors
-    /// The error of `setsockopt(SO_DEVMEM_DONTNEED)`
+    /// The error of `setsockopt(SO_DEVMEM_DONTNEED)`, as EINVAL.
     fn give_back(&mut self, runs: &[Run]) -> io::Result<u64>;
 
     /// Sends what the stream takes of host memory.

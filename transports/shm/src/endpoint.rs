@@ -46,7 +46,7 @@ impl ShmRail {
         let map = Arc::new(p.map);
         let watch = watch(&map)?;
         let direct = p.remote.is_some();
-        let path = format!("pid {} -> pid {}, rings of {} KiB", p.own_pid, p.peer_pid, map.ring() >> 10);
+        let path = format!("pid {} -> pid {}, ring buffers of {} KiB", p.own_pid, p.peer_pid, map.ring() >> 10);
         let mut info = RailInfo::new("shm", path, p.reason, caps(direct));
         let reach = PeerMemory::new(&map, &p.config, p.side, (p.peer_pid as i32, p.pidfd), p.remote, p.guard);
         if reach.pull_only() {

@@ -200,7 +200,7 @@ fn rail(c: Common, e: Ends) -> Result<ShmRail, SetupError> {
     let whose = ["the listening side", "the connecting side"];
     let bad = e.verdicts.iter().zip(whose).find(|(v, _)| **v != Verdict::OK);
     let reason = match bad {
-        None => "same host; large chunks by split CMA".into(),
+        None => "same host; large chunks are copied by both processes at once (CMA)".into(),
         Some((v, who)) => format!("same host; the ring carries all: {}", v.why(who)),
     };
     let remote = bad.is_none().then(|| Remote::new(c.peer.pid() as i32, e.guard));

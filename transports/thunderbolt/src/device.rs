@@ -175,7 +175,7 @@ pub(crate) unsafe trait StreamDevice: Send {
     /// Reads into `place` and behind that into `tail`; `Some(0)` is the end.
     ///
     /// # Errors
-    /// The error of `readv(2)`.
+    /// The error of `readv(2)`, as EIO; EAGAIN is none.
     fn read(&mut self, place: MemSlice, tail: &mut [u8]) -> io::Result<Option<usize>>;
 
     /// Writes pieces one behind the other.

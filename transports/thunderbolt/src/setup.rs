@@ -452,7 +452,7 @@ fn id(uuid: &[u8; 16]) -> String {
 /// Joins two sides in one process; for tests and tools.
 ///
 /// # Errors
-/// Those of [`Setup`].
+/// [`Error::BadOffer`], [`Error::NoCable`], [`Error::Elsewhere`], [`Error::Forced`], [`Error::OtherPeer`], [`Error::Deadline`], [`Error::Device`].
 pub fn join(mut a: Setup, mut b: Setup) -> Result<(BoxRail, BoxRail), Error> {
     loop {
         b.input(&a.output())?;

@@ -433,7 +433,7 @@ fn entry(table: &[GidEntry], config: &Config, link: LinkLayer, device: &str) -> 
 /// Joins two sides in one process; for tests and tools.
 ///
 /// # Errors
-/// Those of [`Setup`].
+/// [`Error::BadOffer`], [`Error::OtherLink`], [`Error::NothingPasses`], [`Error::Deadline`], [`Error::Nic`].
 pub fn join<A: Nic, B: Nic>(mut a: Setup<A>, mut b: Setup<B>) -> Result<(VerbsRail<A>, VerbsRail<B>), Error> {
     let since = Instant::now();
     loop {

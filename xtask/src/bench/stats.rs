@@ -32,7 +32,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// Its word in the table.
+    /// What the table calls it.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Verdict::Kept => "kept",

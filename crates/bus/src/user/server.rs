@@ -76,7 +76,7 @@ impl UserServer {
     /// Tells of the tasks that have ended, takes their objects away, and says what is different of shares and peers.
     ///
     /// # Errors
-    /// The connection has ended.
+    /// [`zbus::Error`]: the connection has ended.
     pub async fn update(&self) -> zbus::Result<()> {
         let (objects, emitter) = (self.connection.object_server(), SignalEmitter::new(&self.connection, PATH)?);
         for record in self.user.tasks.take_ended() {

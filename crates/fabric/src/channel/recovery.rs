@@ -60,7 +60,7 @@ impl Channel {
             if active {
                 self.hold_line(format!("downgrade: TCP carries on in place of {lost}: {path}"), now);
             } else {
-                self.fabric.log().warn(&format!("{lost} carries again, TCP is on standby: {path}"));
+                self.fabric.log().warn(&format!("{lost} is in use again, TCP is on standby: {path}"));
             }
         }
     }

@@ -414,7 +414,7 @@ fn rdma_comes_back_with_its_cable(qps: Env) {
         assert!(world.net.packets() > packets + 2000, "the bytes went over the cable");
         for n in [0, 1] {
             assert!(world.said(n, "Warn rail back: verbs"), "{}", world.all(n));
-            let rested = world.all(n).matches("RDMA carries again, TCP is on standby").count();
+            let rested = world.all(n).matches("RDMA is in use again, TCP is on standby").count();
             assert_eq!(rested, round, "{}", world.all(n));
         }
     }
@@ -741,7 +741,7 @@ fn not_staged_before_a_reserve_that_rests(registered: bool) {
                 wait_any(&mut [&mut a, &mut b], Duration::from_millis(20));
             }
             world.net.cable(&world.nics[0], true);
-            while [0, 1].iter().any(|n| !world.said(*n, "RDMA carries again, TCP is on standby")) {
+            while [0, 1].iter().any(|n| !world.said(*n, "RDMA is in use again, TCP is on standby")) {
                 soon();
                 message(&mut a, &mut b, 1000, 2).unwrap();
                 wait_any(&mut [&mut a, &mut b], Duration::from_millis(20));

@@ -21,7 +21,7 @@ impl RealFs {
     /// Opens the root of a share or of a transfer: the one place where a path of the whole system is used.
     ///
     /// # Errors
-    /// Those of open(2).
+    /// The error of open(2), as ENOENT, EACCES or ENOTDIR.
     pub fn root(path: &Path) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(fs::openat(fs::CWD, path, flags, Mode::empty())?)

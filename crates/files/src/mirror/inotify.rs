@@ -31,7 +31,7 @@ impl Tree {
     /// Nothing yet.
     ///
     /// # Errors
-    /// Those of inotify_init1(2): the user has too many queues (fs.inotify.max_user_instances).
+    /// The error of inotify_init1(2): EMFILE where the user has too many queues (fs.inotify.max_user_instances).
     pub fn new(root: Arc<OwnedFd>, rules: Arc<Rules>) -> io::Result<Tree> {
         let queue = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         Ok(Tree { root, queue, paths: HashMap::new(), rules })
@@ -95,7 +95,7 @@ impl Tree {
     /// All that the system has told by now.
     ///
     /// # Errors
-    /// Those of read(2).
+    /// The error of read(2); EAGAIN is none.
     pub fn hear(&mut self, mut each: impl FnMut(Heard)) -> io::Result<()> {
         let mut buffer = vec![MaybeUninit::uninit(); BUFFER];
         let queue = self.queue.as_fd().try_clone_to_owned()?;

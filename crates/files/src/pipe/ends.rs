@@ -37,7 +37,7 @@ impl Ends {
     /// the other side of the socket sees a reset.
     ///
     /// # Errors
-    /// Those of setsockopt(2) and fcntl(2).
+    /// The error of setsockopt(2) or fcntl(2), as EMFILE.
     pub fn of_socket(socket: TcpStream) -> io::Result<Ends> {
         // socket(7): with SO_LINGER of zero seconds closing a connection resets it, also when the kernel closes it.
         rustix::net::sockopt::set_socket_linger(&socket, Some(std::time::Duration::ZERO))?;

@@ -37,7 +37,7 @@ struct World {
 /// Runs one history.
 ///
 /// # Errors
-/// What was found wrong.
+/// A text: which promise was broken, in which step.
 pub fn run(seed: u64, bug: Option<Bug>) -> Result<(), String> {
     let mut random = Random(seed);
     let (on_src, on_dst) = match bug {

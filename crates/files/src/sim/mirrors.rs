@@ -63,7 +63,7 @@ struct World {
 /// Runs one history.
 ///
 /// # Errors
-/// What was found wrong.
+/// A text: which promise was broken, in which step.
 pub fn run(seed: u64, bug: Option<MirrorBug>) -> Result<(), String> {
     let mut random = Random(seed ^ 0x6D69_7272_6F72);
     let (on_src, on_dst) = match bug {

@@ -29,7 +29,7 @@ fn request(random: &mut Random) -> Request {
 /// Runs one history. With the planted bug the answers are forgotten with the connection.
 ///
 /// # Errors
-/// What was found wrong.
+/// A text: which promise was broken, in which step.
 pub fn run(seed: u64, forgets: bool) -> Result<(), String> {
     let mut random = Random(seed ^ 0x0072_6571_7565_7374);
     let fs = SimFs::new(random.number(), None, false);

@@ -237,7 +237,7 @@ pub struct Fault {
 const TEXT_MAX: usize = 300;
 
 impl Fault {
-    /// A failure in our own words.
+    /// A failure with a text of ours.
     pub fn new(kind: FaultKind, text: impl Into<String>) -> Fault {
         let mut text = text.into();
         let mut end = text.len().min(TEXT_MAX);

@@ -191,7 +191,7 @@ impl TransportState {
         })
     }
 
-    fn objection(&self, hello: &Hello, ch: &Channel) -> Option<&'static str> {
+    pub(super) fn objection(&self, hello: &Hello, ch: &Channel) -> Option<&'static str> {
         if hello.to != self.id {
             return Some("it wants another transport");
         }
@@ -223,7 +223,7 @@ impl TransportState {
         let line = ch.describe();
         self.phase = Phase::Up(Box::new(ch));
         if self.epoch > 1 {
-            self.ctx.fabric().log().info(&format!("path {} in use: {line}", self.epoch));
+            self.ctx.fabric().log().info(&format!("connected again, path {}: {line}", self.epoch));
         }
         if let Some(member) = &mut self.member {
             member.up();

@@ -1,7 +1,7 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Buf, Fabric};
+use linkspan_fabric::{Buf, Channel, Fabric, Listener};
 use linkspan_transport::StaticBuf;
 use linkspan_verbs::Rdma;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
@@ -9,7 +9,7 @@ use linkspan_verbs_sys::{self as nic, Mr, Nic, SendOp, SendWr};
 
 use crate::hello::Hello;
 use crate::shared::Shared;
-use crate::{Access, Config, Context, Error, Log, Memory, Notify, Transport};
+use crate::{Access, Config, Context, Error, Log, Memory, Notify, Transport, Url};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -22,16 +22,42 @@ fn context() -> Context {
     Context::new(config("tcp"), Log::off()).expect("a context")
 }
 
-/// Without precedence both sides often take the path that the other one makes, and abandon their own, which is in use there.
+fn target(url: &Url) -> super::Target {
+    super::Target { handle: url.handle.clone(), to: url.id, key: None }
+}
+
+/// A channel, and what it needs: the listener and its other end.
+fn connected(fabric: &Fabric) -> (Channel, Listener, Channel) {
+    let listener = fabric.listen(0).expect("a listener");
+    let mut connecting = fabric.connect(0, &listener.handle()).expect("a dial");
+    let (since, mut here, mut there) = (Instant::now(), None, None);
+    while here.is_none() || there.is_none() {
+        assert!(since.elapsed() < LONG, "not connected");
+        here = here.or_else(|| connecting.poll().expect("a connection"));
+        there = there.or_else(|| listener.accept().expect("a connection"));
+    }
+    (here.expect("connected"), listener, there.expect("connected"))
+}
+
+/// Where neither number is smaller, neither side has precedence: both often take the path that the other one makes, and abandon their own,
+/// which is in use there.
 #[test]
 fn sides_that_dial_at_once_and_take_each_others_path_stay_connected() {
     let (ours, theirs) = (context(), context());
+    let dial = |shared: &Shared, own: &Transport, to: &Url| {
+        let mut state = shared.lock();
+        state.connect(target(to), Instant::now() + LONG).expect("begun");
+        shared.see_to_it(state);
+        own.wait_connected_blocking(LONG).expect("it connects");
+    };
     for _ in 0..50 {
-        let (a, b) = (ours.transport().expect("a transport"), theirs.transport().expect("a transport"));
+        let of = |ctx| Shared::new(super::TransportState::new(ctx, 0, 41)).expect("a transport");
+        let (shared_a, shared_b) = (of(&ours), of(&theirs));
+        let (a, b) = (Transport::from_shared(shared_a.clone()), Transport::from_shared(shared_b.clone()));
         let (to_a, to_b) = (a.bind().expect("a URL"), b.bind().expect("a URL"));
         std::thread::scope(|s| {
-            s.spawn(|| a.connect_blocking(&to_b, LONG).expect("a connects"));
-            s.spawn(|| b.connect_blocking(&to_a, LONG).expect("b connects"));
+            s.spawn(|| dial(&shared_a, &a, &to_b));
+            s.spawn(|| dial(&shared_b, &b, &to_a));
         });
         let (inbox, source) = (Memory::host(100), Memory::copy_of(&[7; 100]));
         let remote = b.expose(&inbox.view(), Access::Write).expect("exposed").remote();
@@ -44,12 +70,33 @@ fn sides_that_dial_at_once_and_take_each_others_path_stay_connected() {
 }
 
 #[test]
+fn of_sides_that_dial_each_other_the_smaller_number_refuses_the_others_path_for_300_ms() {
+    let (ours, theirs) = (context(), context());
+    let url = theirs.transport().expect("a transport").bind().expect("a URL");
+    let mut state = super::TransportState::new(&ours, 0, 41);
+    state.connect(target(&url), Instant::now() + LONG).expect("begun");
+    let (channel, _listener, _other) = connected(ours.fabric());
+    let mut objects = |from: u64, since: Instant| {
+        let super::Phase::Making(making) = &mut state.phase else { panic!("it does not dial") };
+        let path = ours.fabric().connect(0, url.handle.expose()).expect("a dial");
+        (making.dial, making.since) = (super::Dial::Connecting(Box::new(path)), since);
+        state.peer = from;
+        state.objection(&Hello { from, to: 41, epoch: 1, ..Hello::default() }, &channel)
+    };
+    // A time to come has not passed, however slow the machine.
+    let (now, later) = (Instant::now(), Instant::now() + LONG);
+    assert_eq!(objects(42, later), Some("we dial the peer ourselves at this moment"));
+    assert_eq!(objects(40, later), None, "the peer's number is the smaller one");
+    assert_eq!(objects(42, now - Duration::from_millis(300)), None, "the time is over");
+}
+
+#[test]
 fn a_connect_whose_time_is_up_leaves_nothing_under_way() {
     let (ours, theirs) = (context(), context());
     let url = theirs.transport().expect("a transport").bind().expect("a URL");
     let mut state = super::TransportState::new(&ours, 0, 41);
     let until = Instant::now() + LONG;
-    state.connect(super::Target { handle: url.handle.clone(), to: url.id, key: None }, until).expect("begun");
+    state.connect(target(&url), until).expect("begun");
     state.ops.start(crate::ops::Kind::Connect, None, Some(until));
     state.expire(until);
     assert!(matches!(state.phase, super::Phase::Idle), "it may connect again at once");
@@ -114,16 +161,7 @@ fn what_had_arrived_when_a_path_is_cut_is_reported_as_done() {
 /// Its bytes are dropped when this returns, so it must not wait for anything.
 #[test]
 fn a_hello_that_would_wait_is_not_said() {
-    let fabric = context().fabric().clone();
-    let listener = fabric.listen(0).expect("a listener");
-    let mut connecting = fabric.connect(0, &listener.handle()).expect("a dial");
-    let (since, mut here, mut there) = (Instant::now(), None, None);
-    while here.is_none() || there.is_none() {
-        assert!(since.elapsed() < LONG, "not connected");
-        here = here.or_else(|| connecting.poll().expect("a connection"));
-        there = there.or_else(|| listener.accept().expect("a connection"));
-    }
-    let mut channel = here.expect("connected");
+    let (mut channel, _listener, _other) = connected(context().fabric());
     let hello = || Hello { from: 1, to: 2, epoch: 1, ..Hello::default() };
     assert!(super::say(&mut channel, hello()));
     let src = StaticBuf::new(8000);
@@ -240,7 +278,7 @@ fn a_peer_with_another_key_does_not_take_a_transport_over() {
         let mut state = forged.shared.lock();
         (state.id, state.epoch) = (number, 5);
     }
-    let url = crate::Url::new(crate::UrlKind::Transport, there.shared.lock().id, *listener.url().handle.expose());
+    let url = Url::new(crate::UrlKind::Transport, there.shared.lock().id, *listener.url().handle.expose());
     assert!(forged.connect_blocking(&url, Duration::from_secs(3)).is_err(), "it took the path of another peer");
     assert_eq!(there.peer_name().as_deref(), Some("ada"));
     let (inbox, source) = (Memory::host(100), Memory::copy_of(&[7; 100]));

@@ -9,8 +9,8 @@ use crate::units::{show_size, show_us};
 pub(super) fn head(row: &Row) -> String {
     match &*row.test {
         "bw" | "multi" => format!(
-            "{:>8} {:>7} {:>7} {:>11} {:>9} {:>8} {:>12} {:>15} {:>7}\n",
-            "size", "streams", "window", "messages", "Gb/s", "GB/s", "msg/s", "CPU s/GB us/them", "#wrong"
+            "{:>8} {:>7} {:>7} {:>11} {:>9} {:>8} {:>12} {:>17} {:>7}\n",
+            "size", "streams", "window", "messages", "Gb/s", "GB/s", "msg/s", "CPU s/GB own/peer", "#wrong"
         ),
         _ => format!(
             "{:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7}\n",
@@ -63,7 +63,7 @@ pub(super) fn row(row: &Row) -> String {
             };
             let _ = writeln!(
                 text,
-                "{:>8} {:>7} {:>7} {:>11} {:>9.3} {:>8.4} {:>12.0} {:>15} {:>7}",
+                "{:>8} {:>7} {:>7} {:>11} {:>9.3} {:>8.4} {:>12.0} {:>17} {:>7}",
                 show_size(row.size_bytes),
                 row.streams,
                 row.window,

@@ -130,7 +130,7 @@ impl Lending {
     /// Looks whether it can be done, and locks the card's journal.
     ///
     /// # Errors
-    /// Each of [`Unlent`].
+    /// [`Unlent::Never`], [`Unlent::NotAllowed`], [`Unlent::Running`], [`Unlent::Failed`].
     pub fn begin(interface: &Interface, terms: Terms) -> Result<Lending, Unlent> {
         can(interface)?;
         let card = kernel_card(interface);

@@ -20,7 +20,7 @@ const REFUSED: [(SetupEvent, &str); 2] = [
     (SetupEvent::RefusedVersion, "of another protocol version"),
 ];
 
-/// Most processes of one user that are observed. What a page says is its owner's word, and anybody may write many.
+/// Most processes of one user that are observed. What a page says is not verified, and any user may write many.
 const PROCESSES: usize = 256;
 
 /// Most events of one user's jobs in one look; what is over is told in the next.

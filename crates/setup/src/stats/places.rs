@@ -31,7 +31,7 @@ impl RunFolder {
     /// Makes the folder, and removes those that runs which were killed have left.
     ///
     /// # Errors
-    /// The error of making it; also where the usual folder is not this user's alone.
+    /// The error of mkdir(2) or chmod(2), as EACCES; EPERM where the usual folder is not this user's alone.
     pub fn make(dir: &Path) -> std::io::Result<RunFolder> {
         let dir = own(dir)?;
         for path in std::fs::read_dir(&dir)?.flatten().map(|entry| entry.path()).filter(|path| is_run(path)) {

@@ -622,7 +622,7 @@ pub(crate) fn mesh_ring(lab: &mut Lab) -> Result<()> {
     b.sh("ip link set lan1 down")?;
     tells(&mut jobs[1], "rail lost: verbs rxe1", SOON)?;
     tells(&mut jobs[1], "relaying over a, d", SOON)?;
-    tells(&mut jobs[1], "RDMA carries again", SOON)?;
+    tells(&mut jobs[1], "RDMA is in use again", SOON)?;
     let took = cut.elapsed().as_secs_f64();
     // So many that buffers lie where others have lain before, which the devices of this way have to know.
     for job in &mut jobs {
@@ -636,7 +636,7 @@ pub(crate) fn mesh_ring(lab: &mut Lab) -> Result<()> {
     for job in &mut jobs {
         goes_on(job, 3, SOON)?;
     }
-    lab.say(&format!("the cable is back: RDMA carries again after {back:.1} s"));
+    lab.say(&format!("the cable is back: RDMA is in use again after {back:.1} s"));
     end_all(&[a, b, c, d])?;
     for job in jobs {
         let said = job.wait(SOON)?;

@@ -15,7 +15,7 @@ const CHUNK_MAX: usize = 1 << 20;
 fn the_info_names_path_and_reason() {
     let (a, b) = pair(Config::default()).expect("a step");
     assert_eq!((a.info().transport, b.info().transport), ("shm", "shm"));
-    assert!(a.info().reason.contains("split CMA"), "{}", a.info().reason);
+    assert!(a.info().reason.contains("(CMA)"), "{}", a.info().reason);
     assert!(a.info().caps.local && a.info().caps.chunk == CHUNK_MAX);
     let (a, _b) = pair(Config { cma: false, ..Config::default() }).expect("a step");
     assert!(a.info().reason.contains("switched off"), "{}", a.info().reason);

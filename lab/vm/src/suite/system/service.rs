@@ -123,7 +123,7 @@ impl<'a> Service<'a> {
         self.guest.sh(&format!("cat >/etc/polkit-1/rules.d/49-lab.rules <<'END'\n{RULE}\nEND"))?;
         let may =
             by(self.guest, "friend").line("pkcheck --action-id org.linkspan.link.allow --process $$ >/dev/null 2>&1");
-        self.guest.until("polkitd's word by the new rule", SOON, &may).map(drop)
+        self.guest.until("polkitd's answer by the new rule", SOON, &may).map(drop)
     }
 
     /// Waits until another process than this is the service, and answers.
