@@ -61,7 +61,7 @@ struct Part {
 
 pub(crate) fn run(args: &BugreportArgs) -> Result<Exit, Failure> {
     let parts = parts(&Scrub::of_this_user());
-    let host = host_name();
+    let host = plain(&host_name());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let mut out = Out::default();
     let rows = parts.iter().map(|part| vec![part.name.clone(), part.text.len().to_string(), part.what.clone()]);
@@ -77,11 +77,7 @@ pub(crate) fn run(args: &BugreportArgs) -> Result<Exit, Failure> {
     let file = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("lspan-bugreport-{host}-{now}.tar")));
     let failed = |error: std::io::Error| Failure::system(&file.display().to_string(), &error);
     let folder = format!("lspan-bugreport-{host}-{now}");
-    let mut bytes = Vec::new();
-    for part in &parts {
-        tar::add(&mut bytes, &format!("{folder}/{}", part.name), part.text.as_bytes(), now);
-    }
-    tar::end(&mut bytes);
+    let bytes = archive(&folder, &parts, now);
     let mut at = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file).map_err(failed)?;
     at.write_all(&bytes).and_then(|()| at.sync_all()).map_err(failed)?;
     out.text(&format!(
@@ -89,6 +85,21 @@ pub(crate) fn run(args: &BugreportArgs) -> Result<Exit, Failure> {
         file.display()
     ))?;
     Ok(Exit::Ok)
+}
+
+/// A host's name as a part of a file's: the kernel lets it have any 64 bytes.
+fn plain(host: &str) -> String {
+    let name = |c: char| if c.is_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '_' };
+    host.chars().take(64).map(name).collect()
+}
+
+fn archive(folder: &str, parts: &[Part], now: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for part in parts {
+        tar::add(&mut bytes, folder, &part.name, part.text.as_bytes(), now);
+    }
+    tar::end(&mut bytes);
+    bytes
 }
 
 fn parts(scrub: &Scrub) -> Vec<Part> {

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use linkspan_doctor::{Asked, END_MAX, End, Finding, Snapshot, Sources, ask, exit_code, judge, listen, together};
+use linkspan_doctor::{Asked, END_MAX, End, Finding, Snapshot, Sources, ask, best, exit_code, judge, listen, together};
 use linkspan_fabric::chain;
 use linkspan_topology::{Roots, Verdict};
 
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
         }
         notes.push(why.message);
     } else if let (true, Some(peer)) = (args.speed, &args.peer) {
-        let found = speed::judge(&snapshot, peer, &mut notes)?;
+        let found = speed::judge(&snapshot, peer, asked.as_ref().map(Asked::address), &mut notes)?;
         report.findings.extend(found.findings);
         report.facts.extend(found.facts);
     }
@@ -88,7 +88,7 @@ fn hear(snapshot: &mut Snapshot, notes: &mut Vec<String>) {
     }
 }
 
-/// Asks the peer, and whoever of its addresses answers is the one that is judged.
+/// Asks the peer at each of its addresses; the one that answers best is judged.
 fn question(snapshot: &Snapshot, peer: &str) -> Result<Asked, Failure> {
     let addrs = rendezvous::addresses(peer, rendezvous::PERF)?;
     eprintln!(
@@ -98,16 +98,11 @@ fn question(snapshot: &Snapshot, peer: &str) -> Result<Asked, Failure> {
         let list = linkspan_net::interface_of(source, 0).ok().flatten()?;
         snapshot.mtu(&list.name)
     };
-    let mut last = None;
-    for addr in addrs {
+    let all = addrs.into_iter().map(|addr| {
         Progress::new().say(&format!("asking {} ...", rendezvous::shown(&addr)));
-        let asked = ask(addr, mtu);
-        if asked.open() {
-            return Ok(asked);
-        }
-        last = Some(asked);
-    }
-    last.ok_or_else(|| Failure::new(Exit::NoPeer, format!("LS2020 {peer}: the name has no address")))
+        ask(addr, mtu)
+    });
+    best(all).ok_or_else(|| Failure::new(Exit::NoPeer, format!("LS2020 {peer}: the name has no address")))
 }
 
 fn merge(args: &DoctorArgs) -> Result<Exit, Failure> {

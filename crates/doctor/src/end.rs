@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use linkspan_topology::{IfAddr, LinkLayer, Verdict};
+use linkspan_topology::{LinkLayer, Verdict};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -123,12 +123,6 @@ pub(crate) struct Card {
 #[derive(Deserialize)]
 struct File {
     end: End,
-}
-
-impl Addr {
-    pub(crate) fn known(&self) -> IfAddr {
-        IfAddr { ip: self.ip, prefix: self.prefix, scope: 0 }
-    }
 }
 
 impl End {

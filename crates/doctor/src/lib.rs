@@ -29,7 +29,7 @@ pub use judge::{Report, judge};
 pub use list::{ALL, MESH};
 pub use older::names as older_names;
 pub use pair::together;
-pub use probe::{Asked, Heard, ask, listen};
+pub use probe::{Asked, Heard, ask, best, listen};
 pub use snapshot::{Snapshot, Sources};
 pub use speed::{Kept, Measured, RECORD, speeds};
 

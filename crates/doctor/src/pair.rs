@@ -1,6 +1,7 @@
 //! Several hosts together: what neither of them can see alone.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use linkspan_proto::mesh::{Heard, MeshPort, Node};
 use linkspan_topology::is_link_local;
@@ -11,16 +12,45 @@ use crate::end::{BadEnd, End, Port};
 use crate::finding::{Finding, Rule, Step, root_causes};
 use crate::list::*;
 use crate::loader::older;
-use crate::routes::{MAIN, way};
+use crate::routes::{MAIN, Route, Ways, within};
 
 /// Port of a mesh that the findings name; it says nothing here.
 const SERVER_PORT: u16 = 7475;
+
+/// Most steps of judging some hosts: an address, a rule or a route that is looked at. 250 hosts of eight cables each take some ten millions,
+/// a second or less; files of strangers could ask for days.
+const STEPS: u64 = 50_000_000;
+
+/// Most findings that are told at once.
+const FINDINGS: usize = 1000;
+
+/// Most addresses of this host in the subnet of another's that are tried.
+const SOURCES: usize = 4;
 
 /// Judges hosts together: their cables as `lspan mesh` does, then addresses, routes, firmware, namespaces and plugins.
 ///
 /// # Errors
 /// [`BadEnd::Few`] for fewer than two hosts or more than 250, [`BadEnd::Twice`] for one host twice.
 pub fn together(ends: &[End]) -> Result<Report, BadEnd> {
+    let mut work = Work { steps: 0, most: STEPS };
+    judged(ends, &mut work)
+}
+
+/// How much has been looked at.
+struct Work {
+    steps: u64,
+    most: u64,
+}
+
+impl Work {
+    /// Counts so many steps; whether there may be more.
+    fn add(&mut self, steps: usize) -> bool {
+        self.steps += steps as u64;
+        self.steps < self.most
+    }
+}
+
+fn judged(ends: &[End], work: &mut Work) -> Result<Report, BadEnd> {
     if !(2..=250).contains(&ends.len()) {
         return Err(BadEnd::Few(ends.len()));
     }
@@ -32,9 +62,10 @@ pub fn together(ends: &[End]) -> Result<Report, BadEnd> {
             return Err(BadEnd::Twice(end.host.clone()));
         }
     }
-    let graph = Graph::new(nodes(ends));
+    let hosts: Vec<Host<'_>> = ends.iter().map(Host::of).collect();
+    let graph = Graph::new(nodes(&hosts, work));
     let mut found = Vec::new();
-    for one in mesh_findings(&graph) {
+    for one in mesh_findings(&graph).into_iter().take(FINDINGS + 1) {
         let Some(rule) = MESH.iter().find(|rule| rule.code() == one.code) else { continue };
         let mend = match one.fix.starts_with("sudo ") {
             true => vec![Step::Run(one.fix)],
@@ -43,44 +74,114 @@ pub fn together(ends: &[End]) -> Result<Report, BadEnd> {
         let subject = one.what.split_once('/').and_then(|(_, rest)| rest.split([' ', ',']).next()).unwrap_or_default();
         found.push(Finding { rule, host: one.node, subject: subject.to_owned(), what: one.what, mend });
     }
-    for (at, a) in ends.iter().enumerate() {
-        for b in &ends[at + 1..] {
-            two(a, b, &mut found);
+    for (at, a) in hosts.iter().enumerate() {
+        for b in &hosts[at + 1..] {
+            two(a, b, work, &mut found);
         }
     }
-    for a in ends {
-        for b in ends.iter().filter(|b| !std::ptr::eq(*b, a)) {
-            asymmetric(a, b, &mut found);
+    for a in &hosts {
+        for b in hosts.iter().filter(|b| !std::ptr::eq(*b, a)) {
+            asymmetric(a, b, work, &mut found);
         }
     }
+    let more = found.len() > FINDINGS;
+    found.truncate(FINDINGS);
     let findings = root_causes(found);
     // Where NCCL's own transport does as well, nobody needs another.
-    let own = nccl_settings(&graph).filter(|_| findings.is_empty());
-    let facts = own.map(|settings| {
+    let own = nccl_settings(&graph).filter(|_| findings.is_empty() && work.add(0));
+    let own = own.map(|settings| {
         format!(
             "NCCL's own RDMA transport (2.30 or newer) serves these hosts without linkspan, with {}",
             settings.join(" ")
         )
     });
-    Ok(Report { findings, facts: facts.into_iter().collect() })
+    let more = more.then(|| format!("there are more than {FINDINGS} findings: mend these and judge anew"));
+    let stopped = (!work.add(0))
+        .then(|| "these files have more ports, addresses and routes than can be compared: not all of it was judged, give fewer of them".to_owned());
+    Ok(Report { findings, facts: own.into_iter().chain(more).chain(stopped).collect() })
 }
 
 fn add(rule: &'static Rule, host: &str, subject: &str, what: String, mend: Vec<Step>, found: &mut Vec<Finding>) {
+    if found.len() > FINDINGS {
+        return;
+    }
     found.push(Finding { rule, host: host.to_owned(), subject: subject.to_owned(), what, mend });
 }
 
+/// A host, and where its addresses and ports are.
+struct Host<'a> {
+    end: &'a End,
+    ways: Ways<'a>,
+    /// Addresses that others connect to, with their interface, in the order of the ports.
+    addrs: Vec<(&'a str, IpAddr)>,
+    first: BTreeMap<IpAddr, &'a str>,
+    /// Those of ports with a carrier, in their own order, each with its place.
+    sources: Vec<(IpAddr, u8, usize, &'a str)>,
+    /// Ports that cables may be in: by the addresses that they have and hear, the MAC addresses that they have and know, and the host
+    /// router at the other end.
+    has: BTreeMap<IpAddr, BTreeSet<usize>>,
+    hears: BTreeMap<IpAddr, BTreeSet<usize>>,
+    mac: BTreeMap<&'a str, BTreeSet<usize>>,
+    knows: BTreeMap<&'a str, BTreeSet<usize>>,
+    leads: BTreeMap<&'a str, BTreeSet<usize>>,
+    routers: BTreeSet<&'a str>,
+}
+
+impl<'a> Host<'a> {
+    fn of(end: &'a End) -> Host<'a> {
+        let of = |port: &'a Port| port.addrs.iter().map(move |addr| (port, addr)).filter(|(_, a)| !is_link_local(a.ip));
+        let all = end.ports.iter().filter(|port| port.usable).flat_map(of);
+        let addrs = all.clone().map(|(port, addr)| (&*port.name, addr.ip)).filter(|(_, ip)| !ip.is_loopback());
+        let addrs: Vec<(&str, IpAddr)> = addrs.collect();
+        let live = all.filter(|(port, _)| port.carrier).enumerate();
+        let mut host = Host {
+            end,
+            ways: Ways::of(&end.routes, &end.rules),
+            // Of equal ones the first stays.
+            first: addrs.iter().rev().map(|(name, ip)| (*ip, *name)).collect(),
+            addrs,
+            sources: live.map(|(at, (port, addr))| (addr.ip, addr.prefix, at, &*port.name)).collect(),
+            has: BTreeMap::new(),
+            hears: BTreeMap::new(),
+            mac: BTreeMap::new(),
+            knows: BTreeMap::new(),
+            leads: BTreeMap::new(),
+            routers: end.routers.iter().map(String::as_str).collect(),
+        };
+        host.sources.sort_unstable();
+        for (at, port) in end.ports.iter().enumerate().filter(|(_, port)| port.cable && port.carrier) {
+            for addr in &port.addrs {
+                host.has.entry(addr.ip).or_default().insert(at);
+            }
+            for addr in &port.heard {
+                host.hears.entry(*addr).or_default().insert(at);
+            }
+            for mac in &port.neighbours {
+                host.knows.entry(mac).or_default().insert(at);
+            }
+            if let Some(mac) = &port.mac {
+                host.mac.entry(mac).or_default().insert(at);
+            }
+            if let Some(router) = &port.peer_router {
+                host.leads.entry(router).or_default().insert(at);
+            }
+        }
+        host
+    }
+}
+
 /// The hosts as nodes of a mesh, with a neighbour for each cable that both ends are known of.
-fn nodes(ends: &[End]) -> Vec<Node> {
-    let mut nodes: Vec<Node> = ends.iter().zip(1..).map(|(end, id)| node(end, id)).collect();
+fn nodes(hosts: &[Host<'_>], work: &mut Work) -> Vec<Node> {
+    let mut nodes: Vec<Node> = hosts.iter().zip(1..).map(|(host, id)| node(host.end, id)).collect();
     let mut cables_by_scope = 0;
-    for a in 0..ends.len() {
-        for b in a + 1..ends.len() {
-            for (own, theirs) in cables(&ends[a], &ends[b]) {
+    for a in 0..hosts.len() {
+        for b in a + 1..hosts.len() {
+            for (own, theirs) in cables(&hosts[a], &hosts[b], work) {
                 let (id_a, id_b) = (nodes[a].id, nodes[b].id);
                 nodes[a].heard.push(Heard { port: own, node: id_b, theirs });
                 nodes[b].heard.push(Heard { port: theirs, node: id_a, theirs: own });
                 let (x, y) = (usize::from(own), usize::from(theirs));
-                if by_link_local(&ends[a].ports[x], &ends[b].ports[y]) {
+                if by_link_local(&hosts[a].end.ports[x], &hosts[b].end.ports[y]) {
                     // The graph knows subnets, not scopes: such a cable gets a subnet of its own.
                     cables_by_scope += 1;
                     let end = |side| Some((Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, cables_by_scope, side).into(), 112));
@@ -136,16 +237,24 @@ fn node(end: &End, id: u64) -> Node {
 
 /// Pairs of ports with a cable between them: one answered on the other, is in its neighbour table, or is the only Thunderbolt cable
 /// between the two host routers.
-fn cables(a: &End, b: &End) -> Vec<(u8, u8)> {
+fn cables(a: &Host<'_>, b: &Host<'_>, work: &mut Work) -> Vec<(u8, u8)> {
     let mut found = Vec::new();
-    for (x, own) in a.ports.iter().enumerate().filter(|(_, port)| port.cable && port.carrier) {
-        let there = || b.ports.iter().enumerate().filter(|(_, port)| port.cable && port.carrier);
-        let heard = |(_, theirs): &(usize, &Port)| hears(own, theirs) || hears(theirs, own);
+    for (x, own) in a.end.ports.iter().enumerate().filter(|(_, port)| port.cable && port.carrier) {
+        if !work.add(own.addrs.len() + own.heard.len() + own.neighbours.len() + 1) {
+            break;
+        }
+        let heard = own.heard.iter().filter_map(|addr| b.has.get(addr));
+        let heard = heard.chain(own.neighbours.iter().filter_map(|mac| b.mac.get(mac.as_str())));
+        let heard = heard.chain(own.addrs.iter().filter_map(|addr| b.hears.get(&addr.ip)));
+        let mut peers = some(heard.chain(own.mac.iter().filter_map(|mac| b.knows.get(mac.as_str()))));
         // Of several cables to one host router its UUID tells none apart.
-        let known = there().any(|port| heard(&port));
-        let mut peers = there().filter(|port| if known { heard(port) } else { routers(a, own, b, port.1) });
+        if peers.is_empty() && own.peer_router.as_ref().is_some_and(|uuid| b.routers.contains(uuid.as_str())) {
+            work.add(a.routers.len());
+            peers = some(a.routers.iter().filter_map(|uuid| b.leads.get(uuid)));
+        }
         // On a switch everybody is everybody's neighbour: that is no cable.
-        if let (Some((y, _)), None) = (peers.next(), peers.next())
+        let mut peers = peers.into_iter();
+        if let (Some(y), None) = (peers.next(), peers.next())
             && let (Ok(x), Ok(y)) = (u8::try_from(x), u8::try_from(y))
         {
             found.push((x, y));
@@ -154,36 +263,37 @@ fn cables(a: &End, b: &End) -> Vec<(u8, u8)> {
     found
 }
 
-fn hears(a: &Port, b: &Port) -> bool {
-    let answered = a.heard.iter().any(|addr| b.addrs.iter().any(|have| have.ip == *addr));
-    answered || b.mac.as_ref().is_some_and(|mac| a.neighbours.contains(mac))
-}
-
-fn routers(a: &End, own: &Port, b: &End, theirs: &Port) -> bool {
-    let to = |port: &Port, end: &End| port.peer_router.as_ref().is_some_and(|uuid| end.routers.contains(uuid));
-    to(own, b) && to(theirs, a)
+/// Two of these ports, where there are as many.
+fn some<'a>(sets: impl Iterator<Item = &'a BTreeSet<usize>>) -> BTreeSet<usize> {
+    let mut ports = BTreeSet::new();
+    for set in sets {
+        ports.extend(set.iter().take(2));
+        if ports.len() > 1 {
+            break;
+        }
+    }
+    ports
 }
 
 /// What is wrong between two hosts whichever is first.
-fn two(a: &End, b: &End, found: &mut Vec<Finding>) {
-    let addrs = |end: &End| -> Vec<(String, IpAddr)> {
-        let usable = end.ports.iter().filter(|port| port.usable);
-        usable
-            .flat_map(|p| p.addrs.iter().map(|addr| (p.name.clone(), addr.ip)))
-            .filter(|(_, ip)| !is_link_local(*ip) && !ip.is_loopback())
-            .collect()
-    };
-    let same_kernel = a.boot_id.is_some() && a.boot_id == b.boot_id;
-    for (name, ip) in addrs(a) {
-        if let Some((theirs, _)) = addrs(b).into_iter().find(|(_, other)| *other == ip)
-            && !(same_kernel && a.net_namespace == b.net_namespace)
-        {
-            let what = format!("{}/{name} and {}/{theirs} have the same address {ip}", a.host, b.host);
-            let mend = vec![Step::Do(format!("give {theirs} on {} an address of its own", b.host))];
-            add(&NET_TWICE, &b.host, &theirs, what, mend, found);
+fn two(a: &Host<'_>, b: &Host<'_>, work: &mut Work, found: &mut Vec<Finding>) {
+    let same_kernel = a.end.boot_id.is_some() && a.end.boot_id == b.end.boot_id;
+    let apart = !(same_kernel && a.end.net_namespace == b.end.net_namespace);
+    for (name, ip) in a.addrs.iter().filter(|_| apart) {
+        if !work.add(1) {
+            break;
+        }
+        if let Some(theirs) = b.first.get(ip) {
+            let what = format!("{}/{name} and {}/{theirs} have the same address {ip}", a.end.host, b.end.host);
+            let mend = vec![Step::Do(format!("give {theirs} on {} an address of its own", b.end.host))];
+            add(&NET_TWICE, &b.end.host, theirs, what, mend, found);
         }
     }
+    let (a, b) = (a.end, b.end);
     for card in &a.cards {
+        if !work.add(b.cards.len()) {
+            break;
+        }
         let other = b.cards.iter().find(|c| c.board.is_some() && c.board == card.board && c.firmware != card.firmware);
         if let (Some(other), Some(board), Some(ours)) = (other, &card.board, &card.firmware)
             && let Some(theirs) = &other.firmware
@@ -243,30 +353,33 @@ fn two(a: &End, b: &End, found: &mut Vec<Finding>) {
 }
 
 /// `b` answers `a` over another interface than the one that `a` sends to.
-fn asymmetric(a: &End, b: &End, found: &mut Vec<Finding>) {
-    let usable = |end: &'_ End| -> Vec<(String, IpAddr, u8)> {
-        let ports = end.ports.iter().filter(|port| port.usable && port.carrier);
-        let own = ports.flat_map(|port| port.addrs.iter().map(|addr| (port.name.clone(), addr.ip, addr.prefix)));
-        own.filter(|(_, ip, _)| !is_link_local(*ip)).collect()
-    };
-    let one_net = |ip: IpAddr, prefix: u8, other: IpAddr| crate::end::Addr { ip, prefix }.known().same_subnet(other);
-    let ours = usable(a);
-    for (into, to, prefix) in usable(b) {
+fn asymmetric(a: &Host<'_>, b: &Host<'_>, work: &mut Work, found: &mut Vec<Finding>) {
+    let mut theirs: Vec<_> = b.sources.iter().collect();
+    theirs.sort_unstable_by_key(|(_, _, at, _)| *at);
+    for &(to, prefix, _, into) in theirs {
+        if !work.add(1) {
+            break;
+        }
         // Only where both ends are in one subnet is it known where the packet arrives.
-        let pair = ours.iter().filter(|(_, ip, _)| one_net(to, prefix, *ip)).find_map(|(name, source, _)| {
+        let from = a.sources.partition_point(|(ip, ..)| *ip < first((to, prefix)));
+        let ours = a.sources[from..].iter().take_while(|(ip, ..)| within((to, prefix), *ip)).take(SOURCES);
+        let mut ours: Vec<_> = ours.collect();
+        ours.sort_unstable_by_key(|(_, _, at, _)| *at);
+        let pair = ours.into_iter().find_map(|&(source, _, _, name)| {
             // Over the default route anything may come back by anywhere.
-            let (out, _) = way(&a.routes, &a.rules, *source, to).filter(|(route, _)| route.prefix > 0)?;
-            (out.interface == *name).then_some((out, *source))
+            let (out, _) = way(a, source, to, work).filter(|(route, _)| route.prefix > 0)?;
+            (out.interface == *name).then_some((out, source))
         });
         let Some((out, source)) = pair else { continue };
-        let Some((back, priority)) = way(&b.routes, &b.rules, to, source).filter(|(back, _)| back.interface != into)
-        else {
+        let Some((back, priority)) = way(b, to, source, work).filter(|(back, _)| back.interface != into) else {
             continue;
         };
         // Two ports of one subnet are a finding of their own.
-        if usable(b).iter().any(|(name, ip, prefix)| *name == back.interface && one_net(*ip, *prefix, source)) {
+        work.add(b.sources.len());
+        if b.sources.iter().any(|(ip, prefix, _, name)| *name == back.interface && within((*ip, *prefix), source)) {
             continue;
         }
+        let (a, b) = (a.end, b.end);
         let what = format!(
             "{} reaches {}/{into} ({to}) over {}, and {} answers {source} over {}",
             a.host, b.host, out.interface, b.host, back.interface
@@ -280,7 +393,21 @@ fn asymmetric(a: &End, b: &End, found: &mut Vec<Finding>) {
             0 => format!("sudo {ip} route add {source}/{all} dev {into}"),
             prefix => format!("sudo {ip} route del {}/{prefix} dev {}", back.to, back.interface),
         };
-        add(&NET_ASYMMETRIC, &b.host, &into, what, vec![Step::Run(mend)], found);
+        add(&NET_ASYMMETRIC, &b.host, into, what, vec![Step::Run(mend)], found);
+    }
+}
+
+/// The route of a host's packets; `None` also once too much has been looked at.
+fn way<'a>(host: &Host<'a>, from: IpAddr, to: IpAddr, work: &mut Work) -> Option<(&'a Route, u32)> {
+    work.steps += host.ways.rules();
+    if !work.add(0) { None } else { host.ways.way(from, to, &mut work.steps) }
+}
+
+/// The first address of a subnet.
+fn first((ip, prefix): (IpAddr, u8)) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => Ipv4Addr::from_bits(ip.to_bits() & !u32::MAX.checked_shr(prefix.into()).unwrap_or(0)).into(),
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::MAX.checked_shr(prefix.into()).unwrap_or(0)).into(),
     }
 }
 

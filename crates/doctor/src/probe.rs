@@ -51,10 +51,36 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Whether something listens at the port that was tried.
-    pub fn open(&self) -> bool {
-        self.tcp == Tcp::Open
+    /// The address that was asked.
+    pub fn address(&self) -> IpAddr {
+        self.peer
     }
+
+    /// How much answered.
+    fn rank(&self) -> u8 {
+        match (&self.tcp, self.answers) {
+            (Tcp::Open, _) => 4,
+            (Tcp::Refused, _) => 3,
+            (_, Some(true)) => 2,
+            _ => u8::from(self.source.is_some()),
+        }
+    }
+}
+
+/// The address of a peer that answered best: where something listens, else where the host is, else the first with a route. Those behind one
+/// that is open are not asked any more. `None` of none.
+pub fn best(asked: impl Iterator<Item = Asked>) -> Option<Asked> {
+    let mut best: Option<Asked> = None;
+    for one in asked {
+        let open = one.tcp == Tcp::Open;
+        if best.as_ref().is_none_or(|best| one.rank() > best.rank()) {
+            best = Some(one);
+        }
+        if open {
+            break;
+        }
+    }
+    best
 }
 
 /// Asks the peer: an echo request of 56 bytes, some of the interface's MTU and, where those are lost, up to thirteen sizes between; then
@@ -122,3 +148,6 @@ fn largest(ping: &Ping, to: SocketAddr, mtu: u32) -> Option<u32> {
     }
     Some(good)
 }
+
+#[cfg(test)]
+mod tests;

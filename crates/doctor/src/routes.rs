@@ -1,6 +1,7 @@
 //! The kernel's routes and the rules that choose among its tables, as iproute2 prints them (`ip -j -N route show table all`, `ip -j -N
 //! rule`). Where there is no `ip`, the main table of IPv4 stands in `/proc/net/route`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use linkspan_topology::Roots;
@@ -132,7 +133,7 @@ fn main(roots: &Roots) -> Vec<Route> {
 }
 
 /// Whether an address is in a network.
-fn within((net, prefix): (IpAddr, u8), ip: IpAddr) -> bool {
+pub(crate) fn within((net, prefix): (IpAddr, u8), ip: IpAddr) -> bool {
     let mask = |bits: u128, width: u32| bits >> width.saturating_sub(u32::from(prefix)).min(127);
     match (net, ip) {
         _ if prefix == 0 => net.is_ipv4() == ip.is_ipv4(),
@@ -142,25 +143,56 @@ fn within((net, prefix): (IpAddr, u8), ip: IpAddr) -> bool {
     }
 }
 
-/// The route that the kernel takes, and the priority of the rule that led to it: rules in their order, in a table the longest prefix, then
-/// the smallest metric. `None` also where a rule that is not understood comes first.
-pub(crate) fn way<'a>(routes: &'a [Route], rules: &[Rule], from: IpAddr, to: IpAddr) -> Option<(&'a Route, u32)> {
-    let best = |table: u32| {
-        let hits = routes.iter().filter(|route| route.table == table && within((route.to, route.prefix), to));
-        hits.min_by_key(|route| (std::cmp::Reverse(route.prefix), route.metric))
-    };
-    let mut rules: Vec<&Rule> = rules.iter().filter(|rule| rule.ipv6 == to.is_ipv6()).collect();
-    if rules.is_empty() {
-        return Some((best(MAIN)?, u32::MAX));
+/// The routes and rules of a host, in the order in which the kernel looks at them.
+pub(crate) struct Ways<'a> {
+    tables: BTreeMap<u32, Vec<&'a Route>>,
+    /// By their priority, those of IPv4 and of IPv6.
+    rules: [Vec<&'a Rule>; 2],
+}
+
+impl<'a> Ways<'a> {
+    pub(crate) fn of(routes: &'a [Route], rules: &'a [Rule]) -> Ways<'a> {
+        let mut tables: BTreeMap<u32, Vec<&Route>> = BTreeMap::new();
+        routes.iter().for_each(|route| tables.entry(route.table).or_default().push(route));
+        let rules = [false, true].map(|ipv6| {
+            let mut rules: Vec<&Rule> = rules.iter().filter(|rule| rule.ipv6 == ipv6).collect();
+            rules.sort_by_key(|rule| rule.priority);
+            rules
+        });
+        Ways { tables, rules }
     }
-    rules.sort_by_key(|rule| rule.priority);
-    let meets = |net: Option<(IpAddr, u8)>, ip| net.is_none_or(|net| within(net, ip));
-    for rule in rules.into_iter().filter(|rule| meets(rule.from, from) && meets(rule.to, to)) {
-        if let Some(route) = best(rule.table?) {
-            return Some((route, rule.priority));
+
+    /// The route that the kernel takes, and the priority of the rule that led to it: rules in their order, in a table the longest prefix,
+    /// then the smallest metric. `None` also where a rule that is not understood comes first. Counts the rules and routes that it looks at.
+    pub(crate) fn way(&self, from: IpAddr, to: IpAddr, steps: &mut u64) -> Option<(&'a Route, u32)> {
+        let mut best = |table: u32| {
+            let routes = self.tables.get(&table)?;
+            *steps += routes.len() as u64;
+            let hits = routes.iter().filter(|route| within((route.to, route.prefix), to));
+            hits.min_by_key(|route| (std::cmp::Reverse(route.prefix), route.metric)).copied()
+        };
+        let rules = &self.rules[usize::from(to.is_ipv6())];
+        if rules.is_empty() {
+            return Some((best(MAIN)?, u32::MAX));
         }
+        let meets = |net: Option<(IpAddr, u8)>, ip| net.is_none_or(|net| within(net, ip));
+        // A table without a route there has none for a later rule either.
+        let mut tried = BTreeSet::new();
+        for rule in rules.iter().filter(|rule| meets(rule.from, from) && meets(rule.to, to)) {
+            let table = rule.table?;
+            if tried.insert(table)
+                && let Some(route) = best(table)
+            {
+                return Some((route, rule.priority));
+            }
+        }
+        None
     }
-    None
+
+    /// How many rules there are, which all may have to be looked at.
+    pub(crate) fn rules(&self) -> u64 {
+        self.rules.iter().map(|rules| rules.len() as u64).sum()
+    }
 }
 
 #[cfg(test)]

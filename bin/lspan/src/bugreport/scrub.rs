@@ -26,8 +26,11 @@ const WORDS: [&str; 13] = [
 /// Names that contain such a word, or that of a key, and hold none: a file's name, a mode.
 const HARMLESS: [&str; 2] = ["LINKSPAN_PSK_FILE", "LINKSPAN_PSK_MODE"];
 
-/// Lines of the machine's tree whose long numbers are addresses and identifiers.
-const MEANT: [&str; 2] = ["/sys/", "/proc/net/ipv6_route\t"];
+/// Lines of the machine's tree that have long words without being keys: names of modules for devices.
+const NAMED: &str = "/sys/";
+
+/// And the one with addresses of 32 digits.
+const ADDRESSES: &str = "/proc/net/ipv6_route\t";
 
 /// Digits or letters in a row that are taken for a key: 128 bits as hexadecimal digits.
 const LONG: usize = 32;
@@ -85,8 +88,11 @@ impl Scrub {
             line = line.replace(&format!("{home}/"), "~/");
         }
         let line = login(&values(&line));
-        // Attributes of devices and routes are long without being keys; which files are read is known.
-        if MEANT.iter().any(|begin| line.starts_with(begin)) { line } else { long(&line) }
+        if line.starts_with(ADDRESSES) {
+            return line;
+        }
+        let line = digits(&line);
+        if line.starts_with(NAMED) { line } else { mixed(&line) }
     }
 }
 
@@ -147,26 +153,32 @@ fn login(line: &str) -> String {
     clean + rest
 }
 
-/// Rows of digits and letters that are too long to be a name: 32 hexadecimal digits, or 40 characters of base64 with digits and letters of
-/// both cases.
-fn long(line: &str) -> String {
-    let mut clean = String::new();
-    let mut word = String::new();
-    for c in line.chars().chain(Some('\0')) {
-        if c.is_ascii_alphanumeric() || matches!(c, '+' | '=' | '_') {
-            word.push(c);
-            continue;
-        }
-        let hex = word.bytes().filter(u8::is_ascii_hexdigit).count() == word.len() && word.len() >= LONG;
+/// Rows of hexadecimal digits that are too long to be a number, wherever they stand.
+fn digits(line: &str) -> String {
+    parts(line, |c| c.is_ascii_hexdigit(), |row| row.len() >= LONG)
+}
+
+/// Words that are too long to be a name: 40 characters of base64 with digits and letters of both cases.
+fn mixed(line: &str) -> String {
+    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '=' | '_');
+    let key = |word: &str| {
         let has = |kind: fn(&u8) -> bool| word.bytes().any(|byte| kind(&byte));
-        let mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
-        clean.push_str(if hex || mixed && word.len() >= 40 { REMOVED } else { &word });
-        word.clear();
-        if c != '\0' {
-            clean.push(c);
-        }
+        word.len() >= 40 && has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase)
+    };
+    parts(line, word, key)
+}
+
+/// The line without those longest rows of such characters that are secret.
+fn parts(line: &str, of: impl Fn(char) -> bool, secret: impl Fn(&str) -> bool) -> String {
+    let (mut clean, mut rest) = (String::new(), line);
+    while let Some(at) = rest.find(&of) {
+        let (before, from) = rest.split_at(at);
+        let (row, behind) = from.split_at(from.find(|c| !of(c)).unwrap_or(from.len()));
+        clean.push_str(before);
+        clean.push_str(if secret(row) { REMOVED } else { row });
+        rest = behind;
     }
-    clean
+    clean + rest
 }
 
 #[cfg(test)]

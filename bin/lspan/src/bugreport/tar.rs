@@ -1,10 +1,15 @@
 //! A tar archive of small files: the ustar format (POSIX.1-1988, `pax`).
 
-/// Adds a regular file, mode 0600, of nobody in particular. Names have at most 100 bytes.
-pub(super) fn add(archive: &mut Vec<u8>, name: &str, content: &[u8], unix_s: u64) {
+/// Longest name of a folder and of a file in it, bytes.
+pub(super) const FOLDER: usize = 155;
+pub(super) const NAME: usize = 100;
+
+/// Adds a regular file in a folder, mode 0600, of nobody in particular. Names are cut at [`FOLDER`] and [`NAME`].
+pub(super) fn add(archive: &mut Vec<u8>, folder: &str, name: &str, content: &[u8], unix_s: u64) {
     let mut head = [0_u8; 512];
     let mut put = |at: usize, bytes: &[u8]| head[at..at + bytes.len()].copy_from_slice(bytes);
-    put(0, &name.as_bytes()[..name.len().min(100)]);
+    put(0, &name.as_bytes()[..name.len().min(NAME)]);
+    put(345, &folder.as_bytes()[..folder.len().min(FOLDER)]);
     put(100, b"0000600\0");
     put(108, b"0000000\0");
     put(116, b"0000000\0");

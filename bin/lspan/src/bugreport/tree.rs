@@ -15,7 +15,7 @@ const DEVICES: [&str; 4] =
     ["/sys/bus/thunderbolt/devices", "/sys/class/net", "/sys/class/infiniband", "/sys/bus/pci/devices"];
 
 /// Attributes of devices; `*` stands for every entry.
-const ATTRIBUTES: [&str; 62] = [
+const ATTRIBUTES: [&str; 61] = [
     "unique_id",
     "vendor",
     "vendor_name",
@@ -30,7 +30,6 @@ const ATTRIBUTES: [&str; 62] = [
     "security",
     "iommu_dma_protection",
     "maxhopid",
-    "key",
     "prtcid",
     "prtcvers",
     "prtcrevs",
@@ -186,6 +185,9 @@ fn device(roots: &Roots, at: &str, lines: &mut BTreeSet<String>) {
     for attribute in ATTRIBUTES {
         expand(roots, &real, attribute, lines);
     }
+    if service(at) {
+        content(roots, &format!("{real}/key"), lines);
+    }
     for link in LINKS {
         if let Some(target) =
             self::real(roots, &format!("{real}/{link}")).filter(|_| roots.at(&format!("{real}/{link}")).is_symlink())
@@ -193,6 +195,16 @@ fn device(roots: &Roots, at: &str, lines: &mut BTreeSet<String>) {
             lines.insert(format!("{real}/{link} -> {target}"));
         }
     }
+}
+
+/// Whether this is a service of another host on a Thunderbolt cable (`0-1.0`), whose `key` is its kind. That of a router (`0-1`) is the secret by
+/// which it is known again (security level "secure" of Documentation/admin-guide/thunderbolt.rst).
+fn service(at: &str) -> bool {
+    let name = at.strip_prefix("/sys/bus/thunderbolt/devices/").unwrap_or_default();
+    let (router, number) = name.split_once('.').unwrap_or_default();
+    let number_alone = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let route = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+    number_alone(number) && router.split_once('-').is_some_and(|(domain, rest)| number_alone(domain) && route(rest))
 }
 
 fn expand(roots: &Roots, base: &str, pattern: &str, lines: &mut BTreeSet<String>) {

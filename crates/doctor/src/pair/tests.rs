@@ -254,3 +254,60 @@ fn where_nccl_does_as_well_that_is_said() {
     ends[0].ports[0].mtu = Some(1500);
     assert!(facts(&ends).is_empty(), "first what is wrong is mended");
 }
+
+/// Two hosts with as much of everything as a file may have, all of it in one subnet. Rules lead from table to table, which have no route
+/// there but the last.
+fn hostile(ports: usize, addrs: usize) -> [End; 2] {
+    let mut ends = pair(1);
+    for (side, end) in (0_u8..).zip(&mut ends) {
+        let port = end.ports[0].clone();
+        let addr = |n: usize, m: usize| Addr { ip: [10, side, n as u8, m as u8].into(), prefix: 8 };
+        let heard = |n: usize, m: usize| format!("fe80::{n:x}:{m:x}").parse().unwrap();
+        end.ports = (0..ports)
+            .map(|n| Port {
+                name: format!("p{n}"),
+                addrs: (0..addrs).map(|m| addr(n, m)).collect(),
+                heard: (0..addrs).map(|m| heard(n, m)).collect(),
+                neighbours: (0..addrs).map(|m| format!("mac {n} {m}")).collect(),
+                ..port.clone()
+            })
+            .collect();
+        let route = |n: usize| Route {
+            interface: "elsewhere".into(),
+            to: [10, 0, 0, 0].into(),
+            prefix: if n == 511 { 8 } else { 32 },
+            metric: 0,
+            table: n as u32,
+        };
+        end.routes = (0..512).map(route).collect();
+        let rule = |n: u32| Rule { priority: 512 - n, ipv6: false, from: None, to: None, table: Some(511 - n) };
+        end.rules = (0..512).map(rule).collect();
+    }
+    ends
+}
+
+fn steps(ends: &[End], most: u64) -> (u64, Report) {
+    let mut work = Work { steps: 0, most };
+    let report = judged(ends, &mut work).unwrap();
+    (work.steps, report)
+}
+
+#[test]
+fn the_work_grows_with_what_hosts_tell_and_has_an_end() {
+    let (few, _) = steps(&hostile(25, 8), u64::MAX);
+    let (many, _) = steps(&hostile(50, 16), u64::MAX);
+    assert!(many <= few * 5, "four times the addresses: {few} and {many} steps");
+    // The largest files: it ends, says so, and is not far beyond the limit.
+    let (all, report) = steps(&hostile(250, 16), 1_000_000);
+    assert!(all < 1_020_000 && report.facts.iter().any(|fact| fact.contains("not all of it was judged")), "{all}");
+    let sound = steps(&pair(3), STEPS);
+    assert!(sound.0 < 1000 && sound.1.facts.is_empty(), "{sound:?}");
+}
+
+#[test]
+fn more_findings_than_anybody_reads_are_cut() {
+    let mut ends = hostile(250, 16);
+    ends[1].ports = ends[0].ports.clone();
+    let (_, report) = steps(&ends, 100_000);
+    assert!(report.findings.len() <= FINDINGS && report.facts.iter().any(|fact| fact.contains("more than 1000")));
+}

@@ -34,7 +34,8 @@ fn what_ip_prints_is_read() {
 fn rules_choose_the_table_and_prefixes_the_route() {
     let (routes, rules) = read(&printed(), &Roots::under("/nonexistent".as_ref()));
     let ip = |text: &str| text.parse().unwrap();
-    let taken = |from, to| way(&routes, &rules, ip(from), ip(to)).map(|(route, priority)| (route.prefix, priority));
+    let ways = Ways::of(&routes, &rules);
+    let taken = |from, to| ways.way(ip(from), ip(to), &mut 0).map(|(route, priority)| (route.prefix, priority));
     assert_eq!(taken("10.1.0.1", "10.1.0.2"), Some((0, 5)));
     assert_eq!(taken("10.2.0.1", "10.1.0.2"), None, "a rule that is not understood comes first");
     assert_eq!(taken("fe80::2", "fe80::3"), Some((64, u32::MAX)));

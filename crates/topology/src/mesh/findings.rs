@@ -1,5 +1,6 @@
 //! What is wrong with a mesh, and the command that mends it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use linkspan_proto::mesh::MeshPort;
@@ -27,19 +28,65 @@ pub struct Finding {
 
 /// Everything that is wrong, in the order of nodes and cables.
 pub fn findings(graph: &Graph) -> Vec<Finding> {
-    let mut found = Vec::new();
+    let (mut found, net) = (Vec::new(), Net::of(graph));
     for edge in &graph.edges {
         match edge.fault {
-            Some(Fault::NoAddress) => no_address(graph, edge, &mut found),
-            Some(Fault::Subnets) => subnets(graph, edge, &mut found),
+            Some(Fault::NoAddress) => no_address(&net, edge, &mut found),
+            Some(Fault::Subnets) => subnets(&net, edge, &mut found),
             Some(Fault::OneWay) => one_way(graph, edge, &mut found),
             None => working(graph, edge, &mut found),
         }
     }
-    doubles(graph, &mut found);
-    halves(graph, &mut found);
+    doubles(&net, &mut found);
+    halves(&net, &mut found);
     gids(graph, &mut found);
     found
+}
+
+/// A graph with what is looked up in it for each finding: strangers tell of as many ports as they like.
+struct Net<'a> {
+    graph: &'a Graph,
+    /// The first cable at each end.
+    cables: BTreeMap<End, &'a Edge>,
+    taken: BTreeSet<IpAddr>,
+    /// Subnets of four addresses in 10.79.0.0/16 that nothing in the mesh has.
+    free: Vec<Ipv4Addr>,
+}
+
+/// The subnets of four addresses that are given to cables: how many, and the first.
+const NETS: u32 = 1 << 14;
+const FIRST_NET: u32 = u32::from_be_bytes([10, 79, 0, 0]);
+
+impl<'a> Net<'a> {
+    fn of(graph: &'a Graph) -> Net<'a> {
+        let mut cables = BTreeMap::new();
+        for edge in &graph.edges {
+            for end in [edge.a, edge.b] {
+                cables.entry(end).or_insert(edge);
+            }
+        }
+        let addrs = || graph.nodes.iter().flat_map(|n| &n.ports).filter_map(|p| p.addr);
+        // Where a subnet of theirs begins and behind its end, by the places of ours.
+        let mut steps = vec![0_i64; NETS as usize + 1];
+        for (ip, prefix) in addrs() {
+            let (IpAddr::V4(ip), true) = (ip, prefix <= 32) else { continue };
+            let mask = !u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
+            let (low, high) = (ip.to_bits() & mask, ip.to_bits() | !mask);
+            if high >= FIRST_NET && low < FIRST_NET + (NETS << 2) {
+                let first = low.saturating_sub(FIRST_NET) >> 2;
+                let last = (high.min(FIRST_NET + (NETS << 2) - 1) - FIRST_NET) >> 2;
+                steps[first as usize] += 1;
+                steps[last as usize + 1] -= 1;
+            }
+        }
+        let mut over = 0;
+        let net = |(n, step): (u32, i64)| {
+            over += step;
+            (over == 0).then(|| Ipv4Addr::from_bits(FIRST_NET + (n << 2)))
+        };
+        let free = (0..NETS).zip(steps).filter_map(net).collect();
+        Net { graph, cables, taken: addrs().map(|(ip, _)| ip).collect(), free }
+    }
 }
 
 impl Finding {
@@ -55,9 +102,8 @@ fn add(graph: &Graph, at: End, text: &str, fix: String, found: &mut Vec<Finding>
 }
 
 /// A free address of the subnet that this one is in, with its prefix; where there is none, what to do by hand with both ends.
-fn beside(graph: &Graph, (ip, prefix): (IpAddr, u8), end: End, other: End) -> Result<String, String> {
-    let taken =
-        |ip: IpAddr| graph.nodes.iter().flat_map(|n| &n.ports).any(|p| p.addr.is_some_and(|(have, _)| have == ip));
+fn beside(net: &Net<'_>, (ip, prefix): (IpAddr, u8), end: End, other: End) -> Result<String, String> {
+    let (graph, taken) = (net.graph, |ip: IpAddr| net.taken.contains(&ip));
     let free = match ip {
         IpAddr::V4(own) => {
             let size = 32u32.saturating_sub(prefix.into());
@@ -84,17 +130,11 @@ fn beside(graph: &Graph, (ip, prefix): (IpAddr, u8), end: End, other: End) -> Re
 }
 
 /// An address for one end of a cable, of a subnet that nothing else in the mesh has: the ends of a cable get two of the same.
-fn own_subnet(graph: &Graph, edge: &Edge, end: End) -> String {
-    let addrs = || graph.nodes.iter().flat_map(|n| &n.ports).filter_map(|p| p.addr);
-    let free = |net: &Ipv4Addr| {
-        let net = IpAddr::from(*net);
-        !addrs().any(|(ip, prefix)| super::same_subnet((net, 30), ip) || super::same_subnet((ip, prefix), net))
-    };
-    let place = graph.edges.iter().position(|e| e == edge).unwrap_or(0);
-    let nets = (0..1 << 14).map(|n| Ipv4Addr::from_bits(u32::from_be_bytes([10, 79, 0, 0]) + (n << 2)));
-    let net = nets.filter(free).nth(place).unwrap_or(Ipv4Addr::new(10, 79, 0, 0));
+fn own_subnet(net: &Net<'_>, edge: &Edge, end: End) -> String {
+    let place = net.graph.edges.binary_search_by_key(&(edge.a, edge.b), |e| (e.a, e.b)).unwrap_or(0);
+    let free = net.free.get(place).copied().unwrap_or(Ipv4Addr::from_bits(FIRST_NET));
     let last = if end == edge.a { 1 } else { 2 };
-    format!("{}/30", Ipv4Addr::from_bits(net.to_bits() + last))
+    format!("{}/30", Ipv4Addr::from_bits(free.to_bits() + last))
 }
 
 fn addr(port: &MeshPort) -> String {
@@ -106,7 +146,8 @@ fn instead(port: &MeshPort, new: &str) -> String {
     format!("sudo ip addr del {} dev {n} && sudo ip addr add {new} dev {n}", addr(port), n = port.name)
 }
 
-fn no_address(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
+fn no_address(net: &Net<'_>, edge: &Edge, found: &mut Vec<Finding>) {
+    let graph = net.graph;
     for (end, other) in [(edge.a, edge.b), (edge.b, edge.a)] {
         let (port, theirs) = (graph.port(end), graph.port(other));
         if port.addr.is_some() {
@@ -114,21 +155,22 @@ fn no_address(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
         }
         let (what, name) = (graph.name(end), &port.name);
         let what = format!("LS1410 {what} is cabled to {} but has no IP address", graph.name(other));
-        let net = match theirs.addr {
-            Some(net) => beside(graph, net, end, other),
-            None => Ok(own_subnet(graph, edge, end)),
+        let new = match theirs.addr {
+            Some(theirs) => beside(net, theirs, end, other),
+            None => Ok(own_subnet(net, edge, end)),
         };
-        let fix = net.map_or_else(|words| words, |net| format!("sudo ip addr add {net} dev {name}"));
+        let fix = new.map_or_else(|words| words, |new| format!("sudo ip addr add {new} dev {name}"));
         add(graph, end, &what, fix, found);
     }
 }
 
-fn subnets(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
+fn subnets(net: &Net<'_>, edge: &Edge, found: &mut Vec<Finding>) {
+    let graph = net.graph;
     let (a, b) = (graph.port(edge.a), graph.port(edge.b));
     let (Some(x), Some(y)) = (a.addr, b.addr) else { return };
     let both = format!("{} ({}) is cabled to {} ({})", graph.name(edge.a), addr(a), graph.name(edge.b), addr(b));
     if x.0 == y.0 {
-        let fix = beside(graph, y, edge.b, edge.a).map_or_else(|words| words, |new| instead(b, &new));
+        let fix = beside(net, y, edge.b, edge.a).map_or_else(|words| words, |new| instead(b, &new));
         add(graph, edge.b, &format!("LS1411 {both}: both ends have the same address"), fix, found);
     } else if super::same_subnet(x, y.0) || super::same_subnet(y, x.0) {
         let (wrong, right) = if x.1 > y.1 { (edge.a, y.1) } else { (edge.b, x.1) };
@@ -153,7 +195,7 @@ fn subnets(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
             ),
             (None, None) => (
                 "the addresses are not in one subnet".to_owned(),
-                beside(graph, x, edge.b, edge.a).map_or_else(|words| words, |new| instead(b, &new)),
+                beside(net, x, edge.b, edge.a).map_or_else(|words| words, |new| instead(b, &new)),
             ),
         };
         add(graph, edge.b, &format!("LS1413 {both}: {what}"), fix, found);
@@ -203,17 +245,14 @@ fn working(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
 
 /// One subnet on two cables of a node: the kernel sends everything over the first. Told of both ends of the second cable, for both
 /// have to be given another.
-fn doubles(graph: &Graph, found: &mut Vec<Finding>) {
-    let mut told: Vec<End> = Vec::new();
+fn doubles(net: &Net<'_>, found: &mut Vec<Finding>) {
+    let (graph, mut told) = (net.graph, BTreeSet::new());
     for n in 0..graph.nodes.len() {
-        let edge_of = |port: usize| {
-            let own = End { node: n, port };
-            graph.edges.iter().find(|e| e.a == own || e.b == own)
-        };
+        let edge_of = |port: usize| net.cables.get(&End { node: n, port }).copied();
         for (second, port) in graph.nodes[n].ports.iter().enumerate() {
-            let (Some(net), Some(edge)) = (port.addr, edge_of(second)) else { continue };
+            let (Some(own), Some(edge)) = (port.addr, edge_of(second)) else { continue };
             let twice = |(at, p): &(usize, &MeshPort)| {
-                *at < second && edge_of(*at).is_some() && p.addr.is_some_and(|(ip, _)| super::same_subnet(net, ip))
+                *at < second && p.addr.is_some_and(|(ip, _)| super::same_subnet(own, ip)) && edge_of(*at).is_some()
             };
             let Some((first, other)) = graph.nodes[n].ports.iter().enumerate().find(twice) else { continue };
             let what = format!(
@@ -224,12 +263,11 @@ fn doubles(graph: &Graph, found: &mut Vec<Finding>) {
                 addr(port)
             );
             for end in [edge.a, edge.b] {
-                if told.contains(&end) {
+                if !told.insert(end) {
                     continue;
                 }
-                told.push(end);
                 let port = graph.port(end);
-                let new = own_subnet(graph, edge, end);
+                let new = own_subnet(net, edge, end);
                 let fix = match port.addr {
                     Some(_) => instead(port, &new),
                     None => format!("sudo ip addr add {new} dev {}", port.name),
@@ -241,7 +279,8 @@ fn doubles(graph: &Graph, found: &mut Vec<Finding>) {
 }
 
 /// One half of a port carries, the other does not.
-fn halves(graph: &Graph, found: &mut Vec<Finding>) {
+fn halves(net: &Net<'_>, found: &mut Vec<Finding>) {
+    let graph = net.graph;
     for (n, node) in graph.nodes.iter().enumerate() {
         for (at, port) in node.ports.iter().enumerate() {
             let Some(twin) = port.twin.map(usize::from).filter(|t| *t < node.ports.len()) else { continue };
@@ -253,9 +292,8 @@ fn halves(graph: &Graph, found: &mut Vec<Finding>) {
                     graph.name(end),
                     other.name
                 );
-                let edge = graph.edges.iter().find(|e| e.a == end || e.b == end);
-                let fix = match edge {
-                    Some(edge) => format!("sudo ip addr add {} dev {}", own_subnet(graph, edge, end), port.name),
+                let fix = match net.cables.get(&end) {
+                    Some(edge) => format!("sudo ip addr add {} dev {}", own_subnet(net, edge, end), port.name),
                     None => {
                         format!("give {} and its other end addresses of a subnet that no other cable has", port.name)
                     }

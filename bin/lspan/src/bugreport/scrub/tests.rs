@@ -16,6 +16,12 @@ fn values_with_a_telling_name_are_removed() {
         ("luks-passphrase:word", "word\n"),
         (concat!("proxy https:", "//me:pass@proxy.example:3128/x"), "me:pass"),
         ("key 0123456789abcdef0123456789ABCDEF end", "0123456789abcdef"),
+        ("MODE=0123456789abcdef0123456789ABCDEF", "0123456789abcdef"),
+        (
+            "/sys/devices/domain0/0-0/0-1/key\t0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n",
+            "0123456789abcdef",
+        ),
+        ("/sys/x/uevent\tA=b\\n0123456789abcdef0123456789abcdef\n", "0123456789abcdef"),
         ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGq0zD3Yd6C3l5bH1d2k3f4g5h6j7k8l9m0n", "AAAAC3"),
     ] {
         let text = clean(line);
