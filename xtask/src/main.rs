@@ -58,6 +58,7 @@ usage: cargo xtask COMMAND
   asan                   the one-sided library and what it stands on under AddressSanitizer
   miri                   its memory, views and books under Miri
   python [--torch]       builds the Python wheel in an environment of its own; its tests, mypy, pyright; with torch, if asked for
+         --vllm          the connector between engines of vLLM on the processor: six gigabytes to fetch
   desktop [shots]        the window, in a root of Debian 13 (made once, 2 GB): builds it, and drives it through AT-SPI with the real
                          services; with shots its pages are drawn into target/desktop/shots instead
   netns NAME...|all [--once] | soak SECONDS [SEED]
@@ -109,6 +110,7 @@ fn main() -> ExitCode {
         ["miri"] => stages::miri(&root),
         ["python"] => stages::python(&root, false),
         ["python", "--torch"] => stages::python(&root, true),
+        ["python", "--vllm"] => stages::vllm(&root),
         ["desktop"] => stages::desktop(&root, false),
         ["desktop", "shots"] => stages::desktop(&root, true),
         ["netns", rest @ ..] => stages::netns(&root, rest),

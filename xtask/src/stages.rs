@@ -24,7 +24,7 @@ pub(crate) use gpu::{Half, run as gpu};
 pub(crate) use lab::lab;
 pub(crate) use memory::{asan, miri};
 pub(crate) use prometheus::run as prometheus;
-pub(crate) use python::run as python;
+pub(crate) use python::{run as python, vllm};
 
 /// Crates whose unit, layout and wire tests run for aarch64.
 const AARCH64_TESTED: [&str; 4] = ["linkspan-proto", "linkspan-transport", "linkspan-ncclnet", "linkspan-shmring"];

@@ -72,6 +72,7 @@ pub(crate) fn run(root: &Path, torch: bool) -> Outcome {
     // The stubs against the module as it was built.
     let mut stubs = tool(&folder, &bin, "mypy.stubtest");
     stubs.args(["linkspan", "--concise", "--allowlist"]).arg(folder.join("tests/stubtest-allowlist.txt"));
+    stubs.arg("--mypy-config-file").arg(folder.join("pyproject.toml"));
     // It leaves its cache where it runs.
     stubs.current_dir(&place);
     let checked = ["python", "tests", "bench", if torch { "recipes" } else { "recipes/elastic.py" }];
@@ -92,6 +93,29 @@ pub(crate) fn run(root: &Path, torch: bool) -> Outcome {
     ])
 }
 
+/// The wheel beside vLLM, in an environment of its own: engines of vLLM, with the connector between them.
+pub(crate) fn vllm(root: &Path) -> Outcome {
+    if let Err(outcome) = wheel_for(root, &run::target_dir(root).join("python")) {
+        return outcome;
+    }
+    let (folder, place) = (root.join("bindings/python"), run::target_dir(root).join("python"));
+    let venv = place.join("vllm");
+    let bin = venv.join("bin");
+    let mut install = Command::new(bin.join("python"));
+    install.arg(folder.join("tests/install_vllm.py"));
+    if let Err(why) = environment(&venv, &[]).and_then(|()| run::output(&mut install).map(drop)) {
+        return Outcome::Skipped(format!("vLLM could not be installed: {why}"));
+    }
+    let Some(wheel) = built(&place) else { return Outcome::Failed("maturin left no wheel".to_owned()) };
+    if let Err(why) = run::output(pip(&bin).args(["--force-reinstall", "--no-deps"]).arg(wheel)) {
+        return Outcome::Failed(why);
+    }
+    let mut pytest = tool(&folder, &bin, "pytest");
+    // An engine takes a minute to start on two processors.
+    pytest.args(["-p", "no:cacheprovider", "-o", "timeout=1200", "tests/vllm_cases.py"]).env("PYTHONDONTWRITEBYTECODE", "1");
+    all([run::must(&mut pytest)])
+}
+
 fn tool(folder: &Path, bin: &Path, module: &str) -> Command {
     let mut command = Command::new(bin.join("python"));
     command.args(["-m", module]).current_dir(folder);
@@ -109,6 +133,9 @@ pub(crate) fn environment(venv: &Path, packages: &[&str]) -> Result<(), String> 
     let bin = venv.join("bin");
     if !bin.join("python").is_file() {
         run::output(Command::new("python3").args(["-m", "venv"]).arg(venv))?;
+    }
+    if packages.is_empty() {
+        return Ok(());
     }
     run::output(pip(&bin).args(packages)).map(drop)
 }
