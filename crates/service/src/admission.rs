@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use linkspan_thunderbolt::Error as LinkError;
 use linkspan_thunderbolt::find::{Root, uuid};
@@ -80,10 +81,12 @@ fn canonical(text: &str) -> Result<String, AdmissionError> {
     Ok([part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-"))
 }
 
-/// The hosts that are remembered: an empty file each, called by the UUID.
+/// The hosts that are remembered: an empty file each, called by the UUID. May be used from any thread.
 #[derive(Debug)]
 pub struct Admissions {
     folder: PathBuf,
+    /// File and driver change together: who looks in between would let a host in again that is being forgotten.
+    turn: Mutex<()>,
     root: Root,
     roots: Roots,
 }
@@ -91,7 +94,8 @@ pub struct Admissions {
 impl Admissions {
     /// Those of this folder, which is made when the first is remembered, on the machine below `root`.
     pub fn new(folder: &Path, root: &Path) -> Admissions {
-        Admissions { folder: folder.to_owned(), root: Root(root.to_owned()), roots: Roots::under(root) }
+        let (root, roots) = (Root(root.to_owned()), Roots::under(root));
+        Admissions { folder: folder.to_owned(), turn: Mutex::new(()), root, roots }
     }
 
     /// The UUIDs. Files of other names are passed over.
@@ -150,6 +154,7 @@ impl Admissions {
     /// [`AdmissionError::Folder`], [`AdmissionError::Driver`]; nothing has changed then.
     pub fn allow(&self, look: &Look, uuid: &str) -> Result<Vec<String>, AdmissionError> {
         let uuid = canonical(uuid)?;
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if look.own.contains(&uuid) {
             return Err(AdmissionError::ThisHost(uuid));
         }
@@ -174,14 +179,19 @@ impl Admissions {
         told
     }
 
-    /// Shuts a host out and remembers it no more; it need not be at a cable. The driver's devices that were told.
+    /// Shuts a host out and remembers it no more; it need not be at a cable. The driver's devices that were told. On an error of the
+    /// driver, and where the process ends in between, it is remembered no more and may be let in until it is unplugged: another call tells
+    /// the driver again.
     ///
     /// # Errors
     /// [`AdmissionError::NoUuid`], [`AdmissionError::NotAllowed`], [`AdmissionError::Folder`], [`AdmissionError::Driver`].
     pub fn forget(&self, uuid: &str) -> Result<Vec<String>, AdmissionError> {
         let uuid = canonical(uuid)?;
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        // The other way round, a service that was killed in between would let it in again when it starts.
+        let removed = self.remove(&uuid)?;
         let told = self.tell(&uuid, false)?;
-        if !self.remove(&uuid)? && told.is_empty() {
+        if !removed && told.is_empty() {
             return Err(AdmissionError::NotAllowed(uuid));
         }
         Ok(told)
@@ -190,6 +200,7 @@ impl Admissions {
     /// Lets those in that are remembered and wait: their UUIDs, or why not.
     pub fn apply(&self, look: &Look) -> Vec<Result<String, AdmissionError>> {
         let waits = |host: &Host| host.remembered && host.driver.is_some() && !host.allowed;
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let hosts = self.hosts(look).into_iter().filter(waits);
         hosts.map(|host| self.tell(&host.uuid, true).map(|_| host.uuid)).collect()
     }
@@ -218,7 +229,11 @@ impl Admissions {
     fn remove(&self, uuid: &str) -> Result<bool, AdmissionError> {
         let file = self.folder.join(uuid);
         match fs::remove_file(&file) {
-            Ok(()) => Ok(true),
+            // The name must not come again after a power cut.
+            Ok(()) => fs::File::open(&self.folder)
+                .and_then(|folder| folder.sync_all())
+                .map(|()| true)
+                .map_err(|error| Admissions::failed(&self.folder, error)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(Admissions::failed(&file, error)),
         }

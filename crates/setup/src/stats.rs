@@ -12,7 +12,7 @@
 //! may come from another pid namespace.
 //!
 //! A directory belongs to one user; its permissions say who else may read the pages. A folder with the sticky bit that everybody may
-//! write to ([`shared`]) holds such a directory per user, `UID`, or `UID.1` and so on where that name is another's.
+//! write to ([`shared`]) holds such a directory per user, `UID`, or `UID.1` and so on where that name is another's, or `UID.` and a random number where all of these are.
 //!
 //! A page goes with its process, except from a folder of one run ([`RunFolder`]), which keeps the pages of processes that have ended.
 

@@ -108,12 +108,13 @@ pub struct PageCopy {
 /// Copies at most `most` words of a file.
 ///
 /// # Errors
-/// The error of `open(2)` or `pread(2)`, as ENOENT or EACCES; `InvalidData` where it is not a regular file of whole words.
+/// The error of `open(2)` or `pread(2)`, as ENOENT or EACCES; `InvalidData` where it is not a regular file of whole words, or has more than
+/// one name: hard links would make many pages of one.
 pub fn copy(path: &Path, most: usize) -> io::Result<PageCopy> {
     let file = look(path)?;
     let meta = file.metadata()?;
     let mut bytes = vec![0; (meta.len() / 8).min(most as u64) as usize * 8];
-    if !meta.is_file() || bytes.is_empty() {
+    if !meta.is_file() || bytes.is_empty() || meta.nlink() > 1 {
         return Err(io::ErrorKind::InvalidData.into());
     }
     file.read_exact_at(&mut bytes, 0)?;
@@ -171,6 +172,10 @@ pub(crate) mod tests {
         page.word(99).store(7, Relaxed);
         let seen = copy(&path, 1000).unwrap();
         assert_eq!((seen.words.len(), seen.words[99], seen.held), (100, 7, true));
+        let link = path.with_extension("link");
+        std::fs::hard_link(&path, &link).unwrap();
+        assert_eq!(copy(&path, 1000).unwrap_err().kind(), io::ErrorKind::InvalidData, "one page with two names");
+        std::fs::remove_file(link).unwrap();
         assert!(!sweep(&path).unwrap(), "the lock is held");
         drop(page);
         assert!(!copy(&path, 1000).unwrap().held);

@@ -52,6 +52,49 @@ fn a_host_is_let_in_remembered_and_let_in_again_when_it_comes_back() {
 }
 
 #[test]
+fn a_host_that_is_forgotten_stays_shut_out_whoever_looks_meanwhile() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let machine = Machine::new(true);
+    let (one, look, over) = (&machine.admissions, machine.look(), AtomicBool::new(false));
+    let left_in = std::thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    one.apply(&look);
+                }
+            });
+        }
+        let turn = |_: &u32| {
+            one.allow(&look, PEER).unwrap();
+            one.forget(PEER).unwrap();
+            machine.allowed() != "0" || !one.remembered().is_empty()
+        };
+        let left_in = (0..200).filter(turn).count();
+        over.store(true, Ordering::Relaxed);
+        left_in
+    });
+    assert_eq!(left_in, 0, "of 200 times");
+}
+
+#[test]
+fn what_the_driver_did_not_take_is_forgotten_by_another_call() {
+    let machine = Machine::new(true);
+    let one = &machine.admissions;
+    one.allow(&machine.look(), PEER).unwrap();
+    // As where the process ends in between: not remembered, and let in.
+    let file = machine.fix.root.join("sys/class/linkspan/linkspan0/allowed");
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    assert!(matches!(one.forget(PEER), Err(AdmissionError::Driver(_))));
+    assert!(one.remembered().is_empty());
+    fs::remove_dir(&file).unwrap();
+    fs::write(&file, "1\n").unwrap();
+    assert!(one.apply(&machine.look()).is_empty());
+    assert_eq!(one.forget(PEER).unwrap(), ["linkspan0"]);
+    assert_eq!(machine.allowed(), "0");
+}
+
+#[test]
 fn without_the_driver_it_is_remembered_alone() {
     let machine = Machine::new(false);
     let told = machine.admissions.allow(&machine.look(), PEER).unwrap();

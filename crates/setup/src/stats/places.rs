@@ -106,23 +106,38 @@ pub(super) fn own(dir: &Path) -> std::io::Result<PathBuf> {
         return Ok(dir.to_owned());
     }
     let uid = rustix::process::geteuid().as_raw();
-    let mut refused = std::io::ErrorKind::AlreadyExists.into();
     // A name may be another's: anybody can make it, and users of another user namespace have the same numbers.
     for n in 0..SAME {
-        let part = dir.join(if n == 0 { uid.to_string() } else { format!("{uid}.{n}") });
-        let fresh = !part.exists();
-        match private_dir(&part) {
-            Ok(()) => {
-                if fresh {
-                    // For the group: that of the user, or that of the shared folder where it has the set-group-ID bit.
-                    std::fs::set_permissions(&part, PermissionsExt::from_mode(0o750))?;
-                }
-                return Ok(part);
-            }
-            Err(e) => refused = e,
+        if let Ok(part) = own_part(dir.join(if n == 0 { uid.to_string() } else { format!("{uid}.{n}") })) {
+            return Ok(part);
         }
     }
-    Err(refused)
+    // Somebody has taken them all: a name that nobody can guess, the same for all processes of this user.
+    let prefix = format!("{uid}.");
+    let ours = |path: &PathBuf| {
+        let named = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(&prefix));
+        named && std::fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == uid)
+    };
+    let found = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).filter(ours);
+    for part in found {
+        if let Ok(part) = own_part(part) {
+            return Ok(part);
+        }
+    }
+    // Keyed by the operating system's random bytes.
+    let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
+    own_part(dir.join(format!("{uid}.{random:016x}")))
+}
+
+/// A part of a shared folder under this name, unless it is another user's.
+fn own_part(part: PathBuf) -> std::io::Result<PathBuf> {
+    let fresh = !part.exists();
+    private_dir(&part)?;
+    if fresh {
+        // For the group: that of the user, or that of the shared folder where it has the set-group-ID bit.
+        std::fs::set_permissions(&part, PermissionsExt::from_mode(0o750))?;
+    }
+    Ok(part)
 }
 
 /// Makes the directory, for this user alone, and refuses one that another user could write to.

@@ -1,5 +1,6 @@
 //! Reads pages, also those of other users, who may have written anything.
 
+use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -58,39 +59,101 @@ pub struct ProcessStats {
     pub records: Vec<Record>,
 }
 
-/// Most folders of runs that are looked into.
+/// Most folders of runs of one user that are looked into.
 const RUNS: usize = 64;
 
-/// Most users of a shared folder, and most pages of one user, that are read.
+/// Most users of a shared folder whose pages are read, and most directories of one.
 const USERS: usize = 256;
-const PAGES: usize = 1024;
+const DIRS: usize = 64;
+
+/// Most pages of one user, in all of its directories and runs, and of all users together. A page that was read takes up to 22 KiB.
+pub(super) const PAGES: usize = 1024;
+pub(super) const ALL_PAGES: usize = 2048;
+
+/// Most names in one user's directories that are looked at.
+const NAMES: usize = 4 * PAGES;
 
 /// Reads the pages of all living processes in a directory and in its folders of runs; in a shared folder, those of all users that this one may
-/// read. Files that are no pages of this layout are passed over.
+/// read. Files that are no pages of this layout are passed over, and pages that have a second name. At most 1,024 of a user and 2,048 in all:
+/// where there are more, all of this user's and of root's come first, and every other user has as many as the next.
 ///
 /// # Errors
 /// The error of `read_dir`: the directory exists and cannot be read. A directory that does not exist is an empty list.
 pub fn read(dir: &Path) -> std::io::Result<Vec<ProcessStats>> {
     if !shared(dir) {
-        return read_user(dir);
+        let owner = std::fs::metadata(dir).map(|meta| meta.uid());
+        // What cannot be read is an error here, and one user's own affair in a shared folder.
+        if let Err(error) = std::fs::read_dir(dir)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        return Ok(owner.map_or_else(|_| Vec::new(), |uid| living(uid, &candidates(&[dir.to_owned()]))));
     }
-    let mut parts: Vec<PathBuf> = std::fs::read_dir(dir)?.flatten().map(|entry| entry.path()).collect();
-    parts.retain(|path| owner(path).is_some());
-    parts.sort();
-    Ok(parts.iter().take(USERS).flat_map(|part| read_user(part).unwrap_or_default()).collect())
+    let mut turns: Vec<(usize, u32, PathBuf)> = Vec::new();
+    let own = rustix::process::geteuid().as_raw();
+    for (uid, dirs) in owners(dir, own)? {
+        let first = uid == own || uid == 0;
+        turns.extend(candidates(&dirs).into_iter().enumerate().map(|(n, path)| (if first { 0 } else { n }, uid, path)));
+    }
+    // By turns, so that nobody's many pages hide another's few.
+    turns.sort();
+    turns.truncate(ALL_PAGES);
+    turns.sort_by(|(_, a, x), (_, b, y)| (a, x).cmp(&(b, y)));
+    Ok(turns.iter().flat_map(|(_, uid, path)| living(*uid, std::slice::from_ref(path))).collect())
 }
 
-fn read_user(dir: &Path) -> std::io::Result<Vec<ProcessStats>> {
-    let mut paths = pages(dir)?;
-    if let Ok(entries) = std::fs::read_dir(dir) {
-        let runs = entries.flatten().map(|e| e.path()).filter(|path| is_run(path) && owner(path).is_some());
-        for run in runs.take(RUNS) {
-            paths.extend(pages(&run).unwrap_or_default());
+/// The users that have directories in a shared folder, and these: by who owns them, whatever they are called, for anybody can take a name.
+/// Where there are more than [`USERS`], this user, and then those of the lowest numbers: users have more of the higher ones
+/// (`/etc/subuid`).
+fn owners(dir: &Path, own: u32) -> std::io::Result<BTreeMap<u32, Vec<PathBuf>>> {
+    let mut users: BTreeMap<u32, Vec<PathBuf>> = BTreeMap::new();
+    for entry in std::fs::read_dir(dir)?.flatten() {
+        let name = entry.file_name();
+        // `UID`, or `UID.` and something; the number is that of the owner's own user namespace.
+        let number = name.to_str().and_then(|name| name.split('.').next()?.parse::<u32>().ok());
+        let path = entry.path();
+        let Some(uid) = number.and_then(|_| owner(&path)) else { continue };
+        let dirs = users.entry(uid).or_default();
+        if dirs.len() < DIRS {
+            dirs.push(path);
+        }
+        if users.len() > USERS {
+            let last = users.keys().copied().rfind(|uid| *uid != own);
+            last.and_then(|uid| users.remove(&uid));
         }
     }
-    let living = paths.iter().take(PAGES).filter_map(|path| read_page(path, true));
-    let owner = std::fs::metadata(dir).map(|meta| meta.uid()).ok();
-    Ok(living.filter(|page| Some(page.uid) == owner).collect())
+    Ok(users)
+}
+
+/// The files of one user that may be pages.
+fn candidates(dirs: &[PathBuf]) -> Vec<PathBuf> {
+    let (mut paths, mut runs, mut names) = (Vec::new(), Vec::new(), 0);
+    let mut look = |dir: &Path, runs: Option<&mut Vec<PathBuf>>| {
+        let mut runs = runs;
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten().take(NAMES - names) {
+            names += 1;
+            let path = entry.path();
+            if is_page(&path) && paths.len() < PAGES {
+                paths.push(path);
+            } else if let Some(runs) = runs.as_mut()
+                && runs.len() < RUNS
+                && is_run(&path)
+                && owner(&path).is_some()
+            {
+                runs.push(path);
+            }
+        }
+    };
+    dirs.iter().for_each(|dir| look(dir, Some(&mut runs)));
+    runs.iter().for_each(|run| look(run, None));
+    paths.sort();
+    paths
+}
+
+/// Those of them that are pages of living processes of this user.
+fn living(uid: u32, paths: &[PathBuf]) -> Vec<ProcessStats> {
+    paths.iter().filter_map(|path| read_page(path, true)).filter(|page| page.uid == uid).collect()
 }
 
 /// User that owns a directory; `None`: it is a link or no directory.
@@ -98,13 +161,16 @@ fn owner(path: &Path) -> Option<u32> {
     std::fs::symlink_metadata(path).ok().filter(Metadata::is_dir).map(|meta| meta.uid())
 }
 
+fn is_page(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "stats")
+}
+
 pub(super) fn pages(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other?,
     };
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
-    paths.retain(|p| p.extension().is_some_and(|e| e == "stats"));
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(|path| is_page(path)).collect();
     paths.sort();
     Ok(paths)
 }

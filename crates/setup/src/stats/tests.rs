@@ -1,7 +1,7 @@
 use std::fs::File;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use super::reading::pages;
+use super::reading::{ALL_PAGES, PAGES, pages};
 use super::*;
 
 /// A child shares the locks of the files that were open when it was forked, until it runs its program: tests that start one and tests
@@ -287,7 +287,9 @@ fn pages_of_another_user_in_a_shared_folder_are_read() {
     assert_eq!(users(read(&dir).unwrap()), [0, 4242]);
     // A page in a directory that is not its owner's does not count.
     let page = pages(&dir.join("4242.1")).unwrap().remove(0);
-    std::fs::hard_link(page, dir.join("0/1.stats")).unwrap();
+    std::fs::rename(&page, dir.join("0/1.stats")).unwrap();
+    assert_eq!(users(read(&dir).unwrap()), [0]);
+    std::fs::rename(dir.join("0/1.stats"), page).unwrap();
     assert_eq!(users(read(&dir).unwrap()), [0, 4242]);
     std::fs::remove_dir_all(&dir).unwrap();
 }
@@ -303,6 +305,135 @@ fn text_of_another_user_has_no_control_characters() {
         (found.job.as_str(), found.records[0].device.as_str()),
         ("\u{fffd}]0;job\u{fffd}", "eth\u{fffd}[2J\u{fffd}")
     );
+    drop(stats);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// A page as short as they can be, whose lock is held by what is returned. `owner`: whose it becomes, which takes root.
+fn held_page(path: &Path, owner: Option<u32>) -> File {
+    let mut words = [0; HEADER];
+    words[..6].copy_from_slice(&[MAGIC, VERSION, 7, 1, RECORDS as u64, RECORD as u64]);
+    let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_ne_bytes).collect();
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, bytes).unwrap();
+    std::os::unix::fs::chown(path.parent().unwrap(), owner, None).unwrap();
+    std::os::unix::fs::chown(path, owner, None).unwrap();
+    let file = File::open(path).unwrap();
+    file.lock().unwrap();
+    file
+}
+
+/// Pages of a user that were read.
+fn of(found: &[ProcessStats], uid: u32) -> usize {
+    found.iter().filter(|page| page.uid == uid).count()
+}
+
+#[test]
+fn names_that_others_make_in_a_shared_folder_hide_nobody() {
+    let _turn = TURNS.lock();
+    let dir = for_all("names");
+    let own = rustix::process::geteuid().as_raw();
+    let nobody = (own == 0).then_some(65_534);
+    for n in 0..300 {
+        // Before every number, and the numbers themselves.
+        for name in [format!("!{n:03}"), format!("0.{n}"), format!("{n}")] {
+            let _squatted = held_page(&dir.join(name).join("1.stats"), nobody);
+        }
+    }
+    // One page of 300 links, which would be 300 pages.
+    let linked = held_page(&dir.join("1.links/0.stats"), nobody);
+    for n in 1..300 {
+        std::fs::hard_link(dir.join("1.links/0.stats"), dir.join(format!("1.links/{n}.stats"))).unwrap();
+    }
+    let stats = Stats::new(Some(&dir), "mine").unwrap();
+    let third = (own == 0).then(|| held_page(&dir.join("70000/1.stats"), Some(70_000)));
+    let found = read(&dir).unwrap();
+    assert_eq!(found.iter().filter(|page| page.job == "mine").count(), 1, "its own");
+    assert_eq!(found.len(), 1 + usize::from(third.is_some()), "a page counts once, or not at all: {found:?}");
+    if third.is_none() {
+        eprintln!("skipped: only root can make directories of other users; all of them were this user's");
+    }
+    drop((stats, linked));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_user_whose_names_are_all_taken_has_statistics() {
+    let _turn = TURNS.lock();
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root can make directories of other users");
+    }
+    let dir = for_all("taken");
+    for n in 0..SAME {
+        let name = dir.join(if n == 0 { "0".to_owned() } else { format!("0.{n}") });
+        std::fs::create_dir(&name).unwrap();
+        std::os::unix::fs::chown(&name, Some(65_534), None).unwrap();
+    }
+    let (one, two) = (Stats::new(Some(&dir), "").unwrap(), Stats::new(Some(&dir), "").unwrap());
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), SAME + 1, "one directory for all of its processes");
+    assert_eq!(of(&read(&dir).unwrap(), 0), 2);
+    drop((one, two));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_bounded_number_of_pages_is_read_and_each_user_has_as_many_as_the_next() {
+    let _turn = TURNS.lock();
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root can make directories of other users");
+    }
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let most = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).unwrap();
+    let dir = for_all("many");
+    let mut held = Vec::new();
+    for uid in [4001, 4002, 4003] {
+        // Over all directories of a user.
+        for n in 0..PAGES + 100 {
+            held.push(held_page(&dir.join(format!("{uid}.{}/{n}.stats", n % 3)), Some(uid)));
+        }
+    }
+    assert_eq!(of(&read(&dir).unwrap(), 4001), ALL_PAGES.div_ceil(3));
+    held.push(held_page(&dir.join("4004/1.stats"), Some(4004)));
+    held.extend((0..900).map(|n| held_page(&dir.join(format!("0/{n}.stats")), Some(0))));
+    let found = read(&dir).unwrap();
+    let each = (ALL_PAGES - 901) / 3;
+    assert_eq!((found.len(), of(&found, 0), of(&found, 4004)), (ALL_PAGES, 900, 1), "its own all, of others by turns");
+    assert!([4001, 4002, 4003].iter().all(|uid| (each..=each + 1).contains(&of(&found, *uid))));
+    drop(held);
+    std::fs::remove_dir_all(&dir).unwrap();
+    // Of too many users those of the lowest numbers: the higher ones may all be one user's (/etc/subuid).
+    let dir = for_all("owners");
+    let uids = (100_000..100_300).chain([1000, 0]);
+    let held: Vec<File> = uids.map(|uid| held_page(&dir.join(format!("{uid}/1.stats")), Some(uid))).collect();
+    let found = read(&dir).unwrap();
+    assert_eq!((found.len(), of(&found, 0), of(&found, 1000), of(&found, 100_299)), (256, 1, 1, 0));
+    drop(held);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_page_that_was_read_takes_less_than_22_kib() {
+    let _turn = TURNS.lock();
+    let dir = scratch("size");
+    let stats = Stats::new(Some(&dir), &"j".repeat(64)).unwrap();
+    for n in 0..NAMED {
+        stats.slot(&format!("{n:064}"), "transprt", &format!("{n:064}")).unwrap();
+    }
+    for n in 0..RECORDS - NAMED {
+        stats.slot(&format!("{n:064}"), "other", "").unwrap();
+    }
+    let page = read(&dir).unwrap().remove(0);
+    assert_eq!(page.records.len(), RECORDS);
+    let record = |r: &Record| {
+        let texts = r.device.capacity() + r.transport.capacity() + r.peer.capacity();
+        size_of::<Record>() + texts + 8 * (r.counters.capacity() + r.latency.capacity())
+    };
+    let own = size_of::<ProcessStats>() + page.comm.capacity() + page.job.capacity() + 8 * page.events.capacity();
+    // The list has grown by doubling.
+    let spare = (page.records.capacity() - page.records.len()) * size_of::<Record>();
+    let all = own + spare + page.records.iter().map(record).sum::<usize>();
+    assert!(all < 22 << 10, "{all} bytes");
     drop(stats);
     std::fs::remove_dir_all(&dir).unwrap();
 }
