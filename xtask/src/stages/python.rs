@@ -112,7 +112,9 @@ pub(crate) fn vllm(root: &Path) -> Outcome {
     }
     let mut pytest = tool(&folder, &bin, "pytest");
     // An engine takes a minute to start on two processors.
-    pytest.args(["-p", "no:cacheprovider", "-o", "timeout=1200", "tests/vllm_cases.py"]).env("PYTHONDONTWRITEBYTECODE", "1");
+    pytest
+        .args(["-p", "no:cacheprovider", "-o", "timeout=1200", "tests/vllm_cases.py"])
+        .env("PYTHONDONTWRITEBYTECODE", "1");
     all([run::must(&mut pytest)])
 }
 
