@@ -2,12 +2,13 @@
 
 # A C and C++ compiler for the tests that play NCCL's part and for those of the C library, pkg-config and cmake (with make) to find that
 # library as its users do, ip and tc for namespaces, debootstrap for the lab's root, mmdebstrap, dpkg-dev and xz for what users install;
-# programs that run over `lspan pipe`, and fusermount3 for mounts; clang and the HIP runtime compile the unpack kernel for AMD.
+# programs that run over `lspan pipe`, and fusermount3 for mounts; a bus, polkit and a client of the bus for the services; clang and the HIP runtime compile the unpack kernel for AMD.
 PACKAGES=(
     cc:gcc c++:g++ pkg-config:pkg-config make:make cmake:cmake ip:iproute2 tc:iproute2 git:git debootstrap:debootstrap strace:strace
     mmdebstrap:mmdebstrap dpkg-source:dpkg-dev xz:xz-utils
     fusermount3:fuse3 rsync:rsync /usr/lib/openssh/sftp-server:openssh-sftp-server ssh:openssh-client sshd:openssh-server socat:socat
     sshfs:sshfs unison:unison borg:borgbackup
+    dbus-daemon:dbus-daemon dbus-run-session:dbus-daemon /usr/lib/polkit-1/polkitd:polkitd gdbus:libglib2.0-bin setpriv:util-linux
     clang-19:clang-19 /usr/lib/x86_64-linux-gnu/libamdhip64.so.5:libamdhip64-5
 )
 

@@ -54,7 +54,12 @@ stage() {
         flaky+=("$name") last[$name]=$(grep -A3 'PASSED ON THE SECOND TRY' "$log" | cut -c1-400)
     fi
     case $code in
-        0) row "$name" $((SECONDS - from)) passed "$([[ " ${flaky[*]} " != *" $name "* ]] || echo "FLAKY: at the second try")" ;;
+        0)
+            # What single tests of it said.
+            mapfile -t again < <(grep '^skipped: ' "$log" | sort -u | cut -c1-160)
+            row "$name" $((SECONDS - from)) passed "$([[ " ${flaky[*]} " != *" $name "* ]] || echo "FLAKY: at the second try ")$(((${#again[@]} == 0)) || printf '%s; ' "${again[@]}")"
+            ((${#again[@]} == 0)) || skipped+=("${#again[@]} in $name")
+            ;;
         77) row "$name" $((SECONDS - from)) skipped "$(grep '^skipped: ' "$log" | tail -n 1 | cut -c1-160)" ;;
         124 | 137) row "$name" $((SECONDS - from)) FAILED "over its limit of $limit s" ;;
         *) row "$name" $((SECONDS - from)) FAILED "exit code $code" ;;
