@@ -8,7 +8,7 @@ use linkspan_fabric::keys::{KeyError, Keyring, LINE_MAX, Peer, name_fault};
 use linkspan_fabric::{Config, chain};
 use linkspan_perf::format::table;
 use linkspan_service::host_name;
-use linkspan_service::pairing::{JoinLine, LIFETIME, Names, Offer, PairError, Paired, join};
+use linkspan_service::pairing::{JoinLine, LIFETIME, Names, PairError, Paired, PairingOffer, join};
 use linkspan_service::rendezvous::RendezvousError;
 use linkspan_user::keys;
 use serde_json::{Value, json};
@@ -161,7 +161,7 @@ pub(crate) fn pair(args: &PairArgs) -> Result<Exit, Failure> {
     let paired = match line {
         Some(line) => join(config, &ring, peer_lines::log(), &line, &names, &stop)?,
         None => {
-            let offer = Offer::open(config, ring, peer_lines::log())?;
+            let offer = PairingOffer::open(config, ring, peer_lines::log())?;
             show(&mut out, offer.line(), args.json)?;
             offer.wait(&names, &stop)?
         }

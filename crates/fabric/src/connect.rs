@@ -23,7 +23,7 @@ use crate::channel::Channel;
 use crate::device::Device;
 use crate::local::{self, Join};
 use crate::route::Path;
-use crate::stream_setup::{State, Step, StreamSetup};
+use crate::stream_setup::{SetupState, Step, StreamSetup};
 use crate::{Error, Fabric};
 use pairs::{far_slower, later, pairs};
 pub(crate) use tries::Try;
@@ -170,8 +170,9 @@ impl Connecting {
     /// peer at one has no other.
     fn is_astray(&self, t: &Try) -> bool {
         let taken = |up: &Try| (up.reach.from() == t.reach.from()) != (up.reach.to().ip() == t.reach.to().ip());
-        let silent =
-            || self.first_up.is_some_and(|up| up.elapsed() > CABLE_GRACE) && matches!(t.setup.state, State::Dial(_));
+        let silent = || {
+            self.first_up.is_some_and(|up| up.elapsed() > CABLE_GRACE) && matches!(t.setup.state, SetupState::Dial(_))
+        };
         t.reach.is_guess() && (silent() || self.tries.iter().any(|up| up.reach.is_guess() && up.is_up() && taken(up)))
     }
 
@@ -412,14 +413,14 @@ impl Connecting {
                     attempt.agree_devmem();
                     if session.peer_key != self.peer_key {
                         let why = "another peer answers there, with a key of its own";
-                        attempt.setup.state = State::Failed(why.into());
+                        attempt.setup.state = SetupState::Failed(why.into());
                     }
                 }
                 Err(error) => {
                     if let Some(why) = error.refusal {
                         return Err(Error::Refused { peer: attempt.reach.to(), why });
                     }
-                    attempt.setup.state = State::Failed(error.why);
+                    attempt.setup.state = SetupState::Failed(error.why);
                     break;
                 }
             }

@@ -18,11 +18,11 @@ struct Known {
     /// Of the paths that are up.
     devices: Vec<Arc<dyn Registrar>>,
     /// Device memory that is registered by its dma-buf.
-    lent: Vec<Weak<Lent>>,
+    lent: Vec<Weak<Loan>>,
 }
 
 /// A dma-buf, for as long as the memory that is registered by it.
-struct Lent {
+struct Loan {
     fd: OwnedFd,
     offset: u64,
     mem: MemSlice,
@@ -143,9 +143,9 @@ impl ConnMemory {
     }
 
     /// With everything that there is, and with what comes later for as long as the result lives.
-    fn by_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, mem: MemSlice, target: bool) -> Result<Arc<Lent>, String> {
+    fn by_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, mem: MemSlice, target: bool) -> Result<Arc<Loan>, String> {
         let fd = fd.try_clone_to_owned().map_err(|e| format!("its descriptor cannot be copied: {e}"))?;
-        let lent = Arc::new(Lent { fd, offset, mem, target, holds: Mutex::default() });
+        let lent = Arc::new(Loan { fd, offset, mem, target, holds: Mutex::default() });
         // Known first: a path that comes at this moment registers it too, which does no harm.
         let devices = {
             let mut known = self.lock();
@@ -158,7 +158,7 @@ impl ConnMemory {
     }
 }
 
-impl Lent {
+impl Loan {
     fn to(&self, device: &dyn Registrar) -> Result<(), String> {
         let made = device.register_dmabuf(self.fd.as_fd(), self.offset, self.mem, self.target).map_err(refused)?;
         self.holds.lock().unwrap_or_else(|e| e.into_inner()).extend(made);
@@ -175,7 +175,7 @@ pub struct Registered {
     holds: Vec<Registration>,
     of: ConnMemory,
     /// What paths that come later register it by.
-    lent: Option<Arc<Lent>>,
+    lent: Option<Arc<Loan>>,
     /// Takes the memory back from cards that send from it.
     sends: Option<Registration>,
 }

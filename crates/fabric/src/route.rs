@@ -13,7 +13,7 @@ use linkspan_topology::is_link_local;
 use linkspan_topology::mesh::{MeshLink, Route};
 use linkspan_transport::{Offer, Provider, Role, Site};
 
-use crate::stream_setup::State;
+use crate::stream_setup::SetupState;
 use crate::{Fabric, chain};
 
 /// A path to an address of the peer's listener.
@@ -118,16 +118,16 @@ impl Path {
     }
 
     /// Begins to connect a stream.
-    pub(crate) fn start(&self, fabric: &Fabric, limit: Duration) -> Result<State, String> {
+    pub(crate) fn start(&self, fabric: &Fabric, limit: Duration) -> Result<SetupState, String> {
         match self {
             Path::Plain { from, to, device } => {
                 let options = Options { device: device.clone(), ..fabric.tcp_options() };
-                Dial::start(*from, *to, &options, limit).map(State::Dial).map_err(|e| chain(&e))
+                Dial::start(*from, *to, &options, limit).map(SetupState::Dial).map_err(|e| chain(&e))
             }
             Path::Over(route) => {
                 let mesh = fabric.mesh().map_err(|e| chain(&e))?.ok_or("this process is in no mesh")?;
                 let approach = Approach::start(&mesh.means, &route.interface, route.from, &route.hops, limit)?;
-                Ok(State::Approach(Box::new(approach)))
+                Ok(SetupState::Approach(Box::new(approach)))
             }
         }
     }

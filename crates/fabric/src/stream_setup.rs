@@ -18,7 +18,7 @@ use crate::route::Beside;
 const UNREADABLE: &str = "its greeting cannot be read: it is of another version of linkspan";
 
 /// How far a stream has come.
-pub(crate) enum State {
+pub(crate) enum SetupState {
     /// It is being connected.
     Dial(Dial),
     /// The same over other hosts.
@@ -45,7 +45,7 @@ pub(crate) enum Step {
     Asked(Greeting),
     /// Both have proven themselves.
     LoggedIn(Box<Session>),
-    /// It is [`State::Up`].
+    /// It is [`SetupState::Up`].
     Up,
 }
 
@@ -71,7 +71,7 @@ impl<S: Into<String>> From<S> for SetupError {
 }
 
 pub(crate) struct StreamSetup {
-    pub(crate) state: State,
+    pub(crate) state: SetupState,
     role: Role,
     /// What the peer has said inside the login.
     pub(crate) greeting: Greeting,
@@ -84,7 +84,7 @@ pub(crate) struct StreamSetup {
 }
 
 impl StreamSetup {
-    fn new(state: State, role: Role) -> StreamSetup {
+    fn new(state: SetupState, role: Role) -> StreamSetup {
         StreamSetup {
             state,
             role,
@@ -96,13 +96,13 @@ impl StreamSetup {
     }
 
     /// Of a stream that connects, or cannot.
-    pub(crate) fn dial(begun: Result<State, String>) -> StreamSetup {
-        StreamSetup::new(begun.unwrap_or_else(State::Failed), Role::Caller)
+    pub(crate) fn dial(begun: Result<SetupState, String>) -> StreamSetup {
+        StreamSetup::new(begun.unwrap_or_else(SetupState::Failed), Role::Caller)
     }
 
     /// Of one that was accepted.
     pub(crate) fn accept(run: LoginRun) -> StreamSetup {
-        StreamSetup::new(State::Login(Box::new(run)), Role::Answerer)
+        StreamSetup::new(SetupState::Login(Box::new(run)), Role::Answerer)
     }
 
     /// A connected stream logs in; with which rails beside it.
@@ -112,7 +112,7 @@ impl StreamSetup {
         params: ClientParams,
         beside: Option<Beside>,
     ) -> Result<(), LoginError> {
-        self.state = State::Login(Box::new(LoginRun::client(stream, params)?));
+        self.state = SetupState::Login(Box::new(LoginRun::client(stream, params)?));
         self.beside = beside;
         Ok(())
     }
@@ -120,40 +120,40 @@ impl StreamSetup {
     /// Answers the peer's greeting; with which rails beside the stream.
     pub(crate) fn answer(&mut self, answer: &Greeting, beside: Option<Beside>) -> Result<(), SetupError> {
         self.beside = beside;
-        let State::Login(run) = &mut self.state else { return Ok(()) };
+        let SetupState::Login(run) = &mut self.state else { return Ok(()) };
         run.login.answer(&answer.encode()).map_err(|error| SetupError::login(&error.into(), run))
     }
 
     /// Its login, while that is under way.
     pub(crate) fn login_run(&self) -> Option<&LoginRun> {
         match &self.state {
-            State::Login(run) => Some(run),
+            SetupState::Login(run) => Some(run),
             _ => None,
         }
     }
 
     /// Whether rails are being set up beside it.
     pub(crate) fn is_handshake(&self) -> bool {
-        matches!(self.state, State::Rails(_))
+        matches!(self.state, SetupState::Rails(_))
     }
 
     /// Whether it is up, and nobody has it.
     pub(crate) fn is_up(&self) -> bool {
-        matches!(self.state, State::Up(_))
+        matches!(self.state, SetupState::Up(_))
     }
 
     /// The stream, where it is up and nobody has it.
     pub(crate) fn up(&mut self) -> Option<&mut Secured> {
         match &mut self.state {
-            State::Up(secured) => Some(secured),
+            SetupState::Up(secured) => Some(secured),
             _ => None,
         }
     }
 
     /// Takes it.
     pub(crate) fn take(&mut self) -> Option<Secured> {
-        match std::mem::replace(&mut self.state, State::Taken) {
-            State::Up(secured) => Some(*secured),
+        match std::mem::replace(&mut self.state, SetupState::Taken) {
+            SetupState::Up(secured) => Some(*secured),
             other => {
                 self.state = other;
                 None
@@ -164,27 +164,27 @@ impl StreamSetup {
     /// Adds what becomes ready when [`StreamSetup::poll`] can make progress, or a message has come.
     pub(crate) fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
         match &self.state {
-            State::Dial(dial) => fds.extend(dial.wait_fd().map(|(fd, _)| fd)),
-            State::Approach(approach) => approach.wait_fds(fds),
-            State::Login(run) => fds.push(run.wait_fd()),
-            State::Rails(meet) => fds.push(meet.0.wait_fd()),
-            State::Up(secured) => fds.push(secured.wait_fd()),
-            State::Taken | State::Failed(_) => {}
+            SetupState::Dial(dial) => fds.extend(dial.wait_fd().map(|(fd, _)| fd)),
+            SetupState::Approach(approach) => approach.wait_fds(fds),
+            SetupState::Login(run) => fds.push(run.wait_fd()),
+            SetupState::Rails(meet) => fds.push(meet.0.wait_fd()),
+            SetupState::Up(secured) => fds.push(secured.wait_fd()),
+            SetupState::Taken | SetupState::Failed(_) => {}
         }
     }
 
     /// Moves on, until its owner has something to do with it.
     pub(crate) fn poll(&mut self) -> Result<Step, SetupError> {
         match &mut self.state {
-            State::Dial(dial) => Ok(match dial.poll().map_err(|error| chain(&error))? {
+            SetupState::Dial(dial) => Ok(match dial.poll().map_err(|error| chain(&error))? {
                 None => Step::Pending,
                 Some(stream) => Step::Connected(stream, None),
             }),
-            State::Approach(approach) => Ok(match approach.poll()? {
+            SetupState::Approach(approach) => Ok(match approach.poll()? {
                 None => Step::Pending,
                 Some((stream, text)) => Step::Connected(stream, Some(Hops::parse(&text))),
             }),
-            State::Login(run) => match run.poll() {
+            SetupState::Login(run) => match run.poll() {
                 Ok(LoginStep::Pending) => Ok(Step::Pending),
                 Ok(LoginStep::Asked) => {
                     let greeting = Greeting::decode(run.login.peer_blob().unwrap_or_default());
@@ -193,7 +193,7 @@ impl StreamSetup {
                 Ok(LoginStep::Done(session)) => self.logged_in(session),
                 Err(error) => Err(SetupError::login(&error, run)),
             },
-            State::Rails(meet) => {
+            SetupState::Rails(meet) => {
                 let ((secured, handshake), beside, role) = (&mut **meet, &self.beside, self.role);
                 let make = |n| match beside {
                     Some(beside) => beside.offer.make(n, role),
@@ -205,19 +205,21 @@ impl StreamSetup {
                     self.missing = handshake.missing();
                 }
                 self.rails = met;
-                if let State::Rails(meet) = std::mem::replace(&mut self.state, State::Taken) {
-                    self.state = State::Up(Box::new(meet.0));
+                if let SetupState::Rails(meet) = std::mem::replace(&mut self.state, SetupState::Taken) {
+                    self.state = SetupState::Up(Box::new(meet.0));
                 }
                 Ok(Step::Up)
             }
-            State::Up(_) => Ok(Step::Up),
-            State::Taken => Ok(Step::Pending),
-            State::Failed(why) => Err(why.clone().into()),
+            SetupState::Up(_) => Ok(Step::Up),
+            SetupState::Taken => Ok(Step::Pending),
+            SetupState::Failed(why) => Err(why.clone().into()),
         }
     }
 
     fn logged_in(&mut self, mut session: Box<Session>) -> Result<Step, SetupError> {
-        let State::Login(run) = std::mem::replace(&mut self.state, State::Taken) else { return Ok(Step::Pending) };
+        let SetupState::Login(run) = std::mem::replace(&mut self.state, SetupState::Taken) else {
+            return Ok(Step::Pending);
+        };
         let mut secured = Secured::new(run.stream, session.ciphers.take());
         let greeting = Greeting::decode(&session.peer_blob).unwrap_or_default();
         // Device-memory TCP knows no encryption.
@@ -227,12 +229,12 @@ impl StreamSetup {
             None => Err(String::new()),
         };
         self.state = match begun {
-            Ok(handshake) => State::Rails(Box::new((secured, handshake))),
+            Ok(handshake) => SetupState::Rails(Box::new((secured, handshake))),
             Err(why) => {
                 if !why.is_empty() {
                     self.rails = Err(why);
                 }
-                State::Up(Box::new(secured))
+                SetupState::Up(Box::new(secured))
             }
         };
         Ok(Step::LoggedIn(session))

@@ -12,7 +12,7 @@ use crate::fs::{Kind, RealFs};
 use crate::link::{ASKING, Control, Incoming, Line, say};
 use crate::name::RelPath;
 use crate::ops;
-use crate::sink::Place;
+use crate::sink::DestDir;
 use crate::source::{self, Load, Source, Start};
 pub use crate::transfer::Watcher;
 use crate::transfer::{self, Outcome};
@@ -231,7 +231,7 @@ impl Client {
         from: Vec<(PeerPath, RelPath)>,
         xattrs: bool,
         exclude: Vec<String>,
-        place: Place<RealFs>,
+        place: DestDir<RealFs>,
         watcher: &mut dyn Watcher,
     ) -> Result<Outcome, Error> {
         let delete = place.delete.is_some();
@@ -326,7 +326,7 @@ pub fn usage(dir: &std::os::fd::OwnedFd, path: &RelPath) -> Result<Sum, Fault> {
 }
 
 /// Removes old partial files of earlier transfers to here, and what is old in its trash.
-pub fn sweep(place: &Place<RealFs>, say: &dyn Fn(&str)) {
+pub fn sweep(place: &DestDir<RealFs>, say: &dyn Fn(&str)) {
     if let Err(error) = crate::trash::expire(&*place.fs, &place.root, say) {
         say(&format!("what is old in the trash was not removed: {error}"));
     }

@@ -35,7 +35,7 @@ const AHEAD_MAX: u64 = (UNITS_MAX * crate::wire::VALUES_MAX * 2) as u64;
 const DIRS_MAX: usize = 32;
 
 /// Where files go, and how.
-pub struct Place<F: Fs> {
+pub struct DestDir<F: Fs> {
     /// The file system.
     pub fs: Arc<F>,
     /// Root of the share: replaced files are kept below it.
@@ -58,19 +58,19 @@ pub struct Place<F: Fs> {
     trash: Trash<F>,
 }
 
-impl<F: Fs> Place<F> {
+impl<F: Fs> DestDir<F> {
     /// A place below a root. Journals are kept in `state`; without it nothing is resumed without hashing it again. The sizes are
     /// those of every transfer; files leave the page cache from `large` bytes on.
-    pub fn new(fs: Arc<F>, root: Arc<F::Dir>, base: RelPath, state: Option<Arc<F::Dir>>, large: u64) -> Place<F> {
+    pub fn new(fs: Arc<F>, root: Arc<F::Dir>, base: RelPath, state: Option<Arc<F::Dir>>, large: u64) -> DestDir<F> {
         let (geometry, trash) = (Geometry::REAL, Trash::new(false));
-        Place { fs, root, base, state, geometry, large, dry_run: false, no_fsync: false, delete: None, trash }
+        DestDir { fs, root, base, state, geometry, large, dry_run: false, no_fsync: false, delete: None, trash }
     }
 
     /// What is done beside writing.
     #[must_use]
-    pub fn with(self, dry_run: bool, no_fsync: bool, delete: Option<Delete>) -> Place<F> {
+    pub fn with(self, dry_run: bool, no_fsync: bool, delete: Option<Delete>) -> DestDir<F> {
         let trash = Trash::new(!no_fsync && delete.is_some());
-        Place { dry_run, no_fsync, delete, trash, ..self }
+        DestDir { dry_run, no_fsync, delete, trash, ..self }
     }
 }
 
@@ -103,7 +103,7 @@ struct Receiving<F: Fs> {
 
 /// The receiver.
 pub struct Sink<F: Fs> {
-    place: Arc<Place<F>>,
+    place: Arc<DestDir<F>>,
     dirs: VecDeque<(RelPath, Arc<F::Dir>)>,
     /// A directory of `dirs` that was seen to tell names apart.
     tells: Option<Arc<F::Dir>>,
@@ -132,7 +132,7 @@ impl<F: Fs> Sink<F> {
     ///
     /// # Errors
     /// [`crate::BadRule`] about the names that stay.
-    pub fn new(place: Place<F>, clock: Arc<Clock>) -> Result<Sink<F>, crate::BadRule> {
+    pub fn new(place: DestDir<F>, clock: Arc<Clock>) -> Result<Sink<F>, crate::BadRule> {
         Ok(Sink {
             extras: place.delete.as_ref().map(Extras::new).transpose()?,
             limit: None,
@@ -157,7 +157,7 @@ impl<F: Fs> Sink<F> {
     }
 
     /// Where files go.
-    pub fn place(&self) -> &Arc<Place<F>> {
+    pub fn place(&self) -> &Arc<DestDir<F>> {
         &self.place
     }
 

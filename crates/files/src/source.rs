@@ -86,7 +86,7 @@ impl<F: Fs> Load<F> {
 }
 
 /// A file of a batch that is not done with.
-struct Offer<F: Fs> {
+struct OfferedFile<F: Fs> {
     path: RelPath,
     found: Arc<Found<F>>,
     tries: u8,
@@ -97,11 +97,11 @@ pub struct Source<F: Fs> {
     load: Arc<Load<F>>,
     clock: Arc<Clock>,
     walk: Walk<F>,
-    again: VecDeque<Offer<F>>,
+    again: VecDeque<OfferedFile<F>>,
     next_batch: u32,
     /// Items of each batch, and those of them that are not done with.
     batches: BTreeMap<u32, (usize, usize)>,
-    offers: BTreeMap<Key, Offer<F>>,
+    offers: BTreeMap<Key, OfferedFile<F>>,
     queue: VecDeque<(Key, bool)>,
     small: VecDeque<Key>,
     files: BTreeMap<Key, Sending<F>>,
@@ -185,7 +185,7 @@ impl<F: Fs> Source<F> {
         let (mut items, mut weight, id) = (Vec::new(), 0, self.next_batch);
         let mut dirs: Vec<*const F::Dir> = Vec::new();
         while items.len() < ITEMS_MAX && weight < BATCH_BYTES && dirs.len() < BATCH_DIRS {
-            let again = self.again.pop_front().map(|Offer { path, found, tries }| (path, found, tries));
+            let again = self.again.pop_front().map(|OfferedFile { path, found, tries }| (path, found, tries));
             let next = again.map(|(path, found, tries)| (path, Ok((found, tries)))).or_else(|| self.step());
             let Some((path, next)) = next else { break };
             let described = next.and_then(|(found, tries)| match self.describe(&path, &found) {
@@ -202,7 +202,7 @@ impl<F: Fs> Source<F> {
                     if !dirs.contains(&place) {
                         dirs.push(place);
                     }
-                    self.offers.insert(key(id, items.len()), Offer { path: path.clone(), found, tries });
+                    self.offers.insert(key(id, items.len()), OfferedFile { path: path.clone(), found, tries });
                     what
                 }
                 Err(_) if !self.load.delete => continue,
@@ -334,7 +334,7 @@ impl<F: Fs> Source<F> {
     fn give_up(&mut self, key: Key, why: Option<Fault>) {
         self.out.push_back(Message::Drop { key });
         self.files.remove(&key);
-        let Some(Offer { path, found, tries }) = self.offers.remove(&key) else { return };
+        let Some(OfferedFile { path, found, tries }) = self.offers.remove(&key) else { return };
         self.close(key);
         let Some(fault) = why else {
             let stat = self.load.fs.stat(&found.dir, &found.name);
@@ -342,7 +342,7 @@ impl<F: Fs> Source<F> {
                 Ok(stat) if stat.kind == Kind::File && tries + 1 < TRIES => {
                     self.tell(path.clone(), Happened::Again);
                     let found = Found { dir: found.dir.clone(), name: found.name.clone(), stat };
-                    self.again.push_back(Offer { path, found: Arc::new(found), tries: tries + 1 });
+                    self.again.push_back(OfferedFile { path, found: Arc::new(found), tries: tries + 1 });
                 }
                 Ok(_) => {
                     let why = "LS1810 it changed every time that it was read; send it when nobody writes it";

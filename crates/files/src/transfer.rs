@@ -170,7 +170,7 @@ pub(crate) fn send<F: Fs>(
 
 /// Receives over this bulk connection.
 pub(crate) fn receive<F: Fs>(
-    place: sink::Place<F>,
+    place: sink::DestDir<F>,
     control: &Control,
     line: &Arc<Line>,
     watcher: &mut dyn Watcher,

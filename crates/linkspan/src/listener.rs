@@ -14,7 +14,7 @@ use crate::context::{Context, random};
 use crate::endpoint::EndpointState;
 use crate::engine::{Serve, Served};
 use crate::hello::Hello;
-use crate::paired::Port;
+use crate::paired::UrlServer;
 use crate::shared::Shared;
 use crate::state::{Phase, TransportState, refuse, refused};
 use crate::{Error, Transport, Url, UrlKind, deadline};
@@ -31,7 +31,7 @@ struct Inner {
     /// Whose memory transports carry that are made from now on.
     gpu: Option<Arc<dyn Gpu>>,
     /// Where the URL is given to paired hosts.
-    ports: Vec<Arc<Port>>,
+    ports: Vec<Arc<UrlServer>>,
     closed: bool,
 }
 
@@ -121,7 +121,7 @@ impl Listener {
     /// # Errors
     /// [`Error::NotPaired`]: the listener's context logs in without keys. [`Error::Rendezvous`]: another process has the port.
     pub fn serve_at(&self, port: u16) -> Result<Vec<SocketAddr>, Error> {
-        let (port, addrs) = Port::open(&self.accepting.ctx, &self.url, port)?;
+        let (port, addrs) = UrlServer::open(&self.accepting.ctx, &self.url, port)?;
         self.accepting.lock().ports.push(port);
         Ok(addrs)
     }

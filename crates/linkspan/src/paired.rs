@@ -19,26 +19,26 @@ const ASK_AGAIN: Duration = Duration::from_millis(200);
 const SLEEP: Duration = Duration::from_secs(3600);
 
 /// A URL that is given to whoever asks at a port. It is no secret then: the login is by keys.
-pub(crate) struct Port {
+pub(crate) struct UrlServer {
     ctx: Context,
     handle: [u8; HANDLE_LEN],
     server: Mutex<RendezvousServer>,
 }
 
-impl Port {
+impl UrlServer {
     /// Waits at this port on loopback and on every usable interface; 0: at one that is free.
-    pub(crate) fn open(ctx: &Context, url: &Url, port: u16) -> Result<(Arc<Port>, Vec<SocketAddr>), Error> {
+    pub(crate) fn open(ctx: &Context, url: &Url, port: u16) -> Result<(Arc<UrlServer>, Vec<SocketAddr>), Error> {
         ctx.check_paired()?;
         let server = RendezvousServer::open(ctx.fabric(), &[], true, port).map_err(Error::Rendezvous)?;
         let addrs = server.addrs();
-        let port = Arc::new(Port { ctx: ctx.clone(), handle: url.handle(), server: Mutex::new(server) });
+        let port = Arc::new(UrlServer { ctx: ctx.clone(), handle: url.handle(), server: Mutex::new(server) });
         let served: Arc<dyn Serve> = port.clone();
         ctx.serve(Arc::downgrade(&served));
         Ok((port, addrs))
     }
 }
 
-impl Serve for Port {
+impl Serve for UrlServer {
     fn serve(&self, fds: &mut Vec<WaitFd>, _now: Instant) -> Served {
         let mut server = self.server.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(error) = server.serve(&self.handle) {

@@ -71,7 +71,7 @@ pub const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Memory for messages. Dropping it gives it back.
 #[allow(unsafe_code)]
-pub trait Memory: Send + std::fmt::Debug {
+pub trait MessageMemory: Send + std::fmt::Debug {
     /// All of it.
     ///
     /// # Safety
@@ -80,7 +80,7 @@ pub trait Memory: Send + std::fmt::Debug {
 }
 
 #[allow(unsafe_code)]
-impl Memory for HostBuf {
+impl MessageMemory for HostBuf {
     unsafe fn slice(&self) -> MemSlice {
         // SAFETY: the caller's promise.
         unsafe { HostBuf::slice(self) }
@@ -90,14 +90,14 @@ impl Memory for HostBuf {
 /// Memory of operations. What an operation still uses when this is dropped, as after a timeout, is never given back.
 #[derive(Debug)]
 pub(crate) struct OpMemory {
-    owner: ManuallyDrop<Box<dyn Memory>>,
+    owner: ManuallyDrop<Box<dyn MessageMemory>>,
     /// Operations posted and not reported.
     used: u32,
 }
 
 #[allow(unsafe_code)]
 impl OpMemory {
-    pub(crate) fn new(owner: Box<dyn Memory>) -> OpMemory {
+    pub(crate) fn new(owner: Box<dyn MessageMemory>) -> OpMemory {
         OpMemory { owner: ManuallyDrop::new(owner), used: 0 }
     }
 
@@ -149,7 +149,7 @@ pub unsafe trait Link {
     ///
     /// # Errors
     /// [`LinkError::Failed`]: the device has no memory left.
-    fn memory(&self, len: usize) -> Result<Box<dyn Memory>, LinkError> {
+    fn memory(&self, len: usize) -> Result<Box<dyn MessageMemory>, LinkError> {
         Ok(Box::new(HostBuf::new(len)))
     }
 

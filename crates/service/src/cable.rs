@@ -8,7 +8,7 @@ use linkspan_topology::{IfFilter, Machine, Roots};
 
 /// A cable that leads to one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
+pub struct CablePort {
     /// What it is called here: `cable1` and so on.
     pub name: String,
     /// The cable (`0-1`) or the interface.
@@ -23,7 +23,7 @@ pub struct Port {
     heard: Vec<IpAddr>,
 }
 
-impl Port {
+impl CablePort {
     /// For messages: `cable1 (0-1, thunderbolt0)`.
     pub fn shown(&self) -> String {
         let mut parts = vec![self.cable.clone()];
@@ -49,7 +49,7 @@ pub fn number(name: &str) -> Option<usize> {
 }
 
 /// The cables of this machine, as they are numbered.
-pub fn ports() -> Vec<Port> {
+pub fn ports() -> Vec<CablePort> {
     // A list that cannot be understood is told of by whatever uses it.
     let filter = IfFilter::from_env(|name| std::env::var(name).ok()).ok().flatten();
     let present = interfaces().unwrap_or_default().into_iter().map(|one| one.name);
@@ -57,7 +57,7 @@ pub fn ports() -> Vec<Port> {
 }
 
 /// Thunderbolt and USB4 cables with a host at their end by name, then ports of RDMA cards and interfaces that a list of names asks for.
-fn of(machine: &Machine, filter: Option<&IfFilter>, present: &[String]) -> Vec<Port> {
+fn of(machine: &Machine, filter: Option<&IfFilter>, present: &[String]) -> Vec<CablePort> {
     let own: Vec<&String> = machine
         .thunderbolt
         .iter()
@@ -66,7 +66,7 @@ fn of(machine: &Machine, filter: Option<&IfFilter>, present: &[String]) -> Vec<P
     let mut list = Vec::new();
     let mut add = |cable: &str, interface: Option<&str>, peer: Option<&String>, id: Option<&String>| {
         let heard = machine.neighbours.iter().filter(|one| Some(&*one.interface) == interface).map(|one| one.ip.into());
-        list.push(Port {
+        list.push(CablePort {
             name: format!("cable{}", list.len() + 1),
             cable: cable.to_owned(),
             interface: interface.map(str::to_owned),
@@ -95,8 +95,12 @@ fn of(machine: &Machine, filter: Option<&IfFilter>, present: &[String]) -> Vec<P
 }
 
 /// The ports that a name means, all of them to one host; else why not.
-pub(crate) fn choose(ports: &[Port], number: usize, heard: &dyn Fn(&Port) -> bool) -> Result<Vec<Port>, String> {
-    let all = || ports.iter().map(Port::shown).collect::<Vec<_>>().join(", ");
+pub(crate) fn choose(
+    ports: &[CablePort],
+    number: usize,
+    heard: &dyn Fn(&CablePort) -> bool,
+) -> Result<Vec<CablePort>, String> {
+    let all = || ports.iter().map(CablePort::shown).collect::<Vec<_>>().join(", ");
     if ports.is_empty() {
         return Err("there is no cable with a host at its other end; `lspan doctor` says what is missing".into());
     }
@@ -105,7 +109,7 @@ pub(crate) fn choose(ports: &[Port], number: usize, heard: &dyn Fn(&Port) -> boo
         return one.map(|port| vec![port]).ok_or_else(|| format!("there is no such cable; there are {}", all()));
     }
     // Ports of network cards may lead to a switch, or nowhere: those that nobody answers on are not meant.
-    let known: Vec<&Port> = ports.iter().filter(|port| port.id.is_some()).collect();
+    let known: Vec<&CablePort> = ports.iter().filter(|port| port.id.is_some()).collect();
     let meant = match known.is_empty() {
         false => known,
         true if ports.len() == 1 => ports.iter().collect(),
@@ -119,7 +123,7 @@ pub(crate) fn choose(ports: &[Port], number: usize, heard: &dyn Fn(&Port) -> boo
 }
 
 /// Addresses of the host at the other end; an error is a sentence.
-pub(crate) fn addresses(port: &Port, service: u16) -> Result<Vec<SocketAddr>, String> {
+pub(crate) fn addresses(port: &CablePort, service: u16) -> Result<Vec<SocketAddr>, String> {
     let Some(name) = &port.interface else {
         return Err(format!("{} has no network interface; `lspan doctor` says what is missing", port.shown()));
     };

@@ -100,7 +100,7 @@ fn settings(mut config: Config, ring: &Keyring) -> Config {
 }
 
 /// The side that is joined.
-pub struct Offer {
+pub struct PairingOffer {
     ring: Arc<Keyring>,
     fabric: Fabric,
     listener: Listener,
@@ -108,17 +108,17 @@ pub struct Offer {
     until: Instant,
 }
 
-impl Offer {
+impl PairingOffer {
     /// Listens on every usable interface, for [`LIFETIME`].
     ///
     /// # Errors
     /// [`PairError::NoInterface`]: only this host would be reached. [`PairError::Fabric`]: there is no socket.
-    pub fn open(config: Config, ring: Arc<Keyring>, log: Log) -> Result<Offer, PairError> {
+    pub fn open(config: Config, ring: Arc<Keyring>, log: Log) -> Result<PairingOffer, PairError> {
         let fabric = Fabric::new(settings(config, &ring), log, false, linkspan_transports::all())?;
         reaches_others(&fabric)?;
         let listener = fabric.listen(0)?;
         let line = JoinLine::new(&listener.handle(), SystemTime::now() + LIFETIME)?;
-        Ok(Offer { ring, fabric, listener, line, until: Instant::now() + LIFETIME })
+        Ok(PairingOffer { ring, fabric, listener, line, until: Instant::now() + LIFETIME })
     }
 
     /// What the other side needs; a secret until it was used.

@@ -429,7 +429,7 @@ fn resolve(peer: &str, service: Service, ring: Option<&Keyring>) -> Result<Found
     }
     // Whoever is at the end of a cable may announce any name: it counts where nobody else has it, or a key proves it.
     if paired.is_some() || known.is_err() {
-        let ports: Vec<cable::Port> = cable::ports().into_iter().filter(|one| announces(one, host)).collect();
+        let ports: Vec<cable::CablePort> = cable::ports().into_iter().filter(|one| announces(one, host)).collect();
         addrs.extend(ports.iter().flat_map(|one| cable::addresses(one, port)).flatten());
     }
     if addrs.is_empty()
@@ -445,12 +445,16 @@ fn resolve(peer: &str, service: Service, ring: Option<&Keyring>) -> Result<Found
 }
 
 /// Whether the host at the end of a cable announces this name.
-fn announces(port: &cable::Port, name: &str) -> bool {
+fn announces(port: &cable::CablePort, name: &str) -> bool {
     port.peer.as_ref().is_some_and(|peer| peer.eq_ignore_ascii_case(name))
 }
 
 /// The cable that is meant, and the addresses at its other end and those of further cables to the same host.
-fn at_cables(ports: &[cable::Port], number: usize, port: u16) -> Result<(cable::Port, Vec<SocketAddr>), String> {
+fn at_cables(
+    ports: &[cable::CablePort],
+    number: usize,
+    port: u16,
+) -> Result<(cable::CablePort, Vec<SocketAddr>), String> {
     let chosen = cable::choose(ports, number, &|one| cable::addresses(one, port).is_ok())?;
     let (mut addrs, mut why) = (Vec::new(), String::new());
     for one in &chosen {

@@ -44,7 +44,7 @@ pub struct System {
     roots: Roots,
     admissions: Admissions,
     state: Mutex<State>,
-    lent: Mutex<BTreeMap<String, Lent>>,
+    lent: Mutex<BTreeMap<String, LentQueues>>,
     pages: Mutex<Option<(Instant, Arc<Vec<ProcessStats>>)>>,
     tell: Arc<Tell>,
 }
@@ -58,7 +58,7 @@ struct State {
 }
 
 /// Queues that are lent by a thread.
-struct Lent {
+struct LentQueues {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<(bool, String), Unlent>>,
 }
@@ -210,7 +210,7 @@ impl System {
         let thread = spawned.map_err(|e| Unlent::Failed { interface: interface.to_owned(), why: e.to_string() })?;
         match is_ready.recv() {
             Ok(line) => {
-                locked(&self.lent).insert(interface.to_owned(), Lent { stop, thread });
+                locked(&self.lent).insert(interface.to_owned(), LentQueues { stop, thread });
                 Ok(line)
             }
             // It has ended before it was ready.

@@ -11,30 +11,33 @@ use crate::Error;
 
 /// What connects to a peer that serves files, as often as it is asked to. Cloning is cheap; may be used from any thread.
 #[derive(Clone)]
-pub struct Way {
+pub struct Dialer {
     context: Context,
     find: Arc<dyn Fn() -> Result<Url, linkspan_files::Error> + Send + Sync>,
 }
 
-impl std::fmt::Debug for Way {
+impl std::fmt::Debug for Dialer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Way({:?})", self.context)
     }
 }
 
-impl Way {
+impl Dialer {
     /// Over this context; `find` is that of [`finder`].
-    pub fn new(context: Context, find: impl Fn() -> Result<Url, linkspan_files::Error> + Send + Sync + 'static) -> Way {
-        Way { context, find: Arc::new(find) }
+    pub fn new(
+        context: Context,
+        find: impl Fn() -> Result<Url, linkspan_files::Error> + Send + Sync + 'static,
+    ) -> Dialer {
+        Dialer { context, find: Arc::new(find) }
     }
 
     /// To the peer of this name, with the settings of the environment and a context of its own.
     ///
     /// # Errors
     /// [`Error::Rendezvous`], [`Error::Fabric`], [`Error::Link`].
-    pub fn to(peer: &str, log: Log) -> Result<Way, Error> {
+    pub fn to(peer: &str, log: Log) -> Result<Dialer, Error> {
         let (found, config) = found(peer, FILES)?;
-        Ok(Way::new(Context::new(config, log)?, finder(peer, FILES, &found)))
+        Ok(Dialer::new(Context::new(config, log)?, finder(peer, FILES, &found)))
     }
 
     /// A session. `stop` as [`Client::connect`] takes it.

@@ -16,5 +16,5 @@ pub mod task;
 pub mod transfer;
 pub mod work;
 
-pub use connect::{Way, finder};
+pub use connect::{Dialer, finder};
 pub use error::Error;

@@ -9,7 +9,7 @@ use linkspan_fabric::{
 };
 use linkspan_net::WaitSet;
 use linkspan_perf::Interrupt;
-use linkspan_perf::link::{Connector, Link, LinkDesc, LinkError, Memory, Ticket};
+use linkspan_perf::link::{Connector, Link, LinkDesc, LinkError, MessageMemory, Ticket};
 
 /// A channel, and where messages are.
 pub struct FabricLink {
@@ -24,7 +24,7 @@ pub struct FabricLink {
 struct OnDevice(GpuBuf);
 
 #[allow(unsafe_code)]
-impl Memory for OnDevice {
+impl MessageMemory for OnDevice {
     unsafe fn slice(&self) -> MemSlice {
         // SAFETY: the caller's promise.
         unsafe { self.0.slice() }
@@ -87,7 +87,7 @@ unsafe impl Link for FabricLink {
         }
     }
 
-    fn memory(&self, len: usize) -> Result<Box<dyn Memory>, LinkError> {
+    fn memory(&self, len: usize) -> Result<Box<dyn MessageMemory>, LinkError> {
         let Some(gpu) = self.channel.gpu() else { return Ok(Box::new(HostBuf::new(len))) };
         match GpuBuf::new(gpu, len) {
             Ok(buf) => Ok(Box::new(OnDevice(buf))),

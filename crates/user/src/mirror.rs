@@ -183,9 +183,9 @@ impl Core {
         Delete { most, keep: self.how.exclude.clone() }
     }
 
-    fn place(&self, dry_run: bool, most: Option<u64>) -> sink::Place<RealFs> {
+    fn place(&self, dry_run: bool, most: Option<u64>) -> sink::DestDir<RealFs> {
         let place =
-            sink::Place::new(Arc::new(RealFs), self.own.clone(), RelPath::default(), self.state.clone(), self.large);
+            sink::DestDir::new(Arc::new(RealFs), self.own.clone(), RelPath::default(), self.state.clone(), self.large);
         place.with(dry_run, self.how.no_fsync, Some(self.delete(most)))
     }
 

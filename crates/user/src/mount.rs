@@ -11,7 +11,7 @@ use linkspan_mount::{Mounted, Options};
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::place::Place;
-use crate::{Error, Way};
+use crate::{Dialer, Error};
 
 /// Longest time until a name or an attribute is answered.
 const NAMES: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ pub fn open(
     source: &str,
     dir: &Path,
     data: Duration,
-    way: &Way,
+    way: &Dialer,
     stop: impl Fn() -> bool + Clone + Send + Sync + 'static,
 ) -> Result<Mounted, Error> {
     let mut names = way.client(stop.clone())?;

@@ -206,9 +206,9 @@ impl Fetching {
         Ok(Fetching { root, from, state: state.map(Arc::new), how, large: large() })
     }
 
-    fn place(&self) -> sink::Place<RealFs> {
+    fn place(&self) -> sink::DestDir<RealFs> {
         let (fs, at) = (Arc::new(RealFs), RelPath::default());
-        let place = sink::Place::new(fs, self.root.clone(), at, self.state.clone(), self.large);
+        let place = sink::DestDir::new(fs, self.root.clone(), at, self.state.clone(), self.large);
         place.with(self.how.dry_run, self.how.no_fsync, self.how.deletion())
     }
 

@@ -14,7 +14,7 @@ use linkspan_files::name::{RelPath, escape};
 use linkspan_files::wire::Fault;
 use linkspan_files::{Error as FilesError, Outcome};
 use linkspan_perf::record::Row;
-use linkspan_service::pairing::{JoinLine, Names, Offer, PairError, Paired, join};
+use linkspan_service::pairing::{JoinLine, Names, PairError, Paired, PairingOffer, join};
 use linkspan_service::rendezvous::PERF;
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -24,7 +24,7 @@ use crate::place::{Local, Place};
 use crate::suite::{self, Measuring, Suite};
 use crate::task::{PairedWith, Say, Task};
 use crate::transfer::{self, Fetching, How, Patient, Sending, bytes, drive, left_out};
-use crate::{Error, Way, connect, mount};
+use crate::{Dialer, Error, connect, mount};
 
 /// Warnings of connections, as lines.
 pub fn log(say: &Say) -> Log {
@@ -42,9 +42,9 @@ fn log_to(task: &Arc<Task>) -> Log {
 }
 
 /// A test.
-struct Told<'a>(&'a Task);
+struct TaskMeasuring<'a>(&'a Task);
 
-impl Measuring for Told<'_> {
+impl Measuring for TaskMeasuring<'_> {
     type Failure = Error;
 
     fn begin(&mut self, what: &str) {
@@ -83,7 +83,7 @@ pub fn test(task: &Arc<Task>, suites: &[Suite]) -> Result<(), Error> {
     let fabric = Fabric::new(config, log_to(task), false, linkspan_transports::all())?;
     let (handle, peer, interrupt) = (found.handle, task.peer.clone(), task.interrupt.clone());
     let connector = FabricConnector { fabric, device: 0, handle, gpu: None, peer, interrupt };
-    suites.iter().try_for_each(|suite| suite::measure(suite, &connector, &mut Told(task)))
+    suites.iter().try_for_each(|suite| suite::measure(suite, &connector, &mut TaskMeasuring(task)))
 }
 
 /// A transfer, or a mirror.
@@ -188,7 +188,7 @@ fn journals(task: &Task) -> Option<std::os::fd::OwnedFd> {
 /// [`Error::Usage`], [`Error::System`], and those of the way and the transfer; [`Error::Incomplete`]: some entries failed.
 pub fn send(task: &Arc<Task>, from: &[PathBuf], to: &Place, how: How) -> Result<(), Error> {
     let sources = from.iter().map(|path| Local::find(path)).collect::<Result<Vec<_>, _>>()?;
-    let mut client = Way::to(&to.peer, log_to(task))?.client(task.stop())?;
+    let mut client = Dialer::to(&to.peer, log_to(task))?.client(task.stop())?;
     task.update(|progress| progress.path = client.path().unwrap_or_default());
     let (counted, of) = (task.clone(), sources.clone());
     let count = move || {
@@ -209,7 +209,7 @@ pub fn send(task: &Arc<Task>, from: &[PathBuf], to: &Place, how: How) -> Result<
 /// As [`send`].
 pub fn get(task: &Arc<Task>, from: &[Place], to: &Path, how: How) -> Result<(), Error> {
     let fetching = Fetching::new(from, to, journals(task), how)?;
-    let mut client = Way::to(&task.peer, log_to(task))?.client(task.stop())?;
+    let mut client = Dialer::to(&task.peer, log_to(task))?.client(task.stop())?;
     task.update(|progress| progress.path = client.path().unwrap_or_default());
     let total = fetching.bytes(&mut client)?;
     task.update(|progress| progress.moved().total_bytes = Some(total));
@@ -273,7 +273,7 @@ impl Face for Mirrored {
 /// # Errors
 /// As [`Mirror::open`], and those of the first run.
 pub fn mirror(task: &Arc<Task>, ends: &Ends, how: How, init: bool, watch: bool) -> Result<(), Error> {
-    let client = Way::to(&ends.peer.peer, log_to(task))?.client(task.stop())?;
+    let client = Dialer::to(&ends.peer.peer, log_to(task))?.client(task.stop())?;
     task.update(|progress| progress.path = client.path().unwrap_or_default());
     let mut mirror = Mirror::open(ends, client, journals(task), how, init, Mirrored(task.clone()))?;
     match watch {
@@ -287,7 +287,7 @@ pub fn mirror(task: &Arc<Task>, ends: &Ends, how: How, init: bool, watch: bool) 
 /// # Errors
 /// As [`mount::open`].
 pub fn mounted(task: &Arc<Task>, place: Place, source: &str, dir: &Path, data: Duration) -> Result<(), Error> {
-    let way = Way::to(&task.peer, log_to(task))?;
+    let way = Dialer::to(&task.peer, log_to(task))?;
     // Once it is mounted its sessions go on as long as it does.
     let (up, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (stop, is_up) = (task.stop(), up.clone());
@@ -334,15 +334,15 @@ fn paired(task: &Task, paired: Paired) {
 ///
 /// # Errors
 /// [`Error::Pair`], [`Error::Fabric`].
-pub fn offer(ring: Keyring, say: &Say) -> Result<Offer, Error> {
-    Ok(Offer::open(Config::from_env()?, Arc::new(ring), log(say))?)
+pub fn offer(ring: Keyring, say: &Say) -> Result<PairingOffer, Error> {
+    Ok(PairingOffer::open(Config::from_env()?, Arc::new(ring), log(say))?)
 }
 
 /// Waits until somebody has joined with the line.
 ///
 /// # Errors
 /// [`Error::Pair`].
-pub fn offered(task: &Arc<Task>, offer: Offer, names: &Names) -> Result<(), Error> {
+pub fn offered(task: &Arc<Task>, offer: PairingOffer, names: &Names) -> Result<(), Error> {
     task.update(|progress| progress.state = "waiting");
     paired(task, offer.wait(names, &task.stop())?);
     Ok(())

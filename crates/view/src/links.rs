@@ -28,13 +28,13 @@ pub(crate) struct Cable {
     send_lane_mbps: u32,
     send_lanes: u32,
     usable: bool,
-    paths: Vec<Way>,
+    paths: Vec<ShownPath>,
     notes: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Way {
+struct ShownPath {
     means: String,
     over: String,
     usable: bool,
@@ -150,7 +150,7 @@ impl Links {
             "infiniband" => tr("InfiniBand port {name}"),
             _ => tr("Cable {name}"),
         };
-        let way = |(n, way): (usize, &Way)| Row {
+        let way = |(n, way): (usize, &ShownPath)| Row {
             id: n.to_string(),
             title: fill(&tr("{means} over {over}"), &[("means", &shown(&way.means)), ("over", &shown(&way.over))]),
             subtitle: if way.usable { tr("Can be used") } else { shown(&way.reason) },

@@ -10,7 +10,7 @@ use crate::jobs::Jobs;
 use crate::links::{Links, Objects};
 use crate::row::{Action, Button, Choice, Empty, Field, Group, Mood, Page, Pages, Row};
 use crate::text::{fill, shown, tr};
-use crate::user::{Told, User};
+use crate::user::{Update, User};
 
 /// What is told to the model. Times are microseconds since 1970.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub enum Input {
     /// What it said.
     Examined(Result<String, String>),
     /// Of the user's service.
-    User(Told),
+    User(Update),
     /// A person has typed this.
     Typed(Field, String),
     /// Or has chosen one of several.

@@ -241,7 +241,7 @@ fn any_dict() -> impl Strategy<Value = Dict> {
 
 /// What the user's service may say.
 fn any_told() -> impl Strategy<Value = Input> {
-    use crate::user::{Answer, Ask, Told};
+    use crate::user::{Answer, Ask, Update};
     let keys = [
         "Kind",
         "Peer",
@@ -287,25 +287,25 @@ fn any_told() -> impl Strategy<Value = Input> {
         list().prop_map(|all| all.into_iter().enumerate().map(|(n, dict)| (format!("/task/{n}"), dict)).collect());
     let named = move || named.clone();
     let told = prop_oneof![
-        "\\PC{0,20}".prop_map(Told::Up),
-        Just(Told::Up("0.1.0".into())),
-        "\\PC{0,20}".prop_map(Told::Down),
-        named().prop_map(Told::Tasks),
-        (named(), any::<u64>()).prop_map(|(list, now)| Told::Progress(list, now)),
-        list().prop_map(Told::History),
-        (list(), any::<bool>(), "\\PC{0,20}").prop_map(|(list, on, text)| Told::Shares(
+        "\\PC{0,20}".prop_map(Update::Up),
+        Just(Update::Up("0.1.0".into())),
+        "\\PC{0,20}".prop_map(Update::Down),
+        named().prop_map(Update::Tasks),
+        (named(), any::<u64>()).prop_map(|(list, now)| Update::Progress(list, now)),
+        list().prop_map(Update::History),
+        (list(), any::<bool>(), "\\PC{0,20}").prop_map(|(list, on, text)| Update::Shares(
             list,
             on,
             vec![text.clone()],
             text
         )),
-        (list(), "\\PC{0,20}").prop_map(|(list, text)| Told::Keys(text.clone(), text, list)),
-        "\\PC{0,20}".prop_map(|place| Told::Asked(Ask::List(place))),
+        (list(), "\\PC{0,20}").prop_map(|(list, text)| Update::Keys(text.clone(), text, list)),
+        "\\PC{0,20}".prop_map(|place| Update::Asked(Ask::List(place))),
         (list(), any::<bool>())
-            .prop_map(|(list, all)| { Told::Answered(Ask::List("b:in".into()), Ok(Answer::Listed(list, all))) }),
-        Just(Told::Asked(Ask::List("b:in".into()))),
-        "\\PC{0,20}".prop_map(|text| Told::Answered(Ask::Offer, Ok(Answer::Offered(text, "/task/0".into())))),
-        "\\PC{0,20}".prop_map(|text| Told::Answered(Ask::Serve(true), Err(text))),
+            .prop_map(|(list, all)| { Update::Answered(Ask::List("b:in".into()), Ok(Answer::Listed(list, all))) }),
+        Just(Update::Asked(Ask::List("b:in".into()))),
+        "\\PC{0,20}".prop_map(|text| Update::Answered(Ask::Offer, Ok(Answer::Offered(text, "/task/0".into())))),
+        "\\PC{0,20}".prop_map(|text| Update::Answered(Ask::Serve(true), Err(text))),
     ];
     prop_oneof![
         8 => told.prop_map(Input::User),

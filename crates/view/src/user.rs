@@ -116,7 +116,7 @@ pub enum Answer {
 
 /// What is told of the user's service.
 #[derive(Clone, Debug)]
-pub enum Told {
+pub enum Update {
     /// It is on the bus, in this version.
     Up(String),
     /// It is not, and why.
@@ -247,35 +247,35 @@ fn read<T: for<'a> Deserialize<'a>>(dicts: &[Dict]) -> (Vec<T>, usize) {
 }
 
 impl User {
-    pub(crate) fn apply(&mut self, told: Told) {
+    pub(crate) fn apply(&mut self, told: Update) {
         match told {
-            Told::Up(version) => self.service = Service::Up(shown(&version)),
-            Told::Down(why) => {
+            Update::Up(version) => self.service = Service::Up(shown(&version)),
+            Update::Down(why) => {
                 let kept = std::mem::take(self);
                 self.service = Service::Down(shown(&why));
                 // What a person has typed and chosen is not the service's.
                 (self.typed, self.test, self.waiting) = (kept.typed, kept.test, kept.waiting);
                 (self.compared, self.paired_before) = (kept.compared, kept.paired_before);
             }
-            Told::Tasks(list) => self.tasks(&list),
-            Told::Progress(list, now_us) => self.progress(&list, now_us),
-            Told::History(dicts) => {
+            Update::Tasks(list) => self.tasks(&list),
+            Update::Progress(list, now_us) => self.progress(&list, now_us),
+            Update::History(dicts) => {
                 (self.history, self.left_out) = read(&dicts);
                 let mut seen = BTreeSet::new();
                 self.history.retain(|record| seen.insert(record.id));
                 let last = self.history.iter().map(|record| record.id).max().unwrap_or_default();
                 self.paired_before.get_or_insert(last);
             }
-            Told::Shares(dicts, serving, addresses, error) => {
+            Update::Shares(dicts, serving, addresses, error) => {
                 self.shares = read(&dicts).0;
                 (self.serving, self.unserved) = (serving, error);
                 self.addresses = addresses.into_iter().take(MOST).collect();
             }
-            Told::Keys(line, fingerprint, dicts) => {
+            Update::Keys(line, fingerprint, dicts) => {
                 self.trusted = read(&dicts).0;
                 (self.line, self.fingerprint) = (line, fingerprint);
             }
-            Told::Asked(ask) => {
+            Update::Asked(ask) => {
                 self.errors.remove(ask.topic());
                 if let Ask::List(place) = &ask
                     && !self.open.as_ref().is_some_and(|open| open.is_at(place))
@@ -284,7 +284,7 @@ impl User {
                 }
                 self.busy.insert(ask);
             }
-            Told::Answered(ask, answer) => {
+            Update::Answered(ask, answer) => {
                 self.busy.remove(&ask);
                 match answer {
                     Ok(answer) => self.answered(ask, answer),

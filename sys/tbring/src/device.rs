@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 
 /// How far a link is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum RingState {
     /// The other host is not on the allow-list.
     Waiting,
     /// The other host has not answered.
@@ -25,35 +25,35 @@ pub enum State {
     Gone,
 }
 
-impl State {
-    fn of(word: u32) -> State {
+impl RingState {
+    fn of(word: u32) -> RingState {
         match word {
-            0 => State::Waiting,
-            1 => State::Login,
-            2 => State::Starting,
-            3 => State::Ready,
-            4 => State::Up,
-            _ => State::Gone,
+            0 => RingState::Waiting,
+            1 => RingState::Login,
+            2 => RingState::Starting,
+            3 => RingState::Ready,
+            4 => RingState::Up,
+            _ => RingState::Gone,
         }
     }
 
     /// Its name, as in sysfs.
     pub fn name(self) -> &'static str {
         match self {
-            State::Waiting => "waiting",
-            State::Login => "login",
-            State::Starting => "starting",
-            State::Ready => "ready",
-            State::Up => "up",
-            State::Gone => "gone",
+            RingState::Waiting => "waiting",
+            RingState::Login => "login",
+            RingState::Starting => "starting",
+            RingState::Ready => "ready",
+            RingState::Up => "up",
+            RingState::Gone => "gone",
         }
     }
 
     pub(crate) fn hint(self) -> &'static str {
         match self {
-            State::Waiting => "; allow the other host: write 1 to its attribute `allowed` in /sys/class/linkspan",
-            State::Login => "; load linkspan.ko on the other host and allow this one there",
-            State::Gone => "; is the cable plugged in?",
+            RingState::Waiting => "; allow the other host: write 1 to its attribute `allowed` in /sys/class/linkspan",
+            RingState::Login => "; load linkspan.ko on the other host and allow this one there",
+            RingState::Gone => "; is the cable plugged in?",
             _ => "; try again in a moment",
         }
     }
@@ -63,7 +63,7 @@ impl State {
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
     /// How far it is.
-    pub state: State,
+    pub state: RingState,
     /// The words of the device.
     pub raw: abi::Info,
 }
@@ -166,7 +166,7 @@ pub(crate) fn open(path: &Path) -> Result<OwnedFd> {
 pub(crate) fn info_of(fd: BorrowedFd<'_>) -> Result<Info> {
     let mut raw = abi::Info::default();
     call(fd, abi::IOC_INFO, &mut raw).map_err(|()| Error::call("asking for the state"))?;
-    Ok(Info { state: State::of(raw.state), raw })
+    Ok(Info { state: RingState::of(raw.state), raw })
 }
 
 /// One call of the device; what failed is in `errno`.

@@ -21,8 +21,8 @@ mod swap;
 #[doc(hidden)]
 pub mod udmabuf;
 
-pub use device::{Info, Pair, PairState, State, info, pairs};
+pub use device::{Info, Pair, PairState, RingState, info, pairs};
 pub use error::{Error, Result};
-pub use ring::{Access, Completion, Operation, Options, Region, Registrar, Ring};
+pub use ring::{Access, Completion, Operation, Options, Registrar, Ring, RingMr};
 pub use stream::{PIECES, Stream};
 pub use swap::Swap;

@@ -124,17 +124,17 @@ impl Drop for Map {
 /// Memory that the device may send from and receive into. Dropping it lets the memory go; with operations on it, that
 /// happens when the device is closed.
 #[derive(Debug)]
-pub struct Region {
+pub struct RingMr {
     fd: Arc<OwnedFd>,
     id: u32,
     length: u64,
     registered: bool,
 }
 
-impl Region {
+impl RingMr {
     /// Lets the memory go: from then on the device does not touch it. `Some` is the region itself, where operations on it are
     /// under way; it stays registered then.
-    pub fn release(mut self) -> Option<Region> {
+    pub fn release(mut self) -> Option<RingMr> {
         self.registered = self.in_use();
         self.registered.then_some(self)
     }
@@ -157,7 +157,7 @@ impl Region {
     }
 }
 
-impl Drop for Region {
+impl Drop for RingMr {
     fn drop(&mut self) {
         if self.registered {
             // In use: the device lets it go when it is closed.
@@ -224,7 +224,7 @@ impl Ring {
     ///
     /// # Errors
     /// [`Error::Gone`]; [`Error::Refused`], with `ENOMEM` at the limit and `EFAULT` for memory that cannot be pinned.
-    pub fn register(&self, memory: MemSlice, access: Access) -> Result<Region> {
+    pub fn register(&self, memory: MemSlice, access: Access) -> Result<RingMr> {
         self.register_at(memory.as_ptr().expose_provenance() as u64, memory.len() as u64, access)
     }
 
@@ -232,11 +232,11 @@ impl Ring {
     ///
     /// # Errors
     /// As [`Ring::register`].
-    pub fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, length: u64, access: Access) -> Result<Region> {
+    pub fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, length: u64, access: Access) -> Result<RingMr> {
         self.registrar().register_dmabuf(fd, offset, length, access)
     }
 
-    pub(crate) fn register_at(&self, addr: u64, length: u64, access: Access) -> Result<Region> {
+    pub(crate) fn register_at(&self, addr: u64, length: u64, access: Access) -> Result<RingMr> {
         self.add(abi::Register { addr, length, flags: access.flags(), ..Default::default() })
     }
 
@@ -245,7 +245,7 @@ impl Ring {
         Registrar(self.fd.clone())
     }
 
-    fn add(&self, argument: abi::Register) -> Result<Region> {
+    fn add(&self, argument: abi::Register) -> Result<RingMr> {
         add(&self.fd, argument)
     }
 
@@ -272,7 +272,7 @@ impl Ring {
     /// # Errors
     /// [`Error::Range`], [`Error::Gone`], [`Error::Queues`].
     #[inline]
-    pub fn send(&mut self, channel: u32, region: &Region, offset: u64, length: u64, cookie: u64) -> Result<bool> {
+    pub fn send(&mut self, channel: u32, region: &RingMr, offset: u64, length: u64, cookie: u64) -> Result<bool> {
         self.put(abi::OP_SEND, channel, region, offset, length, cookie)
     }
 
@@ -281,7 +281,7 @@ impl Ring {
     /// # Errors
     /// As [`Ring::send`].
     #[inline]
-    pub fn receive(&mut self, channel: u32, region: &Region, offset: u64, length: u64, cookie: u64) -> Result<bool> {
+    pub fn receive(&mut self, channel: u32, region: &RingMr, offset: u64, length: u64, cookie: u64) -> Result<bool> {
         self.put(abi::OP_RECV, channel, region, offset, length, cookie)
     }
 
@@ -290,7 +290,7 @@ impl Ring {
         &mut self,
         opcode: u32,
         channel: u32,
-        region: &Region,
+        region: &RingMr,
         offset: u64,
         length: u64,
         cookie: u64,
@@ -376,9 +376,9 @@ impl Ring {
     }
 }
 
-fn add(fd: &Arc<OwnedFd>, mut argument: abi::Register) -> Result<Region> {
+fn add(fd: &Arc<OwnedFd>, mut argument: abi::Register) -> Result<RingMr> {
     call(fd.as_fd(), abi::IOC_REGISTER, &mut argument).map_err(|()| Error::call("registering memory"))?;
-    Ok(Region { fd: fd.clone(), id: argument.region, length: argument.length, registered: true })
+    Ok(RingMr { fd: fd.clone(), id: argument.region, length: argument.length, registered: true })
 }
 
 /// Registers memory with an open device; may be used from any thread. The device stays open as long as it lives.
@@ -392,7 +392,7 @@ impl Registrar {
     /// # Errors
     /// As [`Ring::register`]; `ERANGE` beyond its end; `EINVAL` for an offset inside a page; `EOPNOTSUPP` where the device
     /// cannot reach it or the kernel cannot look at it.
-    pub fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, length: u64, access: Access) -> Result<Region> {
+    pub fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, length: u64, access: Access) -> Result<RingMr> {
         let flags = access.flags() | abi::REGION_DMABUF;
         add(&self.0, abi::Register { addr: offset, length, flags, fd: fd.as_raw_fd(), ..Default::default() })
     }

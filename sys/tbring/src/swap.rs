@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::abi;
 use crate::device::Info;
 use crate::error::{Error, Result};
-use crate::ring::{Access, Completion, Map, Operation, Options, Region, Ring};
+use crate::ring::{Access, Completion, Map, Operation, Options, Ring, RingMr};
 
 /// Bytes of a page: buffers begin on one, so that whole pages of them move without a copy.
 const PAGE: usize = 4096;
@@ -36,7 +36,7 @@ enum BufferState {
 #[derive(Debug)]
 pub struct Swap {
     // In this order: the device is closed, which ends all transfers, before the memory is unmapped.
-    _regions: [Region; 2],
+    _regions: [RingMr; 2],
     ring: Ring,
     map: Map,
     channel: u32,
@@ -183,7 +183,7 @@ impl Swap {
     }
 
     /// Puts an entry; there is space: there are fewer buffers than entries.
-    fn put(&mut self, entry: impl Fn(&mut Ring, &Region, u32) -> Result<bool>, region: usize) -> Result<()> {
+    fn put(&mut self, entry: impl Fn(&mut Ring, &RingMr, u32) -> Result<bool>, region: usize) -> Result<()> {
         let Swap { ring, _regions: regions, channel, .. } = self;
         if entry(ring, &regions[region], *channel)? {
             return Ok(());

@@ -106,7 +106,7 @@ pub(crate) struct Pipe {
 }
 
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct SimLink {
     pub(crate) config: LinkConfig,
     /// Indexed by the end that receives.
     pub(crate) to: [Pipe; 2],
@@ -119,9 +119,9 @@ pub(crate) struct Link {
     pub(crate) why: &'static str,
 }
 
-impl Link {
-    pub(crate) fn new(config: LinkConfig) -> Link {
-        Link {
+impl SimLink {
+    pub(crate) fn new(config: LinkConfig) -> SimLink {
+        SimLink {
             config,
             to: [Pipe::default(), Pipe::default()],
             open: [true; 2],

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use linkspan_proto::Head;
 use linkspan_proto::head::HEAD_LEN;
 
-use crate::link::{Link, Segment, Stall};
+use crate::link::{Segment, SimLink, Stall};
 use crate::{End, Fault, LinkConfig, LinkId, Rng, SimRail};
 
 /// A world. Clones are handles on the same one.
@@ -19,7 +19,7 @@ pub struct World {
 struct Inner {
     now: u64,
     rng: Rng,
-    links: Vec<Link>,
+    links: Vec<SimLink>,
     trace: bool,
     /// Frames damaged so far.
     corrupted: u64,
@@ -74,7 +74,7 @@ impl World {
     pub fn link(&self, config: LinkConfig) -> (SimRail, SimRail) {
         let mut inner = self.inner.borrow_mut();
         let id = LinkId(inner.links.len());
-        inner.links.push(Link::new(config));
+        inner.links.push(SimLink::new(config));
         drop(inner);
         (SimRail::new(self.clone(), id, End::A, config), SimRail::new(self.clone(), id, End::B, config))
     }

@@ -4,7 +4,7 @@ use linkspan_proto::Head;
 use linkspan_transport::{MemSlice, Sink, Violation};
 
 /// The answer to a chunk's head.
-pub(crate) enum Place {
+pub(crate) enum Placement {
     /// Its bytes go there.
     At(MemSlice),
     /// They are no longer wanted.
@@ -23,7 +23,7 @@ pub(crate) trait AsyncSink {
 
     fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation>;
 
-    fn place(&mut self, head: &Head) -> Result<Place, Violation>;
+    fn place(&mut self, head: &Head) -> Result<Placement, Violation>;
 
     fn landed(&mut self, head: &Head) -> Result<(), Violation>;
 }
@@ -42,8 +42,8 @@ impl AsyncSink for dyn Sink + '_ {
         Sink::ctrl(self, head, payload)
     }
 
-    fn place(&mut self, head: &Head) -> Result<Place, Violation> {
-        Ok(Sink::place(self, head)?.map_or(Place::Nowhere, Place::At))
+    fn place(&mut self, head: &Head) -> Result<Placement, Violation> {
+        Ok(Sink::place(self, head)?.map_or(Placement::Nowhere, Placement::At))
     }
 
     fn landed(&mut self, head: &Head) -> Result<(), Violation> {

@@ -11,7 +11,7 @@ use linkspan_proto::Head;
 use linkspan_proto::head::{BATCH_MAX, HEAD_LEN, ROW_PAYLOAD_MAX};
 use linkspan_transport::{Buf, MemSlice};
 
-use crate::async_sink::{AsyncSink, Place};
+use crate::async_sink::{AsyncSink, Placement};
 use crate::frames::{Next, begun};
 use crate::rx::Fault;
 
@@ -56,10 +56,10 @@ impl ChunkBatch {
                 return Ok(false);
             }
             let (mem, wanted) = match sink.place(&head)? {
-                Place::Later => return Ok(false),
-                Place::Nowhere => (MemSlice::EMPTY, false),
-                Place::At(place) if place.len() == len => (place, true),
-                Place::At(place) => return Err(Fault::Place { want: len, got: place.len() }),
+                Placement::Later => return Ok(false),
+                Placement::Nowhere => (MemSlice::EMPTY, false),
+                Placement::At(place) if place.len() == len => (place, true),
+                Placement::At(place) => return Err(Fault::Place { want: len, got: place.len() }),
             };
             self.heads[self.placed] = head;
             self.places[self.placed] = mem;
@@ -82,7 +82,7 @@ impl ChunkBatch {
         }
         let at = self.begun;
         self.begun += 1;
-        let place = if self.wanted[at] { Place::At(self.places[at]) } else { Place::Nowhere };
+        let place = if self.wanted[at] { Placement::At(self.places[at]) } else { Placement::Nowhere };
         begun(self.heads[at], place).ok()
     }
 

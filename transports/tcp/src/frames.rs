@@ -4,7 +4,7 @@ use linkspan_proto::head::{BadHead, EAGER_MAX, HEAD_LEN, MAGIC, padding};
 use linkspan_proto::{Head, Kind};
 use linkspan_transport::{Buf, MemSlice};
 
-use crate::async_sink::{AsyncSink, Place};
+use crate::async_sink::{AsyncSink, Placement};
 use crate::batch::ChunkBatch;
 use crate::rx::Fault;
 
@@ -87,7 +87,7 @@ impl Frames {
                     }
                     if kind.is_payload() {
                         self.next = match sink.place(&head)? {
-                            Place::Later => return Ok((at, payload)),
+                            Placement::Later => return Ok((at, payload)),
                             place => begun(head, place)?,
                         };
                         at += HEAD_LEN;
@@ -139,11 +139,11 @@ impl Frames {
 }
 
 /// A payload whose place is known.
-pub(crate) fn begun(head: Head, place: Place) -> Result<Next, Fault> {
+pub(crate) fn begun(head: Head, place: Placement) -> Result<Next, Fault> {
     let want = head.len.get() as usize;
     match place {
-        Place::At(rest) if rest.len() == want => Ok(Next::Payload { head, rest }),
-        Place::At(place) => Err(Fault::Place { want, got: place.len() }),
-        Place::Nowhere | Place::Later => Ok(Next::Drain { head, rest: want }),
+        Placement::At(rest) if rest.len() == want => Ok(Next::Payload { head, rest }),
+        Placement::At(place) => Err(Fault::Place { want, got: place.len() }),
+        Placement::Nowhere | Placement::Later => Ok(Next::Drain { head, rest: want }),
     }
 }

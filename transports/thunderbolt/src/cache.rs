@@ -247,7 +247,7 @@ unsafe impl<R: Send + Sync> DeviceReach for Seen<R> {
 
 /// Who says that host memory is unmapped.
 #[derive(Clone, Copy)]
-enum Told {
+enum UnmapSource {
     /// Its owner.
     Owner,
     /// The kernel.
@@ -258,7 +258,7 @@ enum Told {
 
 pub(crate) struct Cache<D: RingDevice> {
     host: Maps<D::Region>,
-    told: Told,
+    told: UnmapSource,
     /// What has gone so far and was forgotten.
     epoch: u64,
     seen: u64,
@@ -277,13 +277,13 @@ impl<D: RingDevice> Cache<D> {
         });
         let devices = Seen::new(&shared);
         let memory = CableMemory(Arc::new(Mutex::new(Some(shared))));
-        Cache { host: Maps::new(), told: Told::Owner, epoch: 0, seen: 0, devices, memory, generation: 0 }
+        Cache { host: Maps::new(), told: UnmapSource::Owner, epoch: 0, seen: 0, devices, memory, generation: 0 }
     }
 
     /// From now on unmapped host memory is noticed without a call. `Err`: why none is kept.
     pub(crate) fn watch(&mut self) -> Result<(), &'static str> {
         let unmaps = Unmaps::of_process();
-        self.told = unmaps.map_or(Told::Nobody, Told::Kernel);
+        self.told = unmaps.map_or(UnmapSource::Nobody, UnmapSource::Kernel);
         unmaps.map(drop)
     }
 
@@ -329,9 +329,9 @@ impl<D: RingDevice> Cache<D> {
         }
         // Before it is registered: what goes from here on is told.
         let keep = match self.told {
-            Told::Owner => true,
-            Told::Kernel(unmaps) => unmaps.watch(mem).is_ok(),
-            Told::Nobody => false,
+            UnmapSource::Owner => true,
+            UnmapSource::Kernel(unmaps) => unmaps.watch(mem).is_ok(),
+            UnmapSource::Nobody => false,
         };
         // What is received into is often sent from later; what is sent from may be memory that cannot be written.
         let region = device.register(mem, if target { Access::Both } else { Access::Send })?;

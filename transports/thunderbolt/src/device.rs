@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use linkspan_tbring::{Access, Completion, Error, Region, Ring, Stream};
+use linkspan_tbring::{Access, Completion, Error, Ring, RingMr, Stream};
 use linkspan_transport::{Buf, MemSlice};
 
 /// The ring driver's device: messages in order on channels, from and into registered memory. See [`Ring`], whose words
@@ -107,7 +107,7 @@ pub unsafe trait Registrar<R>: Send + Sync {
 
 #[allow(unsafe_code)]
 // SAFETY: a region pins its pages, and the device reaches them no longer than the region lives.
-unsafe impl Registrar<Region> for linkspan_tbring::Registrar {
+unsafe impl Registrar<RingMr> for linkspan_tbring::Registrar {
     fn register_dmabuf(
         &self,
         fd: BorrowedFd<'_>,
@@ -115,7 +115,7 @@ unsafe impl Registrar<Region> for linkspan_tbring::Registrar {
         head: u64,
         mem: MemSlice,
         access: Access,
-    ) -> Result<Region, Error> {
+    ) -> Result<RingMr, Error> {
         linkspan_tbring::Registrar::register_dmabuf(self, fd, offset, head + mem.len() as u64, access)
     }
 }
@@ -123,13 +123,13 @@ unsafe impl Registrar<Region> for linkspan_tbring::Registrar {
 #[allow(unsafe_code)]
 // SAFETY: a region pins its pages, and the device reaches them no longer than the region lives.
 unsafe impl RingDevice for Ring {
-    type Region = Region;
+    type Region = RingMr;
 
-    fn registrar(&self) -> Arc<dyn Registrar<Region>> {
+    fn registrar(&self) -> Arc<dyn Registrar<RingMr>> {
         Arc::new(Ring::registrar(self))
     }
 
-    fn register(&mut self, mem: MemSlice, access: Access) -> Result<Region, Error> {
+    fn register(&mut self, mem: MemSlice, access: Access) -> Result<RingMr, Error> {
         Ring::register(self, mem, access)
     }
 
@@ -141,11 +141,11 @@ unsafe impl RingDevice for Ring {
         Ring::close_channel(self, channel)
     }
 
-    fn send(&mut self, channel: u32, region: &Region, offset: u64, length: u64, cookie: u64) -> Result<bool, Error> {
+    fn send(&mut self, channel: u32, region: &RingMr, offset: u64, length: u64, cookie: u64) -> Result<bool, Error> {
         Ring::send(self, channel, region, offset, length, cookie)
     }
 
-    fn receive(&mut self, channel: u32, region: &Region, offset: u64, length: u64, cookie: u64) -> Result<bool, Error> {
+    fn receive(&mut self, channel: u32, region: &RingMr, offset: u64, length: u64, cookie: u64) -> Result<bool, Error> {
         Ring::receive(self, channel, region, offset, length, cookie)
     }
 

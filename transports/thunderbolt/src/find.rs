@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use linkspan_tbring::State;
+use linkspan_tbring::RingState;
 
 use crate::tier::{Cable, CableAddress, Ports, Tier};
 
@@ -74,7 +74,7 @@ impl Root {
                 ports.pairs.push((path.display().to_string(), pairs));
             }
             match linkspan_tbring::info(&path) {
-                Ok(info) if info.state == State::Up => ports.cables.push(Cable {
+                Ok(info) if info.state == RingState::Up => ports.cables.push(Cable {
                     tier: Tier::Ring,
                     name: path.display().to_string(),
                     link: self.plug(&name),
@@ -85,7 +85,7 @@ impl Root {
                     speed: speed(info.raw.link_speed.into(), info.raw.link_width.clamp(1, 3).min(2).into()),
                     place: CableAddress::ring(path),
                 }),
-                Ok(info) if info.state == State::Waiting => {
+                Ok(info) if info.state == RingState::Waiting => {
                     why = format!("{}: the other host waits to be allowed: `lspan link allow`", path.display());
                 }
                 Ok(info) => why = format!("{}: the link is not up ({})", path.display(), info.state.name()),

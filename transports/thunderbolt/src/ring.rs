@@ -46,7 +46,7 @@ pub(crate) const CHUNK: usize = 512 << 10;
 const BATCH: usize = 64;
 
 /// How long a rail that closes waits for what it accepted last to leave.
-const LINGER: Duration = Duration::from_millis(200);
+const CLOSE_WAIT: Duration = Duration::from_millis(200);
 
 /// What a completion is of: the highest byte of its cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -408,7 +408,7 @@ impl<D: RingDevice> Drop for RingRail<D> {
             return;
         }
         let since = Instant::now();
-        while self.tx.under_way() && since.elapsed() < LINGER {
+        while self.tx.under_way() && since.elapsed() < CLOSE_WAIT {
             if self.port.device.doorbell(1, Duration::from_millis(1), false).is_err() {
                 return;
             }

@@ -41,7 +41,7 @@ const LEAST: u32 = 32;
 const CHUNK: usize = 256 << 10;
 
 /// How long a rail that closes waits for space for its end mark and for what is before it.
-const LINGER: Duration = Duration::from_millis(200);
+const CLOSE_WAIT: Duration = Duration::from_millis(200);
 
 /// Reads of one poll.
 const READS: usize = 16;
@@ -180,7 +180,7 @@ impl Drop for StreamRail {
         }
         self.tx.finish();
         let since = Instant::now();
-        while self.tx.unfinished() && since.elapsed() < LINGER {
+        while self.tx.unfinished() && since.elapsed() < CLOSE_WAIT {
             match self.tx.flush(&mut *self.device, &mut self.rx) {
                 Ok(true) => {}
                 // The peer frees space when it reads; its acknowledgements are all that is looked at.

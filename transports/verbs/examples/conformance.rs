@@ -19,7 +19,7 @@ struct Device {
 
 impl Device {
     fn rails(&self) -> (VerbsRail<HwNic>, VerbsRail<HwNic>) {
-        let config = Config { port: self.port, linger: Duration::from_secs(1), ..Config::default() };
+        let config = Config { port: self.port, close_wait: Duration::from_secs(1), ..Config::default() };
         let side = || Setup::new(self.domain.clone(), config.clone()).unwrap_or_else(|e| panic!("{e}"));
         join(side(), side()).unwrap_or_else(|e| panic!("{e}"))
     }

@@ -40,7 +40,7 @@ pub struct Config {
     /// A peer that says nothing for so long is asked with a write of nothing, which its card answers by itself.
     pub ask_after: Duration,
     /// How long a rail that closes waits for what it sent last to be acknowledged.
-    pub linger: Duration,
+    pub close_wait: Duration,
     /// How long the handshake may take.
     pub deadline: Duration,
 }
@@ -64,7 +64,7 @@ impl Default for Config {
             chunk: 512 << 10,
             reason: "asked for".into(),
             ask_after: Duration::from_secs(1),
-            linger: Duration::from_millis(100),
+            close_wait: Duration::from_millis(100),
             deadline: Duration::from_secs(20),
         }
     }

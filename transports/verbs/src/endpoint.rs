@@ -57,7 +57,7 @@ pub(crate) const NAME: &str = "verbs";
 
 /// A rail over one queue pair.
 ///
-/// Dropping it sends GOAWAY, waits at most [`Config::linger`] for what was sent last to be acknowledged, and destroys
+/// Dropping it sends GOAWAY, waits at most [`Config::close_wait`] for what was sent last to be acknowledged, and destroys
 /// the queue pair: from then on nothing the peer sends lands.
 pub struct VerbsRail<N: Nic> {
     // Dropped from the top: the queue pair before its queue, both before the memory they use.
@@ -76,7 +76,7 @@ pub struct VerbsRail<N: Nic> {
     addresses: u64,
     info: RailInfo,
     ask_after: Duration,
-    linger: Duration,
+    close_wait: Duration,
     end: Option<End>,
     /// Completions taken by [`Rail::arm`] and not looked at.
     stash: [Completion; BATCH],
@@ -128,7 +128,7 @@ impl<N: Nic> VerbsRail<N> {
             cache: Cache::new(domain),
             info,
             ask_after: config.ask_after,
-            linger: config.linger,
+            close_wait: config.close_wait,
             end: None,
             stash: [Completion::NONE; BATCH],
             stashed: 0,
@@ -474,7 +474,7 @@ impl<N: Nic> Drop for VerbsRail<N> {
         self.tx.close(ring!(self));
         let since = Instant::now();
         let mut list = [Completion::NONE; BATCH];
-        while self.tx.post(&mut self.qp).is_ok() && self.tx.outstanding() && since.elapsed() < self.linger {
+        while self.tx.post(&mut self.qp).is_ok() && self.tx.outstanding() && since.elapsed() < self.close_wait {
             let Ok(n) = self.cq.poll(&mut list) else { return };
             for completion in &list[..n] {
                 if completion.status != Status::Success {

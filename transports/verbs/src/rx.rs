@@ -7,7 +7,7 @@ use linkspan_proto::Head;
 use linkspan_transport::{Buf, MemSlice};
 use linkspan_verbs_sys::{Mr, RecvWr};
 
-use crate::async_sink::{AsyncSink, Place};
+use crate::async_sink::{AsyncSink, Placement};
 use crate::cache::CachedRegion;
 use crate::frame::SLOT;
 use crate::tx::CHUNKS;
@@ -123,7 +123,7 @@ impl<M: Mr> Rx<M> {
     ) -> Result<(), String> {
         while let Some(&(ask, head)) = self.waiting.front() {
             match async_sink.place(&head).map_err(|v| v.0)? {
-                Place::At(mem) if mem.len() == head.len.get() as usize => {
+                Placement::At(mem) if mem.len() == head.len.get() as usize => {
                     let region = find(mem)?;
                     let place = (mem.as_ptr() as u64, region.keys().rkey(), mem.len() as u64);
                     self.replies.push_back((ask, Some(place)));
@@ -134,15 +134,15 @@ impl<M: Mr> Rx<M> {
                         _region: Some(region),
                     });
                 }
-                Place::At(mem) => {
+                Placement::At(mem) => {
                     return Err(format!("a chunk of {} bytes met a place of {}", head.len.get(), mem.len()));
                 }
-                Place::Nowhere => {
+                Placement::Nowhere => {
                     self.replies.push_back((ask, None));
                     self.arriving.push_back(IncomingChunk { ask: None, head, landed: true, _region: None });
                     self.land(async_sink)?;
                 }
-                Place::Later => return Ok(()),
+                Placement::Later => return Ok(()),
             }
             self.waiting.pop_front();
         }
@@ -167,9 +167,11 @@ impl<M: Mr> Rx<M> {
             return Err(format!("{CHUNKS} chunks arrive and one more"));
         }
         match async_sink.place(head).map_err(|v| v.0)? {
-            Place::At(mem) if mem.len() == head.len.get() as usize => {}
-            Place::At(mem) => return Err(format!("a chunk of {} bytes met a place of {}", head.len.get(), mem.len())),
-            Place::Nowhere | Place::Later => {
+            Placement::At(mem) if mem.len() == head.len.get() as usize => {}
+            Placement::At(mem) => {
+                return Err(format!("a chunk of {} bytes met a place of {}", head.len.get(), mem.len()));
+            }
+            Placement::Nowhere | Placement::Later => {
                 return Err(format!("a write into receive {:#x}, which has ended", head.id.get()));
             }
         }

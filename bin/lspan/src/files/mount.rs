@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::thread;
 
-use linkspan_user::Way;
+use linkspan_user::Dialer;
 use linkspan_user::mount::open;
 use linkspan_user::place::Place;
 use sd_notify::NotifyState;
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<Exit, Failure> {
     let (context, find) = reach(&place.peer, &args.peer)?;
     let interrupt = signals::interrupt()?;
     let asked = interrupt.clone();
-    let way = Way::new(context, find);
+    let way = Dialer::new(context, find);
     let mut mounted = open(place, &args.from, &args.dir, args.timeout, &way, move || asked.raised())?;
     eprintln!("lspan: {} is mounted at {}, read-only, until Ctrl-C or umount", args.from, args.dir.display());
     let (mut unmounter, stop) = (mounted.unmounter(), signals::descriptor()?);

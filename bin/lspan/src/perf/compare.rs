@@ -22,7 +22,7 @@ const CHOSEN: &str = "as chosen";
 
 /// A way, and what chooses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct ComparedPath {
     pub(crate) name: String,
     pub(crate) path: &'static str,
     /// The interface that it is over; empty where the fabric chooses.
@@ -32,7 +32,7 @@ pub(crate) struct Way {
     env: Vec<(&'static str, String)>,
 }
 
-impl Way {
+impl ComparedPath {
     /// Whether a connection went this way and no other beside it.
     fn carried(&self, once: &Once) -> bool {
         let rails = once.path.strip_prefix(self.path).and_then(|rest| rest.strip_prefix(' '));
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
     drop(fabric);
     let interrupt = signals::interrupt()?;
     let mut progress = Progress::new();
-    let mut found: Vec<(Way, Result<Once, String>)> = Vec::new();
+    let mut found: Vec<(ComparedPath, Result<Once, String>)> = Vec::new();
     for way in ways {
         if interrupt.raised() {
             break;
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
             && chosen.name == CHOSEN
             && way.carried(once)
         {
-            *chosen = Way { name: format!("{} ({CHOSEN})", way.name), ..way };
+            *chosen = ComparedPath { name: format!("{} ({CHOSEN})", way.name), ..way };
             continue;
         }
         progress.say(&format!("measuring {} ...", way.name));
@@ -107,8 +107,8 @@ pub(crate) fn is_local(peer: &str) -> Result<bool, Failure> {
 }
 
 /// What linkspan chooses, then each way by itself.
-pub(crate) fn ways(machine: &Machine, survey: &[(Interface, Verdict)], local: bool) -> Vec<Way> {
-    let way = |name: String, path, mark: &str, env: &[(&'static str, &str)]| Way {
+pub(crate) fn ways(machine: &Machine, survey: &[(Interface, Verdict)], local: bool) -> Vec<ComparedPath> {
+    let way = |name: String, path, mark: &str, env: &[(&'static str, &str)]| ComparedPath {
         name,
         path,
         over: String::new(),
@@ -129,10 +129,10 @@ pub(crate) fn ways(machine: &Machine, survey: &[(Interface, Verdict)], local: bo
         if port.interface.is_some() {
             env.push(("LINKSPAN_IFNAME", only));
         }
-        let same = |other: &Way| other.name == name;
+        let same = |other: &ComparedPath| other.name == name;
         if !list.iter().any(same) {
             let (over, mark) = (port.interface.clone().unwrap_or_default(), format!("{device}/"));
-            list.push(Way { name, path: "verbs", over, mark, env });
+            list.push(ComparedPath { name, path: "verbs", over, mark, env });
         }
     }
     let cabled = machine.thunderbolt.iter().any(|domain| !domain.xdomains.is_empty());
@@ -153,12 +153,12 @@ pub(crate) fn ways(machine: &Machine, survey: &[(Interface, Verdict)], local: bo
         let name = &iface.name;
         let env = [("LINKSPAN_IFNAME", &*format!("={name}"))];
         let one = way(format!("tcp over {name}"), "tcp", &format!("{name} "), &env);
-        list.push(Way { over: name.clone(), ..one });
+        list.push(ComparedPath { over: name.clone(), ..one });
     }
     list
 }
 
-pub(crate) fn measure(args: &CompareArgs, way: &Way) -> Result<Once, String> {
+pub(crate) fn measure(args: &CompareArgs, way: &ComparedPath) -> Result<Once, String> {
     let exe = std::env::current_exe().map_err(|error| error.to_string())?;
     let run = |test: &str, size: &str| {
         let mut command = Command::new(&exe);
@@ -172,7 +172,7 @@ pub(crate) fn measure(args: &CompareArgs, way: &Way) -> Result<Once, String> {
     once::figures(&bw, Some(&lat))
 }
 
-fn text(found: &[(Way, Result<Once, String>)], best: f64) -> String {
+fn text(found: &[(ComparedPath, Result<Once, String>)], best: f64) -> String {
     let mut rows = vec![["way", "Gb/s", "GB/s", "of the best", "latency us", "path"].map(String::from).to_vec()];
     let mut order: Vec<_> = found.iter().collect();
     let rate = |result: &Result<Once, String>| result.as_ref().map_or(-1.0, |once| once.gbit_s);
@@ -203,7 +203,7 @@ fn text(found: &[(Way, Result<Once, String>)], best: f64) -> String {
     )
 }
 
-fn document(args: &CompareArgs, found: &[(Way, Result<Once, String>)]) -> serde_json::Value {
+fn document(args: &CompareArgs, found: &[(ComparedPath, Result<Once, String>)]) -> serde_json::Value {
     let ways: Vec<_> = found
         .iter()
         .map(|(way, result)| match result {

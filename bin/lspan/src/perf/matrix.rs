@@ -30,12 +30,12 @@ const OUTLIER: f64 = 0.7;
 
 /// A host as it is reached, and the address at which the others reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct MatrixHost {
     name: String,
     addr: String,
 }
 
-fn place(text: &str) -> Result<Place, Failure> {
+fn place(text: &str) -> Result<MatrixHost, Failure> {
     let bad = || {
         Failure::new(
             Exit::Usage,
@@ -47,7 +47,7 @@ fn place(text: &str) -> Result<Place, Failure> {
     if !fine(name) || !fine(addr) {
         return Err(bad());
     }
-    Ok(Place { name: name.to_owned(), addr: addr.to_owned() })
+    Ok(MatrixHost { name: name.to_owned(), addr: addr.to_owned() })
 }
 
 /// One direction of a pair.
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &MatrixArgs) -> Result<Exit, Failure> {
 }
 
 fn over_hosts(args: &MatrixArgs) -> Result<Matrix, Failure> {
-    let places: Vec<Place> = args.hosts.iter().map(|text| place(text)).collect::<Result<_, _>>()?;
+    let places: Vec<MatrixHost> = args.hosts.iter().map(|text| place(text)).collect::<Result<_, _>>()?;
     if !(2..=HOSTS).contains(&places.len()) {
         return Err(Failure::new(Exit::Usage, format!("{} hosts; a matrix has 2 to {HOSTS}", places.len())));
     }
@@ -133,7 +133,7 @@ fn tell(args: &MatrixArgs, matrix: &Matrix) -> Result<Exit, Failure> {
 }
 
 /// A command on another host. What is passed is one word each for us, and a shell's line for ssh.
-fn there(args: &MatrixArgs, place: &Place, words: &[&str]) -> Command {
+fn there(args: &MatrixArgs, place: &MatrixHost, words: &[&str]) -> Command {
     let mut parts = args.rsh.split_whitespace();
     let mut command = Command::new(parts.next().unwrap_or("ssh"));
     command.args(parts).arg(&place.name).arg(&args.lspan).args(words);
@@ -141,7 +141,7 @@ fn there(args: &MatrixArgs, place: &Place, words: &[&str]) -> Command {
 }
 
 /// `lspan perf serve` on another host.
-fn serve(args: &MatrixArgs, place: &Place) -> Result<Server, String> {
+fn serve(args: &MatrixArgs, place: &MatrixHost) -> Result<Server, String> {
     let port = args.port.to_string();
     let mut words = vec!["perf", "serve", "--follow", "--port", &port];
     if args.open {
@@ -150,7 +150,7 @@ fn serve(args: &MatrixArgs, place: &Place) -> Result<Server, String> {
     Server::start(there(args, place, &words)).map(|(server, _)| server)
 }
 
-fn measure(args: &MatrixArgs, from: &Place, to: &Place) -> Result<Once, String> {
+fn measure(args: &MatrixArgs, from: &MatrixHost, to: &MatrixHost) -> Result<Once, String> {
     let addr =
         if to.addr.contains(':') && !to.addr.starts_with('[') { format!("[{}]", to.addr) } else { to.addr.clone() };
     let (peer, duration) = (format!("{addr}:{}", args.port), format!("{}ms", args.duration.as_millis().max(1)));

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan_tbring::{Access, Completion, Error, Info, Operation, Options, Region, Ring, State};
+use linkspan_tbring::{Access, Completion, Error, Info, Operation, Options, Ring, RingMr, RingState};
 
 use super::objects::{device, handle, id, limit};
 use crate::numbers::Numbers;
@@ -17,7 +17,7 @@ use crate::types::*;
 
 /// An open device. In this order: regions go before the ring, whose end waits for what still moves in their memory.
 struct Open {
-    regions: Numbers<Region>,
+    regions: Numbers<RingMr>,
     ring: Ring,
 }
 
@@ -37,12 +37,12 @@ pub(super) fn link_info(info: &Info) -> linkspan_link_info {
         local_uuid: raw.local_uuid,
         peer_uuid: raw.peer_uuid,
         state: match info.state {
-            State::Waiting => LINKSPAN_LINK_WAITING,
-            State::Login => LINKSPAN_LINK_LOGIN,
-            State::Starting => LINKSPAN_LINK_STARTING,
-            State::Ready => LINKSPAN_LINK_READY,
-            State::Up => LINKSPAN_LINK_UP,
-            State::Gone => LINKSPAN_LINK_GONE,
+            RingState::Waiting => LINKSPAN_LINK_WAITING,
+            RingState::Login => LINKSPAN_LINK_LOGIN,
+            RingState::Starting => LINKSPAN_LINK_STARTING,
+            RingState::Ready => LINKSPAN_LINK_READY,
+            RingState::Up => LINKSPAN_LINK_UP,
+            RingState::Gone => LINKSPAN_LINK_GONE,
         },
         generation: raw.epoch,
         lane_gbps: raw.link_speed,
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn linkspan_ring_register_dmabuf(
 /// under way: the region stays as it was.
 #[unsafe(no_mangle)]
 pub extern "C" fn linkspan_ring_release(ring: *mut linkspan_ring, region: u64) -> i32 {
-    border(|| match with(ring, |open| open.regions.remove(region, Region::release))? {
+    border(|| match with(ring, |open| open.regions.remove(region, RingMr::release))? {
         true => Ok(()),
         false => Err(Refusal::MemoryInUse),
     })

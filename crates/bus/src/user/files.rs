@@ -10,7 +10,7 @@ use linkspan_user::mount::DATA;
 use linkspan_user::place::Place;
 use linkspan_user::task::Kind;
 use linkspan_user::transfer::How;
-use linkspan_user::{Error, Way, work};
+use linkspan_user::{Dialer, Error, work};
 use serde::Deserialize;
 use serde_json::json;
 use zbus::message::Header;
@@ -92,7 +92,7 @@ fn shown(entry: &Entry) -> Dict {
 }
 
 fn list(user: &User, place: &Place) -> Result<(Vec<Dict>, bool), Error> {
-    let mut client = Way::to(&place.peer, work::log(&user.say))?.client(|| false)?;
+    let mut client = Dialer::to(&place.peer, work::log(&user.say))?.client(|| false)?;
     if place.share.is_empty() {
         let Answer::Shares(shares) = client.request(Request::Shares)? else { return Ok((Vec::new(), true)) };
         let dict = |(name, writable): &(String, bool)| {
@@ -233,7 +233,7 @@ impl Files {
         texts("place", [&place])?;
         let place = Place::whole(&place)?;
         let remove = move |user: &User| {
-            let mut client = Way::to(&place.peer, work::log(&user.say))?.client(|| false)?;
+            let mut client = Dialer::to(&place.peer, work::log(&user.say))?.client(|| false)?;
             Ok(client.request(Request::Remove(place.at(), recursive)).map(drop)?)
         };
         self.0.blocking(connection, &header, remove).await

@@ -43,7 +43,7 @@ fn a_way_over_others_is_waited_for_while_its_rails_are_set_up() {
     let reach = Path::Over(Route { interface: "lo".into(), from: hops[0].ip(), hops, over: vec!["b".into()], mbps: 0 });
     connecting.tries.clear();
     connecting.start(reach, "a test", 0);
-    connecting.tries[0].setup.state = State::Rails(Box::new((Secured::new(near, None), Handshake::answer())));
+    connecting.tries[0].setup.state = SetupState::Rails(Box::new((Secured::new(near, None), Handshake::answer())));
     (connecting.relayed, connecting.asked) = (true, Some((Instant::now(), String::new())));
 
     let since = Instant::now();

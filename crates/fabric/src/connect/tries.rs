@@ -2,7 +2,7 @@
 
 use super::KEEPALIVE;
 use crate::route::Path;
-use crate::stream_setup::{State, StreamSetup};
+use crate::stream_setup::{SetupState, StreamSetup};
 
 /// One pair of addresses being tried.
 pub(crate) struct Try {
@@ -51,26 +51,28 @@ impl Try {
     /// How far it has got.
     pub(super) fn standing(&self) -> &str {
         match &self.setup.state {
-            State::Dial(_) | State::Approach(_) => "no answer yet",
-            State::Login(_) => "connected, login not finished",
-            State::Rails(_) => "login done, rail handshake not finished",
-            State::Up(_) | State::Taken => "up",
-            State::Failed(why) => why,
+            SetupState::Dial(_) | SetupState::Approach(_) => "no answer yet",
+            SetupState::Login(_) => "connected, login not finished",
+            SetupState::Rails(_) => "login done, rail handshake not finished",
+            SetupState::Up(_) | SetupState::Taken => "up",
+            SetupState::Failed(why) => why,
         }
     }
 
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.setup.state, State::Dial(_) | State::Approach(_) | State::Login(_))
+        matches!(self.setup.state, SetupState::Dial(_) | SetupState::Approach(_) | SetupState::Login(_))
     }
 
     /// Whether it is a way for payload, and up.
     pub(super) fn is_up(&self) -> bool {
-        matches!(self.setup.state, State::Up(_) | State::Taken) && self.number != KEEPALIVE && self.beside.is_none()
+        matches!(self.setup.state, SetupState::Up(_) | SetupState::Taken)
+            && self.number != KEEPALIVE
+            && self.beside.is_none()
     }
 
     /// What to say of it where it did not become a rail.
     pub(super) fn failure(&self) -> Option<String> {
-        let up = matches!(self.setup.state, State::Up(_) | State::Taken);
+        let up = matches!(self.setup.state, SetupState::Up(_) | SetupState::Taken);
         (!up && self.number != KEEPALIVE).then(|| self.describe())
     }
 }

@@ -12,7 +12,7 @@ use crate::link::{ANSWERING, Control, Incoming, Line};
 use crate::name::RelPath;
 use crate::name::TRASH;
 use crate::ops::{self, Cursor};
-use crate::sink::Place;
+use crate::sink::DestDir;
 use crate::source::{Load, Source, Start};
 use crate::transfer::{self, Watcher};
 use crate::wire::{Answer, BYTES_HEAD, Fault, FaultKind, Message, PeerPath, READ_MAX, Request, VERSION};
@@ -28,7 +28,7 @@ pub const FILES_MAX: usize = 256;
 const PART: usize = 256;
 
 /// How long a peer of another version may take until it has received which one this is.
-const LINGER: Duration = Duration::from_secs(1);
+const VERSION_WAIT: Duration = Duration::from_secs(1);
 
 /// How long the bulk connection of a transfer may take.
 const BULK: Duration = Duration::from_secs(30);
@@ -55,7 +55,7 @@ impl Watcher for Silent {
 }
 
 enum Begun {
-    Put(Place<RealFs>),
+    Put(DestDir<RealFs>),
     Get(Box<Source<RealFs>>),
 }
 
@@ -76,7 +76,7 @@ impl<'a> Session<'a> {
             self.control.settle()?;
             self.control.listen()?;
             // What it has not received when the connection ends is lost with it; usually it ends it first.
-            let _ = self.control.inbox.recv_timeout(LINGER);
+            let _ = self.control.inbox.recv_timeout(VERSION_WAIT);
             return Err(Error::Version(version));
         }
         loop {
@@ -301,7 +301,7 @@ impl<'a> Session<'a> {
                 {
                     (self.server.say)(&format!("what is old in the trash was not removed: {error}"));
                 }
-                let place = Place::new(fs.clone(), root, to.path, self.server.state.clone(), self.server.large);
+                let place = DestDir::new(fs.clone(), root, to.path, self.server.state.clone(), self.server.large);
                 Ok(Begun::Put(place.with(dry_run, no_fsync, delete)))
             }
             Request::Get { from, xattrs, dry_run, delete, exclude } => {

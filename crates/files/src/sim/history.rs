@@ -12,7 +12,7 @@ use crate::engine::Happened;
 use crate::fs::{Fs, Links};
 use crate::hash::whole;
 use crate::name::{Name, RelPath};
-use crate::sink::Place;
+use crate::sink::DestDir;
 use crate::source::{Load, Start};
 
 /// Files that come up.
@@ -284,7 +284,7 @@ impl World {
             shallow: false,
         });
         let (fs, state) = (Arc::new(self.dst.clone()), Some(Arc::new(state)));
-        let place = Place::new(fs, Arc::new(to), RelPath::default(), state, u64::MAX);
+        let place = DestDir::new(fs, Arc::new(to), RelPath::default(), state, u64::MAX);
         let load = Load::new(Arc::new(self.src.clone()), u64::MAX);
         run::transfer(&mut self.random, load, starts.into(), place, &self.judged)
     }

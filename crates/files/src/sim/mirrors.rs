@@ -13,7 +13,7 @@ use crate::fs::{Fs, Links};
 use crate::mirror::watch::{Due, Heard, QUIET, Watch};
 use crate::mirror::{Unmarked, mark, together};
 use crate::name::{Name, RelPath};
-use crate::sink::Place;
+use crate::sink::DestDir;
 use crate::source::{Load, Start};
 use crate::wire::{Delete, FaultKind};
 
@@ -227,7 +227,7 @@ impl World {
         }
         let (fs, state) = (Arc::new(self.dst.clone()), Some(Arc::new(state)));
         let most = if self.bug == Some(MirrorBug::LimitIgnored) { Some(u64::from(u32::MAX)) } else { most };
-        let place = Place::new(fs, Arc::new(to), RelPath::default(), state, u64::MAX);
+        let place = DestDir::new(fs, Arc::new(to), RelPath::default(), state, u64::MAX);
         let place = place.with(false, false, Some(Delete { most, keep: Vec::new() }));
         let load = Load { delete: true, ..Load::new(Arc::new(self.src.clone()), u64::MAX) };
         Ok(run::transfer(&mut self.random, load, starts, place, &AtomicBool::new(false)))

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{Random, SimFs};
 use crate::engine::{Clock, Engine, Event, Geometry, LinkLost, Outlet, SlotReader};
-use crate::sink::{Place, Sink};
+use crate::sink::{DestDir, Sink};
 use crate::source::{Load, Source, Start};
 use crate::wire::{Fault, Message, REMOTE_LEN};
 
@@ -57,7 +57,7 @@ pub(super) fn transfer(
     random: &mut Random,
     load: Load<SimFs>,
     starts: Vec<Start<SimFs>>,
-    place: Place<SimFs>,
+    place: DestDir<SimFs>,
     judged: &AtomicBool,
 ) -> Run {
     let mut run = Run::default();

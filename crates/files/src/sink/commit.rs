@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Place;
+use super::DestDir;
 use super::target::Target;
 use crate::fs::{Fs, Ident, Rename, Stat};
 use crate::name::{Name, RelPath};
@@ -10,7 +10,7 @@ use crate::trash::{cannot, move_new};
 use crate::wire::{Fault, FaultKind};
 
 /// Mode, attributes and times; then its bytes onto the disk, its name, and the name onto the disk.
-pub(super) fn commit<F: Fs>(place: &Place<F>, target: &Target<F>) -> Result<(), Fault> {
+pub(super) fn commit<F: Fs>(place: &DestDir<F>, target: &Target<F>) -> Result<(), Fault> {
     let fs = &*place.fs;
     dress(fs, &target.file, target.info.mode, &target.info.xattrs, target.info.mtime())?;
     if !place.no_fsync
@@ -47,7 +47,7 @@ pub(super) fn dress<F: Fs>(
 /// found there is kept: where nothing was, nothing is replaced, and what comes out in an exchange stays in the trash if it is another,
 /// or if everything that is replaced is to be kept.
 pub(super) fn give_name<F: Fs>(
-    place: &Place<F>,
+    place: &DestDir<F>,
     dir: &F::Dir,
     part: &Name,
     path: &RelPath,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::commit::{commit, dress, give_name};
 use super::extras::Gone;
 use super::target::{Target, random};
-use super::{Place, Sink};
+use super::{DestDir, Sink};
 use crate::engine::{Clock, SlotReader, Stage};
 use crate::fs::{Fs, Stat, write_full};
 use crate::hash::{Value, value, whole};
@@ -17,7 +17,7 @@ use crate::wire::{Fault, FaultKind, FileInfo, Key, Known};
 const BLOCK: usize = 4096;
 
 /// How much of a large file is written behind at a time.
-const BEHIND: u64 = 64 << 20;
+const WRITE_BEHIND: u64 = 64 << 20;
 
 /// One file of a pack.
 pub struct Small<F: Fs> {
@@ -54,7 +54,7 @@ pub enum Done {
 
 impl<F: Fs> Sink<F> {
     /// Does one job. `scratch` has the length of a chunk.
-    pub fn work(place: &Place<F>, job: Job<F>, slots: &impl SlotReader, clock: &Clock, scratch: &mut [u8]) -> Done {
+    pub fn work(place: &DestDir<F>, job: Job<F>, slots: &impl SlotReader, clock: &Clock, scratch: &mut [u8]) -> Done {
         match job {
             Job::Know { key, target, first, count } => {
                 let know = |index| clock.time(Stage::Check, || target.know(place, index, scratch));
@@ -86,7 +86,7 @@ impl<F: Fs> Sink<F> {
 }
 
 /// What goes goes to the trash; then all names go onto the disk.
-fn finish<F: Fs>(place: &Place<F>, needed: bool, gone: Vec<Gone>) -> Done {
+fn finish<F: Fs>(place: &DestDir<F>, needed: bool, gone: Vec<Gone>) -> Done {
     let fs = &*place.fs;
     let (mut told, mut needed) = (Vec::with_capacity(gone.len()), needed);
     for one in gone {
@@ -106,7 +106,7 @@ fn failed(error: io::Error) -> Fault {
 
 #[allow(clippy::too_many_arguments, reason = "one caller")]
 fn land<F: Fs>(
-    place: &Place<F>,
+    place: &DestDir<F>,
     target: &Target<F>,
     first: u64,
     slot: u16,
@@ -132,13 +132,13 @@ fn land<F: Fs>(
 }
 
 /// Large files leave the page cache: the program that is to use it needs it more.
-fn behind<F: Fs>(place: &Place<F>, target: &Target<F>, first: u64, count: u64, clock: &Clock) -> Result<(), Fault> {
+fn behind<F: Fs>(place: &DestDir<F>, target: &Target<F>, first: u64, count: u64, clock: &Clock) -> Result<(), Fault> {
     let (begin, end) = (first * place.geometry.chunk, (first + count) * place.geometry.chunk);
-    let edge = end / BEHIND * BEHIND;
-    if target.info.ident.size < place.large || edge <= begin || edge < 2 * BEHIND {
+    let edge = end / WRITE_BEHIND * WRITE_BEHIND;
+    if target.info.ident.size < place.large || edge <= begin || edge < 2 * WRITE_BEHIND {
         return Ok(());
     }
-    let write = || place.fs.write_behind(&target.file, edge - 2 * BEHIND, BEHIND);
+    let write = || place.fs.write_behind(&target.file, edge - 2 * WRITE_BEHIND, WRITE_BEHIND);
     clock.time(Stage::Write, write).map_err(|error| {
         // What the kernel could not write it reports once.
         target.spoil(place);
@@ -147,7 +147,7 @@ fn behind<F: Fs>(place: &Place<F>, target: &Target<F>, first: u64, count: u64, c
 }
 
 /// Writes a chunk; of a sparse file only the blocks that are not zero.
-fn store<F: Fs>(place: &Place<F>, target: &Target<F>, index: u64, bytes: &[u8]) -> io::Result<()> {
+fn store<F: Fs>(place: &DestDir<F>, target: &Target<F>, index: u64, bytes: &[u8]) -> io::Result<()> {
     let (fs, at) = (&*place.fs, index * place.geometry.chunk);
     if !target.info.sparse() {
         return write_full(fs, &target.file, at, bytes);
@@ -174,14 +174,14 @@ fn store<F: Fs>(place: &Place<F>, target: &Target<F>, index: u64, bytes: &[u8]) 
 }
 
 /// A journal that cannot be written costs a later run time, nothing else.
-fn note<F: Fs>(place: &Place<F>, target: &Target<F>, index: u64, value: &Value) {
+fn note<F: Fs>(place: &DestDir<F>, target: &Target<F>, index: u64, value: &Value) {
     if let Some(journal) = &target.journal {
         let _ = journal.put(&*place.fs, index, value);
     }
 }
 
 fn hole<F: Fs>(
-    place: &Place<F>,
+    place: &DestDir<F>,
     target: &Target<F>,
     index: u64,
     clock: &Clock,
@@ -207,7 +207,7 @@ fn hole<F: Fs>(
 
 /// A chunk that the receiver has: in the partial file, or in the old one, from where it is copied and then checked.
 fn keep<F: Fs>(
-    place: &Place<F>,
+    place: &DestDir<F>,
     target: &Target<F>,
     index: u64,
     clock: &Clock,
@@ -251,7 +251,7 @@ fn copy<F: Fs>(fs: &F, from: &F::File, to: &F::File, offset: u64, len: u64, scra
 
 /// Small files: all are written, then one sync, then all get their names, then one more.
 fn unpack<F: Fs>(
-    place: &Place<F>,
+    place: &DestDir<F>,
     slot: u16,
     files: Vec<Small<F>>,
     slots: &impl SlotReader,

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::Place;
+use super::DestDir;
 use crate::fs::{Fs, Kind, Links, Stat, read_full};
 use crate::hash::{Value, value};
 use crate::journal::{Journal, Tag, Whereabouts};
@@ -27,7 +27,7 @@ pub struct Target<F: Fs> {
 
 impl<F: Fs> Target<F> {
     pub(super) fn open(
-        place: &Place<F>,
+        place: &DestDir<F>,
         path: &RelPath,
         dir: Arc<F::Dir>,
         name: Name,
@@ -87,7 +87,7 @@ impl<F: Fs> Target<F> {
     }
 
     /// What is known of a chunk.
-    pub(super) fn know(&self, place: &Place<F>, index: u64, scratch: &mut [u8]) -> Known {
+    pub(super) fn know(&self, place: &DestDir<F>, index: u64, scratch: &mut [u8]) -> Known {
         let fs = &*place.fs;
         let noted = self.journal.as_ref().and_then(|journal| journal.get(fs, index));
         if let Some((value, true)) = noted {
@@ -104,7 +104,7 @@ impl<F: Fs> Target<F> {
         old.map_or(Known::Nothing, Known::Content)
     }
 
-    pub(super) fn hash_of(&self, place: &Place<F>, file: &F::File, index: u64, scratch: &mut [u8]) -> Option<Value> {
+    pub(super) fn hash_of(&self, place: &DestDir<F>, file: &F::File, index: u64, scratch: &mut [u8]) -> Option<Value> {
         let geometry = &place.geometry;
         let len = geometry.chunk_len(self.info.ident.size, index);
         let out = &mut scratch[..len];
@@ -113,12 +113,12 @@ impl<F: Fs> Target<F> {
     }
 
     /// Nothing in the partial file is to be believed: it goes, and its journal with it.
-    pub(super) fn spoil(&self, place: &Place<F>) {
+    pub(super) fn spoil(&self, place: &DestDir<F>) {
         self.forget_journal(place);
         let _ = place.fs.unlink(&self.dir, &self.part);
     }
 
-    pub(super) fn forget_journal(&self, place: &Place<F>) {
+    pub(super) fn forget_journal(&self, place: &DestDir<F>) {
         if let (Some(journal), Some(state)) = (&self.journal, &place.state) {
             let _ = place.fs.unlink(state, &journal.name);
         }
@@ -126,7 +126,7 @@ impl<F: Fs> Target<F> {
 }
 
 /// Space for all of it, so that a full disk is known before the first byte.
-fn reserve<F: Fs>(place: &Place<F>, dir: &F::Dir, file: &F::File, info: &FileInfo, ours: &Stat) -> Result<(), Fault> {
+fn reserve<F: Fs>(place: &DestDir<F>, dir: &F::Dir, file: &F::File, info: &FileInfo, ours: &Stat) -> Result<(), Fault> {
     let fs = &*place.fs;
     let failed = |error: io::Error| Fault::io("space for the file", &error);
     if ours.size != info.ident.size {

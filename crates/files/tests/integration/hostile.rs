@@ -7,7 +7,7 @@ use linkspan_files::fs::{Fs, Ident, Links, Time};
 use linkspan_files::hash::value;
 use linkspan_files::name::RelPath;
 use linkspan_files::sim::SimFs;
-use linkspan_files::sink::{Place, Sink};
+use linkspan_files::sink::{DestDir, Sink};
 use linkspan_files::source::{Load, Source, Start};
 use linkspan_files::wire::{FaultKind, FileInfo, ITEMS_MAX, Item, Key, Message, REMOTE_LEN, Verdict, What};
 
@@ -28,7 +28,7 @@ fn path(text: &str) -> RelPath {
 
 fn sink(fs: &SimFs) -> Sink<SimFs> {
     let root = Arc::new(fs.root());
-    let mut place = Place::new(Arc::new(fs.clone()), root, RelPath::default(), None, u64::MAX);
+    let mut place = DestDir::new(Arc::new(fs.clone()), root, RelPath::default(), None, u64::MAX);
     place.geometry = GEOMETRY;
     Sink::new(place, Arc::default()).unwrap()
 }

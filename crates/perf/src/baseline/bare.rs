@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::cma::{Answer, Offer, Pending, Split, answer, touched};
+use super::cma::{Answer, MapAt, Pending, Split, answer, touched};
 use super::socket::{Patience, Socket};
 use crate::clock::thread_cpu_ns;
 use crate::error::PerfError;
@@ -53,7 +53,7 @@ struct Round {
     area: U64,
 }
 
-/// A round that is none: an [`Offer`] follows, and is answered.
+/// A round that is none: a [`MapAt`] follows, and is answered.
 const JOIN: u8 = 16;
 
 /// A bare loop.
@@ -225,7 +225,7 @@ fn serve(mut socket: Socket, terms: &Terms) -> io::Result<()> {
         socket.read(round.as_mut_bytes(), WaitMode::Sleep)?;
         socket.patience.moved()?;
         if round.kind == JOIN {
-            let mut offer = Offer::new_zeroed();
+            let mut offer = MapAt::new_zeroed();
             socket.read(offer.as_mut_bytes(), WaitMode::Sleep)?;
             let (joined, said) = answer(&offer, terms.token, terms.cma, &socket.patience);
             split = joined;

@@ -29,7 +29,7 @@ use crate::spec::{SPIN, WaitMode};
 /// Where the client's map and gate are.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(super) struct Offer {
+pub(super) struct MapAt {
     pid: U32,
     fd: U32,
     guard: U64,
@@ -87,11 +87,11 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    pub(super) fn new(token: [u8; 16]) -> io::Result<(Pending, Offer)> {
+    pub(super) fn new(token: [u8; 16]) -> io::Result<(Pending, MapAt)> {
         let [own, _] = nonces(token);
         let (map, guard) = (Map::create(RING_MIN)?, AccessGuard::new(own)?);
         map.set_nonce(Side::A, own);
-        let offer = Offer {
+        let offer = MapAt {
             pid: std::process::id().into(),
             fd: (map.fd().as_raw_fd() as u32).into(),
             guard: guard.address().into(),
@@ -115,7 +115,7 @@ impl Pending {
 }
 
 /// Answers an offer.
-pub(super) fn answer(offer: &Offer, token: [u8; 16], allowed: bool, patience: &Patience) -> (Option<Split>, Answer) {
+pub(super) fn answer(offer: &MapAt, token: [u8; 16], allowed: bool, patience: &Patience) -> (Option<Split>, Answer) {
     let refuse = |status| (None, Answer { status, zero: [0; 3], pid: U32::ZERO, guard: U64::ZERO });
     if !allowed {
         return refuse(NOT_ALLOWED);
@@ -130,7 +130,7 @@ pub(super) fn answer(offer: &Offer, token: [u8; 16], allowed: bool, patience: &P
     }
 }
 
-fn join(offer: &Offer, token: [u8; 16], patience: &Patience) -> io::Result<Split> {
+fn join(offer: &MapAt, token: [u8; 16], patience: &Patience) -> io::Result<Split> {
     let [theirs, own] = nonces(token);
     let pid = offer.pid.get();
     let pidfd = process(pid)?;

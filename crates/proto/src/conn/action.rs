@@ -82,7 +82,7 @@ pub(super) enum Post<B> {
 
 /// What was offered to a rail last, and what of it is to be remembered.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Offer {
+pub(super) enum Offered {
     Nothing,
     Replay,
     Queued,
@@ -106,7 +106,7 @@ pub(super) struct Departure<B> {
     post: Post<B>,
     /// What became of it.
     posted: Option<Ticket>,
-    offer: Offer,
+    offer: Offered,
     /// Where it was offered, and as what.
     rail: usize,
     head: Head,
@@ -131,7 +131,7 @@ impl<B: Buf> Departure<B> {
             due: 0,
             post: Post::Send { tag: 0, src: B::EMPTY, grant: None },
             posted: None,
-            offer: Offer::Nothing,
+            offer: Offered::Nothing,
             rail: 0,
             head: Head::new(Kind::Ack),
             mem: B::EMPTY,
@@ -213,13 +213,13 @@ impl<B: Buf> Engine<B> {
         let out = &self.out;
         let (rail, head) = (out.rail, &out.head);
         Some(match out.offer {
-            Offer::Chunk => Action::Data { rail, head: &out.chunk.head, src: out.chunk.src, whole: out.whole },
-            Offer::Grants(_) if !out.mem.is_empty() => Action::Grant { rail, head, into: out.mem },
-            Offer::Replay => {
+            Offered::Chunk => Action::Data { rail, head: &out.chunk.head, src: out.chunk.src, whole: out.whole },
+            Offered::Grants(_) if !out.mem.is_empty() => Action::Grant { rail, head, into: out.mem },
+            Offered::Replay => {
                 let (head, bytes) = self.control.replay()?;
                 Action::Ctrl { rail, head, body: Body::Bytes(bytes) }
             }
-            Offer::Report => Action::Ctrl { rail, head, body: Body::Bytes(&[]) },
+            Offered::Report => Action::Ctrl { rail, head, body: Body::Bytes(&[]) },
             _ => Action::Ctrl { rail, head, body: self.control.kept_body().map_or(Body::Mem(out.mem), Body::Bytes) },
         })
     }
@@ -234,7 +234,7 @@ impl<B: Buf> Engine<B> {
                     return false;
                 };
                 let out = &mut self.out;
-                (out.offer, out.rail, out.chunk, out.whole) = (Offer::Chunk, rail, chunk, whole);
+                (out.offer, out.rail, out.chunk, out.whole) = (Offered::Chunk, rail, chunk, whole);
                 return true;
             }
             let Some(rail) = self.rails.control() else {
@@ -251,15 +251,15 @@ impl<B: Buf> Engine<B> {
                     let mut head = Head::new(Kind::Ack);
                     head.id.set(id);
                     head.total.set(u64::from(landed));
-                    (Offer::Landed(slot), head, B::EMPTY)
+                    (Offered::Landed(slot), head, B::EMPTY)
                 }),
                 REPLAY if self.control.look_at_replay() => {
-                    self.out.offer = Offer::Replay;
+                    self.out.offer = Offered::Replay;
                     return true;
                 }
                 REPORT if !(self.out.hold && self.control.may_hold_ack()) => match self.control.next_report() {
                     Some(head) => {
-                        (self.out.offer, self.out.head) = (Offer::Report, head);
+                        (self.out.offer, self.out.head) = (Offered::Report, head);
                         return true;
                     }
                     None => None,
@@ -272,7 +272,7 @@ impl<B: Buf> Engine<B> {
                 Some((head, before)) => {
                     self.out.due |= QUEUE;
                     ack = before;
-                    Some((Offer::Queued, head, B::EMPTY))
+                    Some((Offered::Queued, head, B::EMPTY))
                 }
                 None => found,
             };
@@ -280,7 +280,7 @@ impl<B: Buf> Engine<B> {
                 self.out.due &= !source;
             }
             let Some((offer, head, mem)) = found else { continue };
-            let body = if matches!(offer, Offer::Grants(_)) { B::EMPTY } else { mem };
+            let body = if matches!(offer, Offered::Grants(_)) { B::EMPTY } else { mem };
             self.out.offer = offer;
             if let Some(head) = self.control.number(head, body, ack) {
                 (self.out.head, self.out.mem) = (head, mem);
@@ -294,19 +294,19 @@ impl<B: Buf> Engine<B> {
     /// The rail has taken what [`Engine::next_action`] said, as its item with this number.
     #[inline]
     pub fn accepted(&mut self, item: u64) {
-        match std::mem::replace(&mut self.out.offer, Offer::Nothing) {
-            Offer::Nothing => {}
-            Offer::Replay => self.control.replayed(),
-            Offer::Report => self.control.has_reported(),
-            Offer::Chunk => self.chunk_left(self.out.rail, self.out.chunk, item),
+        match std::mem::replace(&mut self.out.offer, Offered::Nothing) {
+            Offered::Nothing => {}
+            Offered::Replay => self.control.replayed(),
+            Offered::Report => self.control.has_reported(),
+            Offered::Chunk => self.chunk_left(self.out.rail, self.out.chunk, item),
             offer => {
                 let seq = self.control.left(&self.out.head);
                 match offer {
-                    Offer::Post => self.post_left(item, seq),
-                    Offer::Waiting(at, grant) => self.waiting_left(at, grant, (self.out.rail, item), seq),
-                    Offer::Grants(run) => self.grants_left(run, seq),
-                    Offer::Notify => self.notify_left(seq),
-                    Offer::Landed(slot) => self.rails.told(slot),
+                    Offered::Post => self.post_left(item, seq),
+                    Offered::Waiting(at, grant) => self.waiting_left(at, grant, (self.out.rail, item), seq),
+                    Offered::Grants(run) => self.grants_left(run, seq),
+                    Offered::Notify => self.notify_left(seq),
+                    Offered::Landed(slot) => self.rails.told(slot),
                     _ => drop(self.control.queue.pop_front()),
                 }
             }
@@ -315,17 +315,17 @@ impl<B: Buf> Engine<B> {
 
     /// The rail takes nothing more of what [`Engine::next_action`] said. Another one may, or it is said again in the next round.
     pub fn busy(&mut self) {
-        match std::mem::replace(&mut self.out.offer, Offer::Nothing) {
-            Offer::Nothing => {}
-            Offer::Replay => self.is_stuck(REPLAY),
-            Offer::Queued => self.is_stuck(NUMBERED),
-            Offer::Waiting(..) => self.is_stuck(WAITING),
-            Offer::Post => self.is_stuck(POST),
-            Offer::Grants(_) => self.is_stuck(GRANTS),
-            Offer::Notify => self.is_stuck(NOTIFIES),
-            Offer::Landed(_) => self.is_stuck(LANDED),
-            Offer::Report => self.is_stuck(REPORT),
-            Offer::Chunk => self.out.refused |= 1 << self.out.rail,
+        match std::mem::replace(&mut self.out.offer, Offered::Nothing) {
+            Offered::Nothing => {}
+            Offered::Replay => self.is_stuck(REPLAY),
+            Offered::Queued => self.is_stuck(NUMBERED),
+            Offered::Waiting(..) => self.is_stuck(WAITING),
+            Offered::Post => self.is_stuck(POST),
+            Offered::Grants(_) => self.is_stuck(GRANTS),
+            Offered::Notify => self.is_stuck(NOTIFIES),
+            Offered::Landed(_) => self.is_stuck(LANDED),
+            Offered::Report => self.is_stuck(REPORT),
+            Offered::Chunk => self.out.refused |= 1 << self.out.rail,
         }
     }
 
@@ -356,13 +356,13 @@ impl<B: Buf> Engine<B> {
     }
 
     #[inline]
-    fn look_at_post(&mut self) -> (Offer, Head, B) {
+    fn look_at_post(&mut self) -> (Offered, Head, B) {
         let (head, mem) = match self.out.post {
             Post::Send { tag, src, grant } => (self.eager_head(tag, src, grant), src),
             Post::Write { src, to, notify } => (self.inline_put_head(to, notify), src),
             Post::Read { dst, from } => (self.read_head(dst, from), B::EMPTY),
         };
-        (Offer::Post, head, mem)
+        (Offered::Post, head, mem)
     }
 
     #[inline]

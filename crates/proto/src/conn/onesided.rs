@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::action::{CHUNKS, Offer, Post};
+use super::action::{CHUNKS, Offered, Post};
 use super::ops::CompletionRule;
 use super::planted::{self, Bug};
 use super::send::Segmentation;
@@ -56,14 +56,14 @@ pub struct RemoteSlice {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Region<B> {
+pub(super) struct ExposureSlot<B> {
     pub(super) generation: u32,
     live: Option<(B, Access)>,
 }
 
 #[derive(Debug)]
 pub(super) struct OneSided<B> {
-    pub(super) regions: Vec<Region<B>>,
+    pub(super) regions: Vec<ExposureSlot<B>>,
     free: Vec<u16>,
     pub(super) notifies: VecDeque<u64>,
     /// Writes whose notification waits for their chunks.
@@ -161,7 +161,7 @@ impl<B: Buf> Engine<B> {
         let index = match self.onesided.free.pop() {
             Some(index) => usize::from(index),
             None if regions.len() < MAX_REGIONS => {
-                regions.push(Region { generation: 1, live: None });
+                regions.push(ExposureSlot { generation: 1, live: None });
                 regions.len() - 1
             }
             None => return None,
@@ -181,9 +181,9 @@ impl<B: Buf> Engine<B> {
             return false;
         }
         while regions.len() <= index {
-            regions.push(Region { generation: 0, live: None });
+            regions.push(ExposureSlot { generation: 0, live: None });
         }
-        regions[index] = Region { generation, live: Some((buf, access)) };
+        regions[index] = ExposureSlot { generation, live: Some((buf, access)) };
         true
     }
 
@@ -357,7 +357,7 @@ impl<B: Buf> Engine<B> {
     }
 
     /// The next notification whose write has landed. They leave in order.
-    pub(super) fn look_at_notifies(&mut self) -> Option<(Offer, Head, B)> {
+    pub(super) fn look_at_notifies(&mut self) -> Option<(Offered, Head, B)> {
         while let Some(&Waiting { ticket, value, inline_put }) = self.onesided.waiting.front() {
             if !self.ops.chunks_are_back(ticket) && !planted::is(Bug::EarlyNotify) {
                 return None;
@@ -370,7 +370,7 @@ impl<B: Buf> Engine<B> {
             let mut head = Head::new(Kind::Notify);
             head.total.set(value);
             head.offset.set(inline_put);
-            return Some((Offer::Notify, head, B::EMPTY));
+            return Some((Offered::Notify, head, B::EMPTY));
         }
         None
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::action::{GRANTS, Offer};
+use super::action::{GRANTS, Offered};
 use super::credit::{cost, first_at, take_at};
 use super::ops::{CompletionRule, Ops};
 use super::planted::{self, Bug};
@@ -301,7 +301,7 @@ impl<B: Buf> Engine<B> {
 
     /// The next message that grants receives: of one whose message was found while its grant waited, and of all that follow it
     /// and are like it, it tells so, so that nothing is sent into them.
-    pub(super) fn look_at_grants(&mut self) -> Option<(Offer, Head, B)> {
+    pub(super) fn look_at_grants(&mut self) -> Option<(Offered, Head, B)> {
         let recvs = &mut self.recvs;
         let Some(&grant) = recvs.grants.front() else {
             recvs.bytes_to_return = 0;
@@ -320,7 +320,7 @@ impl<B: Buf> Engine<B> {
                 into = recvs.slots[index].buf;
             }
         }
-        Some((Offer::Grants(run), head, into))
+        Some((Offered::Grants(run), head, into))
     }
 
     /// The grants of the first `run` receives have left, as the message with number `seq`.

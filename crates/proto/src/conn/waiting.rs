@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::action::Offer;
+use super::action::Offered;
 use super::credit::take_at;
 use super::ops::CompletionRule;
 use super::{Engine, MAX_WAITING, Refused, Ticket};
@@ -125,7 +125,7 @@ impl<B: Buf> Engine<B> {
 
     /// Goes on to the first of those that wait that can leave in a control message. Those on the way there that have a receive and go
     /// in chunks, or are too long for it, wait no longer.
-    pub(super) fn look_at_waiting(&mut self) -> Option<(Offer, Head, B)> {
+    pub(super) fn look_at_waiting(&mut self) -> Option<(Offered, Head, B)> {
         while let Some(&WaitingSend { ticket, tag, src }) = self.sends.waiting.sends.get(self.sends.waiting.at) {
             let at = self.sends.waiting.at;
             let grant = self.sends.grant_for(tag);
@@ -143,7 +143,7 @@ impl<B: Buf> Engine<B> {
                 self.send_large(ticket, src, grant);
                 self.ops.traffic.left(src);
             } else if grant.is_some() || self.credit.allows(src.len()) {
-                return Some((Offer::Waiting(at, grant), self.eager_head(tag, src, grant), src));
+                return Some((Offered::Waiting(at, grant), self.eager_head(tag, src, grant), src));
             } else {
                 self.sends.waiting.short = true;
                 self.sends.waiting.at += 1;

@@ -8,8 +8,8 @@ fn machine(name: &str) -> Machine {
     Machine::read(&Fixture::tree(&(lines.join("\n") + "\n")).roots())
 }
 
-fn shown(ports: &[Port]) -> Vec<String> {
-    ports.iter().map(Port::shown).collect()
+fn shown(ports: &[CablePort]) -> Vec<String> {
+    ports.iter().map(CablePort::shown).collect()
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn cables_are_numbered_thunderbolt_first() {
 
 #[test]
 fn the_only_host_is_meant_and_more_than_one_are_told() {
-    let port = |n: usize, id: Option<&str>| Port {
+    let port = |n: usize, id: Option<&str>| CablePort {
         name: format!("cable{n}"),
         cable: format!("0-{n}"),
         interface: Some(format!("thunderbolt{n}")),
@@ -52,9 +52,10 @@ fn the_only_host_is_meant_and_more_than_one_are_told() {
         id: id.map(str::to_owned),
         heard: Vec::new(),
     };
-    let everybody = |_: &Port| true;
-    let names =
-        |found: Result<Vec<Port>, String>| found.map(|list| list.into_iter().map(|one| one.name).collect::<Vec<_>>());
+    let everybody = |_: &CablePort| true;
+    let names = |found: Result<Vec<CablePort>, String>| {
+        found.map(|list| list.into_iter().map(|one| one.name).collect::<Vec<_>>())
+    };
     let one_host = [port(1, Some("a")), port(2, Some("a")), port(3, None)];
     assert_eq!(names(choose(&one_host, 0, &everybody)), Ok(vec!["cable1".to_owned(), "cable2".to_owned()]));
     assert_eq!(names(choose(&one_host, 3, &everybody)), Ok(vec!["cable3".to_owned()]));

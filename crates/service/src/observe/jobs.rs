@@ -31,7 +31,7 @@ type Process = (u32, u32, Duration);
 
 /// What of a process was told.
 #[derive(Debug, Default)]
-struct Told {
+struct LastCounters {
     downgrades: u64,
     refused: [u64; REFUSED.len()],
     /// By device, transport and peer.
@@ -41,7 +41,7 @@ struct Told {
 /// The counters of the look before.
 #[derive(Debug, Default)]
 pub struct JobWatch {
-    told: HashMap<Process, Told>,
+    told: HashMap<Process, LastCounters>,
 }
 
 impl JobWatch {
@@ -65,7 +65,7 @@ impl JobWatch {
     }
 }
 
-impl Told {
+impl LastCounters {
     fn look(&mut self, page: &ProcessStats, left: &mut usize, events: &mut Vec<Event>) {
         let job = |kind: Kind, count: u64, what: String| Event {
             uid: Some(page.uid),

@@ -33,11 +33,11 @@ fn config() -> Config {
     Config::read(&|name| env.iter().find(|p| p.0 == name).map(|p| p.1.to_owned())).unwrap()
 }
 
-fn offer(user: &User) -> (Offer, Arc<Mutex<Vec<String>>>) {
+fn offer(user: &User) -> (PairingOffer, Arc<Mutex<Vec<String>>>) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let to = lines.clone();
     let log = Log::to(move |_, line| to.lock().unwrap().push(line.to_owned()));
-    (Offer::open(config(), user.ring.clone(), log).unwrap(), lines)
+    (PairingOffer::open(config(), user.ring.clone(), log).unwrap(), lines)
 }
 
 fn joined(user: &User, line: &JoinLine) -> Result<Paired, PairError> {

@@ -36,7 +36,7 @@ pub use bench::{Duo, Side, check_bytes, fill_bytes, pattern};
 pub use boxed::Boxed;
 pub use load::threads;
 pub use memory::{Buffer, SuiteMemory, take_memory_from};
-pub use processes::{Joint, Link, two_processes};
+pub use processes::{Joint, PeerPipe, two_processes};
 pub use proxy::{Direction, Proxies, Proxy};
 pub use soak::Rng;
 

@@ -29,17 +29,17 @@ pub trait Joint {
     type R: Rail;
 
     /// This side's end of a new rail. Both processes call it at a time, and tell each other by `link` what they must know.
-    fn rail(&mut self, side: Side, link: &mut Link) -> Self::R;
+    fn rail(&mut self, side: Side, link: &mut PeerPipe) -> Self::R;
 }
 
 /// Messages between the two processes, beside their rails.
 #[derive(Debug)]
-pub struct Link(UnixStream);
+pub struct PeerPipe(UnixStream);
 
-impl Link {
-    fn new(stream: UnixStream) -> Link {
+impl PeerPipe {
+    fn new(stream: UnixStream) -> PeerPipe {
         stream.set_read_timeout(Some(PATIENCE)).expect("a Unix socket has timeouts");
-        Link(stream)
+        PeerPipe(stream)
     }
 
     /// Sends a message.
@@ -67,7 +67,7 @@ impl Link {
 /// The child, which does not outlive this value.
 struct Peer {
     child: Child,
-    link: Link,
+    link: PeerPipe,
 }
 
 impl Peer {
@@ -81,7 +81,7 @@ impl Peer {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the test program runs");
-        Peer { child, link: Link::new(ours) }
+        Peer { child, link: PeerPipe::new(ours) }
     }
 
     fn pid(&self) -> Pid {
@@ -142,14 +142,14 @@ pub fn two_processes<R: Rail>(test: &str, joint: &mut dyn Joint<R = R>) {
     };
     if std::env::var(PEER).is_ok_and(|peer| peer == test) {
         let stdin = std::io::stdin().as_fd().try_clone_to_owned().expect("a descriptor");
-        theirs(joint, &mut Link::new(UnixStream::from(stdin)));
+        theirs(joint, &mut PeerPipe::new(UnixStream::from(stdin)));
     } else {
         ours(joint, test);
     }
 }
 
 type Ours<R> = fn(Any<'_, R>, &str);
-type Theirs<R> = fn(Any<'_, R>, &mut Link);
+type Theirs<R> = fn(Any<'_, R>, &mut PeerPipe);
 
 // `$d` is a dollar sign, for the macro that this one makes.
 macro_rules! behaviours {
@@ -188,7 +188,7 @@ macro_rules! behaviours {
 behaviours!($ sizes, ordering_per_tag, one_sided, last_message_then_exit, killed_peer, stopped_peer, revocation);
 
 /// A connection of so many rails to the other process.
-fn connect<R: Rail>(joint: Any<'_, R>, side: Side, link: &mut Link, rails: usize, acked: bool) -> Conn<R> {
+fn connect<R: Rail>(joint: Any<'_, R>, side: Side, link: &mut PeerPipe, rails: usize, acked: bool) -> Conn<R> {
     let rails: Vec<R> = (0..rails).map(|_| joint.rail(side, link)).collect();
     Conn::new(rails, acked)
 }
@@ -248,7 +248,7 @@ fn alike<R: Rail>(joint: Any<'_, R>, test: &str, both: impl FnOnce(&mut Conn<R>,
     peer.finish();
 }
 
-fn alike_there<R: Rail>(joint: Any<'_, R>, link: &mut Link, both: impl FnOnce(&mut Conn<R>, Side)) {
+fn alike_there<R: Rail>(joint: Any<'_, R>, link: &mut PeerPipe, both: impl FnOnce(&mut Conn<R>, Side)) {
     let mut conn = connect(joint, Side::B, link, 2, true);
     both(&mut conn, Side::B);
     link.send(b"done");
@@ -281,7 +281,7 @@ mod sizes {
         alike(joint, test, both);
     }
 
-    pub(super) fn theirs<R: Rail>(joint: Any<'_, R>, link: &mut Link) {
+    pub(super) fn theirs<R: Rail>(joint: Any<'_, R>, link: &mut PeerPipe) {
         alike_there(joint, link, both);
     }
 }
@@ -346,7 +346,7 @@ mod ordering_per_tag {
         alike(joint, test, both);
     }
 
-    pub(super) fn theirs<R: Rail>(joint: Any<'_, R>, link: &mut Link) {
+    pub(super) fn theirs<R: Rail>(joint: Any<'_, R>, link: &mut PeerPipe) {
         alike_there(joint, link, both);
     }
 }
@@ -390,7 +390,7 @@ mod one_sided {
         peer.finish();
     }
 
-    pub(super) fn theirs<R: Rail>(joint: Any<'_, R>, link: &mut Link) {
+    pub(super) fn theirs<R: Rail>(joint: Any<'_, R>, link: &mut PeerPipe) {
         let mut conn = connect(joint, Side::B, link, 2, true);
         let region = SuiteMemory::new(REGION);
         let key = conn.expose(region.slice(), Access::ReadWrite).expect("a free key");
@@ -439,7 +439,7 @@ mod last_message_then_exit {
         }
     }
 
-    pub(super) fn theirs<R: Rail>(joint: Any<'_, R>, link: &mut Link) {
+    pub(super) fn theirs<R: Rail>(joint: Any<'_, R>, link: &mut PeerPipe) {
         let shape = link.recv();
         let mut conn = connect(joint, Side::B, link, shape[0].into(), shape[1] != 0);
         let sends: Vec<_> = (0..)
@@ -499,7 +499,7 @@ impl Stream {
 }
 
 /// The child's part where it sends and receives until the connection ends.
-fn streaming<R: Rail>(joint: Any<'_, R>, link: &mut Link) {
+fn streaming<R: Rail>(joint: Any<'_, R>, link: &mut PeerPipe) {
     let mut conn = connect(joint, Side::B, link, 2, true);
     let mut stream = Stream::new();
     while stream.step(&mut conn).is_ok() {}
@@ -546,7 +546,7 @@ mod killed_peer {
         }
     }
 
-    pub(super) fn theirs<R: Rail>(joint: Any<'_, R>, link: &mut Link) {
+    pub(super) fn theirs<R: Rail>(joint: Any<'_, R>, link: &mut PeerPipe) {
         streaming(joint, link);
     }
 }
@@ -579,7 +579,7 @@ mod stopped_peer {
         peer.finish();
     }
 
-    pub(super) fn theirs<R: Rail>(joint: Any<'_, R>, link: &mut Link) {
+    pub(super) fn theirs<R: Rail>(joint: Any<'_, R>, link: &mut PeerPipe) {
         streaming(joint, link);
     }
 }
@@ -651,7 +651,7 @@ mod revocation {
         peer.finish();
     }
 
-    pub(super) fn theirs<R: Rail>(joint: Any<'_, R>, link: &mut Link) {
+    pub(super) fn theirs<R: Rail>(joint: Any<'_, R>, link: &mut PeerPipe) {
         for round in 0..ROUNDS {
             let (sender, then) = plan(round);
             let mut conn = connect(joint, Side::B, link, 2, true);

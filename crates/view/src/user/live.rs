@@ -18,7 +18,7 @@ use linkspan_bus::{Dict, to_dict};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Answer, Ask, Told};
+use super::{Answer, Ask, Update};
 use crate::Input;
 use crate::live::{AGAIN, PATIENCE, SETTLE, now_us, start};
 
@@ -36,7 +36,7 @@ pub async fn follow(address: Option<&str>, mut asks: Receiver<Ask>, feed: Sender
             Ok(()) => return,
             Err(error) => error.to_string(),
         };
-        if tell(&feed, Told::Down(why)).await.is_err() {
+        if tell(&feed, Update::Down(why)).await.is_err() {
             return;
         }
         // Whoever asks does not wait.
@@ -44,7 +44,7 @@ pub async fn follow(address: Option<&str>, mut asks: Receiver<Ask>, feed: Sender
             Ok(None) => return,
             Ok(Some(Ask::Retry)) | Err(_) => {}
             Ok(Some(ask)) => {
-                let _ = tell(&feed, Told::Answered(ask, Err("the service does not run".into()))).await;
+                let _ = tell(&feed, Update::Answered(ask, Err("the service does not run".into()))).await;
             }
         }
     }
@@ -53,7 +53,7 @@ pub async fn follow(address: Option<&str>, mut asks: Receiver<Ask>, feed: Sender
 /// Nobody listens any more.
 struct Deaf;
 
-async fn tell(feed: &Sender<Input>, told: Told) -> std::result::Result<(), Deaf> {
+async fn tell(feed: &Sender<Input>, told: Update) -> std::result::Result<(), Deaf> {
     feed.send(Input::User(told)).await.map_err(|_| Deaf)
 }
 
@@ -76,7 +76,7 @@ async fn session(address: Option<&str>, asks: &mut Receiver<Ask>, feed: &Sender<
     let begin = async || match start(&bus, NAME).await {
         Ok(true) => Ok(Some(Instant::now())),
         Ok(false) => Ok(None),
-        Err(why) => tell(feed, Told::Down(why)).await.map(|()| None),
+        Err(why) => tell(feed, Update::Down(why)).await.map(|()| None),
     };
     let Ok(mut read_at) = begin().await else { return Ok(()) };
     loop {
@@ -103,7 +103,7 @@ async fn session(address: Option<&str>, asks: &mut Receiver<Ask>, feed: &Sender<
                     read_at = Some(Instant::now());
                     continue;
                 }
-                vec![Told::Down("it has ended".into())]
+                vec![Update::Down("it has ended".into())]
             }
             signal = signals.next() => match signal {
                 None => break,
@@ -112,7 +112,7 @@ async fn session(address: Option<&str>, asks: &mut Receiver<Ask>, feed: &Sender<
                     Some(changed) => {
                         let plain = |(path, dict): (&OwnedObjectPath, &Dict)| (path.to_string(), dict.clone());
                         let Ok(args) = changed.args() else { continue };
-                        vec![Told::Progress(args.tasks().iter().map(plain).collect(), now_us())]
+                        vec![Update::Progress(args.tasks().iter().map(plain).collect(), now_us())]
                     }
                     None => {
                         let ended = message.header().member().is_some_and(|member| member.as_str() == "TaskEnded");
@@ -125,8 +125,8 @@ async fn session(address: Option<&str>, asks: &mut Receiver<Ask>, feed: &Sender<
             () = sleep_until(read_at.unwrap_or_else(Instant::now)), if read_at.is_some() => {
                 read_at = None;
                 match timeout(PATIENCE, read(&connection, &manager)).await {
-                    Err(_) => vec![Told::Down("it does not answer".into())],
-                    Ok(Err(error)) => vec![Told::Down(error.to_string())],
+                    Err(_) => vec![Update::Down("it does not answer".into())],
+                    Ok(Err(error)) => vec![Update::Down(error.to_string())],
                     Ok(Ok((running, told))) => {
                         // Numbers that nobody has are not sent.
                         if running != watches {
@@ -151,7 +151,7 @@ async fn session(address: Option<&str>, asks: &mut Receiver<Ask>, feed: &Sender<
 async fn read(
     connection: &Connection,
     manager: &ManagerProxy<'_>,
-) -> std::result::Result<(bool, Vec<Told>), UserError> {
+) -> std::result::Result<(bool, Vec<Update>), UserError> {
     let objects = ObjectManagerProxy::new(connection, NAME, PATH).await?.get_managed_objects().await;
     let objects = objects.map_err(|error| UserError::ZBus(error.into()))?;
     let task = |(path, interfaces): (OwnedObjectPath, HashMap<OwnedInterfaceName, Dict>)| {
@@ -162,21 +162,21 @@ async fn read(
     let shares = SharesProxy::builder(connection).cache_properties(CacheProperties::No).build().await?;
     let keys = KeysProxy::new(connection).await?;
     let (serving, addresses, error) = (shares.serving().await?, shares.addresses().await?, shares.error().await?);
-    let shares = Told::Shares(shares.list().await?, serving, addresses, error);
+    let shares = Update::Shares(shares.list().await?, serving, addresses, error);
     let trusted = keys.list().await?;
     // To show a key is to make one: who trusts nobody may do without.
     let (line, fingerprint) = if trusted.is_empty() { Default::default() } else { keys.show("").await? };
-    let history = Told::History(manager.get_history(0).await?);
-    let version = Told::Up(manager.version().await?);
+    let history = Update::History(manager.get_history(0).await?);
+    let version = Update::Up(manager.version().await?);
     let running = !tasks.is_empty();
-    Ok((running, vec![version, Told::Tasks(tasks), history, shares, Told::Keys(line, fingerprint, trusted)]))
+    Ok((running, vec![version, Update::Tasks(tasks), history, shares, Update::Keys(line, fingerprint, trusted)]))
 }
 
 /// Asks for it beside everything else: a peer may be slow.
 fn carry_out(connection: &Connection, feed: &Sender<Input>, ask: Ask) {
     let (connection, feed) = (connection.clone(), feed.clone());
     tokio::spawn(async move {
-        let _ = tell(&feed, Told::Asked(ask.clone())).await;
+        let _ = tell(&feed, Update::Asked(ask.clone())).await;
         let answer = call(&connection, &ask).await.map_err(|error| text(&error));
         // What no signal tells of: whom this user trusts, and what it shares.
         let silent = matches!(ask, Ask::Distrust(_) | Ask::Share { .. } | Ask::Unshare(_));
@@ -188,7 +188,7 @@ fn carry_out(connection: &Connection, feed: &Sender<Input>, ask: Ask) {
                 let _ = tell(&feed, one).await;
             }
         }
-        let _ = tell(&feed, Told::Answered(ask, answer)).await;
+        let _ = tell(&feed, Update::Answered(ask, answer)).await;
     });
 }
 

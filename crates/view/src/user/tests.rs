@@ -1,18 +1,18 @@
 use linkspan_bus::{Dict, to_dict};
 use serde_json::{Value, json};
 
-use super::{Answer, Ask, Told};
+use super::{Answer, Ask, Update};
 use crate::{Action, Choice, Field, Input, Kind, Model, Mood, Page, Pick, Row};
 
 const TASK: &str = "/org/linkspan/User1/task/7";
 
 fn up() -> Model {
     let mut model = Model::new("mini1");
-    tell(&mut model, Told::Up("0.1.0".into()));
+    tell(&mut model, Update::Up("0.1.0".into()));
     model
 }
 
-fn tell(model: &mut Model, told: Told) {
+fn tell(model: &mut Model, told: Update) {
     assert_eq!(model.apply(Input::User(told)), []);
 }
 
@@ -38,8 +38,8 @@ fn works(row: &Row) -> bool {
 
 fn runs(model: &mut Model, kind: &str, arguments: Value, progress: Value) {
     let task = json!({ "Kind": kind, "Peer": "mini2", "Arguments": arguments, "Started": 1 });
-    tell(model, Told::Tasks(vec![(TASK.into(), to_dict(&task))]));
-    tell(model, Told::Progress(vec![(TASK.into(), to_dict(&progress))], 1_000_000));
+    tell(model, Update::Tasks(vec![(TASK.into(), to_dict(&task))]));
+    tell(model, Update::Progress(vec![(TASK.into(), to_dict(&progress))], 1_000_000));
 }
 
 fn bw(size: u64, gbyte_s: f64) -> Value {
@@ -61,18 +61,18 @@ fn a_test_starts_when_a_peer_is_named_and_none_runs() {
     let ask = Ask::Test { test: "lat", peer: "mini2".into() };
     assert_eq!(start(&model).button.unwrap().action, Action::User(ask.clone()));
     assert!(works(&start(&model)));
-    tell(&mut model, Told::Asked(ask.clone()));
+    tell(&mut model, Update::Asked(ask.clone()));
     assert!(!works(&start(&model)), "it is asked for already");
-    tell(&mut model, Told::Answered(ask.clone(), Err("LS1842 a test is under way".into())));
+    tell(&mut model, Update::Answered(ask.clone(), Err("LS1842 a test is under way".into())));
     assert!(works(&start(&model)) && start(&model).subtitle == "LS1842 a test is under way");
-    tell(&mut model, Told::Asked(ask.clone()));
-    tell(&mut model, Told::Answered(ask, Ok(Answer::Done)));
+    tell(&mut model, Update::Asked(ask.clone()));
+    tell(&mut model, Update::Answered(ask, Ok(Answer::Done)));
     runs(&mut model, "test", json!(["lat"]), json!({ "state": "running", "done": 1, "of": 4, "measuring": "8 B" }));
     assert!(!works(&start(&model)), "one runs");
     let row = find(&model.pages(0).tests, TASK);
     assert_eq!((&*row.title, &row.kind), ("Latency to mini2", &Kind::Progress(Some(0.25))));
     assert_eq!(row.button.unwrap().action, Action::User(Ask::Cancel(TASK.into())));
-    tell(&mut model, Told::Tasks(Vec::new()));
+    tell(&mut model, Update::Tasks(Vec::new()));
     assert!(works(&start(&model)) && !has(&model.pages(0).tests, TASK));
 }
 
@@ -82,7 +82,7 @@ fn a_result_is_compared_with_the_one_before_and_both_are_plotted() {
     let newest = test_record(3, "done", &[bw(8, 0.5), bw(1 << 20, 3.0)]);
     let failed = test_record(2, "failed", &[]);
     let oldest = test_record(1, "done", &[bw(8, 0.5), bw(1 << 20, 2.0)]);
-    tell(&mut model, Told::History(dicts(&[newest, failed, oldest])));
+    tell(&mut model, Update::History(dicts(&[newest, failed, oldest])));
     let page = model.pages(160_000_000).tests;
     assert!(matches!(find(&page, "plot").kind, Kind::Plot(_)), "it stays until the next one");
     let row = find(&page, "3");
@@ -112,7 +112,7 @@ fn a_test_has_a_report_if_its_results_are_whole() {
     row.bw_gbyte_s = 2.5;
     let whole = to_dict(&test_record(1, "done", &[serde_json::to_value(&row).unwrap()]));
     let mut model = up();
-    tell(&mut model, Told::History(vec![whole, to_dict(&test_record(2, "done", &[bw(8, 1.0)]))]));
+    tell(&mut model, Update::History(vec![whole, to_dict(&test_record(2, "done", &[bw(8, 1.0)]))]));
     let (name, page) = model.report("1").unwrap();
     assert_eq!(name, "linkspan-bw-mini2.html");
     assert!(page.contains("2.5000") && page.contains("bw mini2"), "{page}");
@@ -131,20 +131,20 @@ fn files_go_to_the_share_that_is_open_and_wait_until_one_is() {
     model.apply(Input::Typed(Field::Place, "mini2".into()));
     let peer = Ask::List("linkspan://mini2/".into());
     assert_eq!(find(&model.pages(0).files, "place").button.unwrap().action, Action::User(peer.clone()));
-    tell(&mut model, Told::Asked(peer.clone()));
+    tell(&mut model, Update::Asked(peer.clone()));
     let shares = dicts(&[json!({ "kind": "share", "name": "in", "writable": true })]);
-    tell(&mut model, Told::Answered(peer, Ok(Answer::Listed(shares, true))));
+    tell(&mut model, Update::Answered(peer, Ok(Answer::Listed(shares, true))));
     assert!(!works(&waiting(&model)), "a peer alone is no place for files");
     assert_eq!(model.target(), None);
     let share = Ask::List("linkspan://mini2/in/".into());
     assert_eq!(find(&model.pages(0).files, "share in").button.unwrap().action, Action::User(share.clone()));
-    tell(&mut model, Told::Asked(share.clone()));
+    tell(&mut model, Update::Asked(share.clone()));
     let entries = [
         json!({ "kind": "file", "name": "b <i>", "size_bytes": 2_000_000 }),
         json!({ "kind": "directory", "name_hex": "ff" }),
         json!({ "kind": "file", "name": "../x" }),
     ];
-    tell(&mut model, Told::Answered(share, Ok(Answer::Listed(dicts(&entries), false))));
+    tell(&mut model, Update::Answered(share, Ok(Answer::Listed(dicts(&entries), false))));
     let page = model.pages(0).files;
     let row = find(&page, "file b%20%3Ci%3E");
     assert_eq!((&*row.title, &*row.end), ("b <i>", "2.0 MB"));
@@ -158,8 +158,8 @@ fn files_go_to_the_share_that_is_open_and_wait_until_one_is() {
     assert_eq!(find(&page, "send").button.unwrap().action, Action::Pick(pick));
     let send = Ask::Send { from: vec!["/home/me/a".into(), "/home/me/b".into()], to: "linkspan://mini2/in/".into() };
     assert!(works(&waiting(&model)) && waiting(&model).button.unwrap().action == Action::User(send.clone()));
-    tell(&mut model, Told::Asked(send.clone()));
-    tell(&mut model, Told::Answered(send, Ok(Answer::Done)));
+    tell(&mut model, Update::Asked(send.clone()));
+    tell(&mut model, Update::Answered(send, Ok(Answer::Done)));
     assert!(!has(&model.pages(0).files, "waiting"));
 }
 
@@ -170,7 +170,7 @@ fn a_transfer_shows_how_far_it_is_and_goes_on_where_it_was_paused() {
         |moved: u64| json!({ "state": "running", "moved_bytes": moved, "total_bytes": 4_000_000, "kept_bytes": 0 });
     let arguments = json!(["/home/me/a", "linkspan://mini2/in/"]);
     runs(&mut model, "send", arguments.clone(), progress(1_000_000));
-    tell(&mut model, Told::Progress(vec![(TASK.into(), to_dict(&progress(2_000_000)))], 1_500_000));
+    tell(&mut model, Update::Progress(vec![(TASK.into(), to_dict(&progress(2_000_000)))], 1_500_000));
     let row = find(&model.pages(0).files, TASK);
     assert_eq!((&*row.title, &row.kind), ("a to mini2:in", &Kind::Progress(Some(0.5))));
     assert_eq!(row.subtitle, "2.0 MB of 4.0 MB, 2.0 MB/s");
@@ -183,8 +183,8 @@ fn a_transfer_shows_how_far_it_is_and_goes_on_where_it_was_paused() {
             .extend(json!({ "moved_bytes": 2, "files_done": 1 }).as_object().unwrap().clone());
         record
     };
-    tell(&mut model, Told::Tasks(Vec::new()));
-    tell(&mut model, Told::History(dicts(&[record(8, "done"), record(7, "cancelled")])));
+    tell(&mut model, Update::Tasks(Vec::new()));
+    tell(&mut model, Update::History(dicts(&[record(8, "done"), record(7, "cancelled")])));
     let page = model.pages(0).files;
     let again = Ask::Send { from: vec!["/home/me/a".into()], to: "linkspan://mini2/in/".into() };
     assert_eq!(find(&page, "7").button.unwrap().action, Action::User(again));
@@ -210,12 +210,12 @@ fn shares_are_served_when_there_are_some_and_it_is_said_why_they_are_not() {
     let serve = |model: &Model| find(&model.pages(0).files, "serve");
     assert!(!works(&serve(&model)));
     let share = dicts(&[json!({ "name": "data", "directory": "/srv/data", "writable": false })]);
-    tell(&mut model, Told::Shares(share.clone(), false, Vec::new(), String::new()));
+    tell(&mut model, Update::Shares(share.clone(), false, Vec::new(), String::new()));
     assert!(works(&serve(&model)) && serve(&model).button.unwrap().action == Action::User(Ask::Serve(true)));
     assert_eq!(find(&model.pages(0).files, "share 0").subtitle, "/srv/data, peers may read it");
-    tell(&mut model, Told::Shares(share.clone(), false, Vec::new(), "no peer is trusted".into()));
+    tell(&mut model, Update::Shares(share.clone(), false, Vec::new(), "no peer is trusted".into()));
     assert_eq!(serve(&model).mood, Mood::Trouble);
-    tell(&mut model, Told::Shares(share, true, vec!["10.0.0.1:24681".into()], String::new()));
+    tell(&mut model, Update::Shares(share, true, vec!["10.0.0.1:24681".into()], String::new()));
     let row = serve(&model);
     assert_eq!((&row.kind, row.button.unwrap().action), (&Kind::Switch(true), Action::User(Ask::Serve(false))));
 }
@@ -225,30 +225,30 @@ fn a_pairing_is_shown_with_its_fingerprint_until_it_was_compared_and_only_a_new_
     let mut model = up();
     let record = |id: u64| json!({ "id": id, "kind": "pair", "state": "done", "name": "mini2", "calls_itself": "x", "fingerprint": "DZWR-7MDR", "confirmed": true });
     let peers = || dicts(&[json!({ "name": "mini2", "fingerprint": "37Z4-JLGQ", "hosts": ["10.0.0.2"] })]);
-    tell(&mut model, Told::History(dicts(&[record(1)])));
-    tell(&mut model, Told::Keys("line".into(), "AAAA".into(), peers()));
+    tell(&mut model, Update::History(dicts(&[record(1)])));
+    tell(&mut model, Update::Keys("line".into(), "AAAA".into(), peers()));
     assert!(!has(&model.pages(0).overview, "paired 1"), "it was made before");
     model.apply(Input::Typed(Field::JoinLine, "LSPAXYZ".into()));
     let join = Ask::Join("LSPAXYZ".into());
     assert_eq!(find(&model.pages(0).overview, "join").button.unwrap().action, Action::User(join.clone()));
-    tell(&mut model, Told::Asked(join.clone()));
-    tell(&mut model, Told::Answered(join, Ok(Answer::Done)));
+    tell(&mut model, Update::Asked(join.clone()));
+    tell(&mut model, Update::Answered(join, Ok(Answer::Done)));
     assert_eq!(
         find(&model.pages(0).overview, "join").kind,
         Kind::Field(Field::JoinLine, String::new()),
         "it is used up"
     );
-    tell(&mut model, Told::History(dicts(&[record(2), record(1)])));
+    tell(&mut model, Update::History(dicts(&[record(2), record(1)])));
     let card = find(&model.pages(0).overview, "paired 2");
     assert_eq!((&*card.title, &*card.subtitle), ("mini2", "Fingerprint DZWR-7MDR"));
     assert_eq!(card.second.unwrap().action, Action::User(Ask::Distrust("mini2".into())));
     model.apply(Input::Compared("2".into()));
     assert!(!has(&model.pages(0).overview, "paired 2"));
     // A line of ours, as long as its task waits.
-    tell(&mut model, Told::Answered(Ask::Offer, Ok(Answer::Offered("LSPA1".into(), TASK.into()))));
+    tell(&mut model, Update::Answered(Ask::Offer, Ok(Answer::Offered("LSPA1".into(), TASK.into()))));
     runs(&mut model, "pair", json!([]), json!({ "state": "waiting" }));
     assert_eq!(find(&model.pages(0).overview, "line").subtitle, "LSPA1");
-    tell(&mut model, Told::Tasks(Vec::new()));
+    tell(&mut model, Update::Tasks(Vec::new()));
     assert!(!has(&model.pages(0).overview, "line"));
 }
 
@@ -256,17 +256,17 @@ fn a_pairing_is_shown_with_its_fingerprint_until_it_was_compared_and_only_a_new_
 fn a_service_that_goes_leaves_what_was_typed_and_takes_the_rest() {
     let mut model = up();
     model.apply(Input::Typed(Field::Peer, "mini2".into()));
-    tell(&mut model, Told::History(dicts(&[test_record(1, "done", &[bw(8, 1.0)])])));
-    tell(&mut model, Told::Down("it has ended".into()));
+    tell(&mut model, Update::History(dicts(&[test_record(1, "done", &[bw(8, 1.0)])])));
+    tell(&mut model, Update::Down("it has ended".into()));
     for page in [model.pages(0).tests, model.pages(0).files] {
         let empty = page.empty.unwrap();
         assert!(page.groups.is_empty() && empty.text.contains("systemctl --user start linkspan-user"));
         assert_eq!(empty.button.unwrap().action, Action::Retry);
     }
-    tell(&mut model, Told::Up("0.1.0".into()));
+    tell(&mut model, Update::Up("0.1.0".into()));
     let page = model.pages(0).tests;
     assert!(works(&find(&page, "start")) && !has(&page, "1"));
-    tell(&mut model, Told::Up("7.0.0".into()));
+    tell(&mut model, Update::Up("7.0.0".into()));
     assert!(model.pages(0).banner.contains("7.0.0"), "another version is said");
 }
 

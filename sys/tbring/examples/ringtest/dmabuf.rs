@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use linkspan_tbring::udmabuf::{PAGE, Udmabuf};
-use linkspan_tbring::{Access, Error, Region, Ring};
+use linkspan_tbring::{Access, Error, Ring, RingMr};
 use linkspan_transport::{Buf, StaticBuf};
 
 use crate::how::{How, any, next};
@@ -110,7 +110,7 @@ fn tell(ring: &mut Ring, channel: u32) -> Done {
 }
 
 /// The word that [`answer`] waits for, and takes one completion.
-fn say(ring: &mut Ring, channel: u32) -> Result<(StaticBuf, Region), String> {
+fn say(ring: &mut Ring, channel: u32) -> Result<(StaticBuf, RingMr), String> {
     let word = StaticBuf::new(8);
     fill(&word, 0, b"all here")?;
     let region = ring.register(word.slice(), Access::Both).map_err(text)?;

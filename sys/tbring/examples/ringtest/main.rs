@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use linkspan_tbring::udmabuf::Udmabuf;
-use linkspan_tbring::{Access, Error, Region, Ring, abi, info, pairs};
+use linkspan_tbring::{Access, Error, Ring, RingMr, abi, info, pairs};
 use linkspan_transport::{Buf, StaticBuf};
 
 use how::{How, any, next};
@@ -129,7 +129,7 @@ impl Memory {
         Udmabuf::new((bytes + shift) as usize).map(Memory::Dmabuf).map_err(|e| format!("udmabuf: {e}"))
     }
 
-    fn register(&self, ring: &Ring, bytes: u64, access: Access) -> Result<Region, String> {
+    fn register(&self, ring: &Ring, bytes: u64, access: Access) -> Result<RingMr, String> {
         match self {
             Memory::Host(buffer, shift) => {
                 let slice = buffer.slice().sub(*shift, bytes).ok_or("a buffer too small")?;
@@ -254,7 +254,7 @@ fn receive(device: &str, channel: u32, bytes: u64, chunk: u64, shift: u64, seed:
 }
 
 /// Waits until the other side has closed.
-fn closed(ring: &mut Ring, channel: u32, region: &Region) -> Done {
+fn closed(ring: &mut Ring, channel: u32, region: &RingMr) -> Done {
     ring.receive(channel, region, 0, 8, 2).map_err(text)?;
     let last = any(ring, How::Sleep, LONG)?.ok_or("the other side does not close")?;
     expect(last.result == Err(libc::EPIPE), || format!("{last:?}, expected EPIPE"))

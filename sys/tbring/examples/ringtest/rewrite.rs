@@ -1,6 +1,6 @@
 //! Memory that its owner writes after it was registered: the driver sends what is there now, and takes nothing of it back.
 
-use linkspan_tbring::{Access, Region, Ring};
+use linkspan_tbring::{Access, Ring, RingMr};
 use linkspan_transport::StaticBuf;
 
 use crate::how::{How, next};
@@ -11,7 +11,7 @@ const ALL: u64 = 64 << 10;
 const MESSAGES: [(u64, u64); 3] = [(100, 4000), (5000, 20_000), (32_768, 16_384)];
 
 /// Registered with other bytes in it than it has then.
-fn rewritten(ring: &Ring) -> Result<(StaticBuf, Region), String> {
+fn rewritten(ring: &Ring) -> Result<(StaticBuf, RingMr), String> {
     let memory = StaticBuf::new(ALL as usize);
     fill(&memory, 0, &bytes_of(1, ALL))?;
     let region = ring.register(memory.slice(), Access::Both).map_err(text)?;

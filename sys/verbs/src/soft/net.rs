@@ -12,7 +12,7 @@ use super::{Faults, Notifier, SoftConfig};
 use crate::{Access, Address, AsyncEvent, Completion, Keys, QpState, Sge, Status, What};
 
 /// A registered region.
-pub(super) struct Region {
+pub(super) struct MrEntry {
     pub(super) keys: Keys,
     mem: MemSlice,
     access: Access,
@@ -33,7 +33,7 @@ pub(super) struct Device {
     pub(super) config: SoftConfig,
     pub(super) active: bool,
     pub(super) gone: bool,
-    pub(super) regions: HashMap<u32, Region>,
+    pub(super) regions: HashMap<u32, MrEntry>,
     pub(super) queues: HashMap<u32, Queue>,
     pub(super) pairs: HashMap<u32, Pair>,
     pub(super) events: VecDeque<AsyncEvent>,
@@ -57,7 +57,7 @@ impl Device {
         self.next += 1;
         let key = self.next << 8 | (self.next.wrapping_mul(0x9E37) & 0xff);
         let keys = Keys { addr, len: mem.len() as u64, lkey: key, rkey: key };
-        self.regions.insert(key, Region { keys, mem, access, pd });
+        self.regions.insert(key, MrEntry { keys, mem, access, pd });
         keys
     }
 

@@ -12,13 +12,13 @@ pub(super) const LINEARS: usize = 4;
 pub(super) const LINEAR: usize = 256 << 10;
 
 /// What keeps the memory.
-enum Memory {
+enum LinearMemory {
     Host(HostBuf),
     Pinned(Pinned),
 }
 
 pub(super) struct Linears {
-    memory: Memory,
+    memory: LinearMemory,
     /// Runs that read each.
     held: [u32; LINEARS],
 }
@@ -26,12 +26,12 @@ pub(super) struct Linears {
 impl Linears {
     /// Of host memory, for rails that know no device. One: whatever comes is copied at once.
     pub(super) fn on_host() -> Linears {
-        Linears { memory: Memory::Host(HostBuf::new(LINEAR)), held: [0; LINEARS] }
+        Linears { memory: LinearMemory::Host(HostBuf::new(LINEAR)), held: [0; LINEARS] }
     }
 
     /// Of pinned memory.
     pub(super) fn pinned(gpu: &Arc<dyn Gpu>) -> Result<Linears, GpuError> {
-        Ok(Linears { memory: Memory::Pinned(Pinned::new(gpu, LINEARS * LINEAR)?), held: [0; LINEARS] })
+        Ok(Linears { memory: LinearMemory::Pinned(Pinned::new(gpu, LINEARS * LINEAR)?), held: [0; LINEARS] })
     }
 
     /// A buffer that is never read.
@@ -40,8 +40,8 @@ impl Linears {
         // SAFETY: calls copy to it before they return; runs that read it are waited for before this is dropped.
         let (all, count) = unsafe {
             match &self.memory {
-                Memory::Host(buf) => (buf.slice(), 1),
-                Memory::Pinned(buf) => (buf.slice(), LINEARS),
+                LinearMemory::Host(buf) => (buf.slice(), 1),
+                LinearMemory::Pinned(buf) => (buf.slice(), LINEARS),
             }
         };
         let slot = self.held[..count].iter().position(|&n| n == 0)?;

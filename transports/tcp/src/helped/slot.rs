@@ -10,7 +10,7 @@ use rtrb::{Consumer, Producer};
 
 use super::queue::{WorkerCommand, WorkerEvent, WorkerQueue};
 use crate::TcpRail;
-use crate::async_sink::{AsyncSink, Place};
+use crate::async_sink::{AsyncSink, Placement};
 
 /// Rounds in which what was accepted before the end still goes to the socket: a GOAWAY behind a few chunks.
 const LAST_ROUNDS: usize = 8;
@@ -99,7 +99,7 @@ impl AsyncSink for Out {
         self.tell(WorkerEvent::Ctrl(*head))
     }
 
-    fn place(&mut self, head: &Head) -> Result<Place, Violation> {
+    fn place(&mut self, head: &Head) -> Result<Placement, Violation> {
         if !self.asked {
             self.tell(WorkerEvent::Ask(*head))?;
             self.asked = true;
@@ -107,11 +107,11 @@ impl AsyncSink for Out {
         Ok(match self.answers.pop() {
             Ok(place) => {
                 self.asked = false;
-                place.map_or(Place::Nowhere, Place::At)
+                place.map_or(Placement::Nowhere, Placement::At)
             }
             Err(_) => {
                 self.held = true;
-                Place::Later
+                Placement::Later
             }
         })
     }

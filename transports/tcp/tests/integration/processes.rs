@@ -5,10 +5,10 @@ use crate::common::{PATIENCE, V4, until, zero_copy};
 use linkspan_proto::login::{Login, Opener, Sealer};
 use linkspan_stream::{Dial, Listen, Options, Stream};
 use linkspan_tcp::{RailConfig, SealedRail, TcpRail, ZeroCopyPolicy};
-use linkspan_transport::conformance::{Joint, Link, Side};
+use linkspan_transport::conformance::{Joint, PeerPipe, Side};
 
 /// This side's end of a stream between the processes.
-fn stream(side: Side, link: &mut Link) -> Stream {
+fn stream(side: Side, link: &mut PeerPipe) -> Stream {
     let options = Options::default();
     if side == Side::A {
         let listener = String::from_utf8(link.recv()).unwrap().parse().unwrap();
@@ -22,7 +22,7 @@ fn stream(side: Side, link: &mut Link) -> Stream {
 }
 
 /// The ciphers of this end of a stream, by a login with another process.
-fn login(mut login: Login, link: &mut Link) -> (Sealer, Opener) {
+fn login(mut login: Login, link: &mut PeerPipe) -> (Sealer, Opener) {
     loop {
         let out = login.output().to_vec();
         if !out.is_empty() {
@@ -44,7 +44,7 @@ struct Plain;
 impl Joint for Plain {
     type R = TcpRail;
 
-    fn rail(&mut self, side: Side, link: &mut Link) -> TcpRail {
+    fn rail(&mut self, side: Side, link: &mut PeerPipe) -> TcpRail {
         zero_copy(stream(side, link), ZeroCopyPolicy::Never)
     }
 }
@@ -54,7 +54,7 @@ struct Sealed;
 impl Joint for Sealed {
     type R = SealedRail;
 
-    fn rail(&mut self, side: Side, link: &mut Link) -> SealedRail {
+    fn rail(&mut self, side: Side, link: &mut PeerPipe) -> SealedRail {
         let ciphers = login(if side == Side::A { client() } else { server() }, link);
         SealedRail::new(stream(side, link), RailConfig::default(), ciphers)
     }

@@ -13,7 +13,7 @@ const VERSION: u8 = 1;
 /// One cable as it travels, little-endian.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Told {
+struct WireCable {
     /// 0: none here.
     tier: u8,
     zero: u8,
@@ -39,7 +39,7 @@ struct Front {
 #[repr(C)]
 struct Whole {
     front: Front,
-    told: [Told; TOLD],
+    told: [WireCable; TOLD],
 }
 
 /// Bytes of an offer.
@@ -49,12 +49,12 @@ pub const OFFER_LEN: usize = size_of::<Whole>();
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CableOffer {
     pub(crate) nonce: [u8; NONCE_LEN],
-    told: Vec<Told>,
+    told: Vec<WireCable>,
 }
 
 impl CableOffer {
     pub(crate) fn new(cables: &[Cable], nonce: [u8; NONCE_LEN]) -> CableOffer {
-        let told = |cable: &Cable| Told {
+        let told = |cable: &Cable| WireCable {
             tier: cable.tier as u8,
             zero: 0,
             ring: U16::new(cable.ring),
@@ -67,7 +67,7 @@ impl CableOffer {
     }
 
     pub(crate) fn encode(&self) -> [u8; OFFER_LEN] {
-        let mut told = [Told::default(); TOLD];
+        let mut told = [WireCable::default(); TOLD];
         told[..self.told.len()].copy_from_slice(&self.told);
         let count = self.told.len() as u8;
         let front = Front { magic: MAGIC, version: VERSION, count, zero: U16::new(0), nonce: self.nonce };
@@ -83,10 +83,10 @@ impl CableOffer {
         if front.magic != MAGIC || front.version != VERSION || front.zero.get() != 0 {
             return Err(bad("it is of another kind or version"));
         }
-        if count == 0 || count > TOLD || told[count..].iter().any(|t| *t != Told::default()) {
+        if count == 0 || count > TOLD || told[count..].iter().any(|t| *t != WireCable::default()) {
             return Err(bad("the number of its cables"));
         }
-        let good = |t: &Told| t.zero == 0 && Tier::from_u8(t.tier).is_some_and(|tier| tier != Tier::Net);
+        let good = |t: &WireCable| t.zero == 0 && Tier::from_u8(t.tier).is_some_and(|tier| tier != Tier::Net);
         if !told[..count].iter().all(good) {
             return Err(bad("a tier"));
         }
@@ -106,8 +106,8 @@ impl CableOffer {
             }
         }
         // Cables between the same host interfaces look alike: they are likely to be in the same order on both hosts.
-        let place = |told: &[Told], n: usize| {
-            let alike = |t: &&Told| {
+        let place = |told: &[WireCable], n: usize| {
+            let alike = |t: &&WireCable| {
                 (t.tier, t.local, t.peer, t.in_hop) == (told[n].tier, told[n].local, told[n].peer, told[n].in_hop)
             };
             told[..n].iter().filter(alike).count()

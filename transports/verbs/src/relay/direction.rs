@@ -9,7 +9,7 @@ use linkspan_verbs_sys::Nic;
 
 use super::{BOUNCE, bounce};
 use crate::VerbsRail;
-use crate::async_sink::{AsyncSink, Place};
+use crate::async_sink::{AsyncSink, Placement};
 
 /// Bytes of a control message, kept.
 const SLOT: usize = EAGER_MAX;
@@ -145,14 +145,14 @@ impl<N: Nic> AsyncSink for Through<'_, N> {
         Ok(())
     }
 
-    fn place(&mut self, head: &Head) -> Result<Place, Violation> {
+    fn place(&mut self, head: &Head) -> Result<Placement, Violation> {
         let len = head.len.get() as usize;
         if len > BOUNCE / 2 {
             return Err(Violation(format!("a chunk of {len} bytes, a relay takes {} at most", BOUNCE / 2)));
         }
-        let Some(piece) = self.direction.piece(len) else { return Ok(Place::Later) };
+        let Some(piece) = self.direction.piece(len) else { return Ok(Placement::Later) };
         self.direction.arriving.push_back(piece);
-        Ok(Place::At(piece))
+        Ok(Placement::At(piece))
     }
 
     fn landed(&mut self, head: &Head) -> Result<(), Violation> {
@@ -175,8 +175,8 @@ impl AsyncSink for Nobody {
         Ok(())
     }
 
-    fn place(&mut self, _: &Head) -> Result<Place, Violation> {
-        Ok(Place::Nowhere)
+    fn place(&mut self, _: &Head) -> Result<Placement, Violation> {
+        Ok(Placement::Nowhere)
     }
 
     fn landed(&mut self, _: &Head) -> Result<(), Violation> {

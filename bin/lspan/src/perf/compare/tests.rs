@@ -32,8 +32,13 @@ fn each_way_of_a_machine_is_tried() {
 #[test]
 fn the_table_has_what_is_chosen_first_and_says_why_others_are_not_there() {
     let once = |gbit_s| Once { gbit_s, latency_us: Some(10.0), path: "tcp x".into(), downgrades: Vec::new() };
-    let way =
-        |name: &str| Way { name: name.into(), path: "tcp", over: String::new(), mark: String::new(), env: Vec::new() };
+    let way = |name: &str| ComparedPath {
+        name: name.into(),
+        path: "tcp",
+        over: String::new(),
+        mark: String::new(),
+        env: Vec::new(),
+    };
     let found = [
         (way("as chosen"), Ok(once(5.0))),
         (way("slow"), Ok(once(1.0))),

@@ -15,7 +15,7 @@ fn three() -> (Vec<String>, Vec<Cell>) {
 
 #[test]
 fn hosts_and_their_addresses() {
-    assert_eq!(place("user@b").unwrap(), Place { name: "user@b".into(), addr: "b".into() });
+    assert_eq!(place("user@b").unwrap(), MatrixHost { name: "user@b".into(), addr: "b".into() });
     assert_eq!(place("c=fe80::1%eth0").unwrap().addr, "fe80::1%eth0");
     for bad in ["", "-oProxyCommand=x", "a b", "a=", "=b", "a=-x"] {
         assert!(place(bad).is_err(), "{bad}");

@@ -8,7 +8,7 @@ use linkspan_devmem::sim::SimConfig;
 use linkspan_gpu::{Gpu, SimGpu};
 use linkspan_stream::Stream;
 use linkspan_transport::Rail;
-use linkspan_transport::conformance::{Joint, Level, Link, Patience, Proxies, Side, Testbed, Want, behaviours};
+use linkspan_transport::conformance::{Joint, Level, Patience, PeerPipe, Proxies, Side, Testbed, Want, behaviours};
 
 use super::{SimRail, rail, stream_to_process, streams, streams_by};
 
@@ -89,7 +89,7 @@ impl Testbed for Devmem {
 impl Joint for Devmem {
     type R = SimRail;
 
-    fn rail(&mut self, side: Side, link: &mut Link) -> SimRail {
+    fn rail(&mut self, side: Side, link: &mut PeerPipe) -> SimRail {
         linkspan_gpu::conformance::use_memory_of(self.gpu.clone());
         let (control, data) = (stream_to_process(side, link), stream_to_process(side, link));
         (self.make)(&self.gpu, control, data)

@@ -14,7 +14,7 @@ use linkspan_gpu::{Gpu, SimGpu};
 use linkspan_stream::{Dial, Listen, Options, Stream};
 use linkspan_tcp::TcpRail;
 use linkspan_transport::Rail;
-use linkspan_transport::conformance::{Link, Side};
+use linkspan_transport::conformance::{PeerPipe, Side};
 
 pub(crate) type SimRail = DevmemRail<TcpRail>;
 
@@ -47,7 +47,7 @@ pub(crate) fn streams_by(way: impl FnOnce(SocketAddr) -> SocketAddr) -> (Stream,
 }
 
 /// This side's end of a stream to the other process.
-pub(crate) fn stream_to_process(side: Side, link: &mut Link) -> Stream {
+pub(crate) fn stream_to_process(side: Side, link: &mut PeerPipe) -> Stream {
     let options = Options::default();
     if side == Side::A {
         let listener = String::from_utf8(link.recv()).unwrap().parse().unwrap();

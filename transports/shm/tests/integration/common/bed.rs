@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use linkspan_shm::{Accepting, Config, Connecting, Identity, SETUP_TIME, ShmRail, identity, pair};
-use linkspan_transport::conformance::{Joint, Link, Side, Testbed, Want};
+use linkspan_transport::conformance::{Joint, PeerPipe, Side, Testbed, Want};
 
 /// The smallest ring, and every chunk copied directly.
 pub(crate) fn tiny() -> Config {
@@ -16,7 +16,7 @@ pub(crate) struct Processes(pub(crate) Config);
 impl Joint for Processes {
     type R = ShmRail;
 
-    fn rail(&mut self, side: Side, link: &mut Link) -> ShmRail {
+    fn rail(&mut self, side: Side, link: &mut PeerPipe) -> ShmRail {
         let own = identity().expect("this process");
         link.send(&own.encode());
         let peer = Identity::decode(&link.recv()).expect("an identity");

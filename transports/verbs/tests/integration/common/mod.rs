@@ -43,7 +43,12 @@ impl Ends {
 
 /// Quick enough to see a dead peer in a test: 1 ms for an acknowledgement, seven retries.
 pub(crate) fn config() -> Config {
-    Config { timeout: 8, ask_after: Duration::from_millis(20), linger: Duration::from_millis(20), ..Config::default() }
+    Config {
+        timeout: 8,
+        ask_after: Duration::from_millis(20),
+        close_wait: Duration::from_millis(20),
+        ..Config::default()
+    }
 }
 
 impl Verbs {
