@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linkspan_shmring::page;
 
-use super::places::{is_run, shared};
+use super::places::{all, runs, shared};
 use super::{
     BUCKETS, COMM, COUNTERS, Counter, DOWNGRADES, EVENTS, Event, HEADER, JOB, LATENCY, MAGIC, NAME, PEER, RECORD,
     RECORDS, VERSION,
@@ -58,9 +58,6 @@ pub struct ProcessStats {
     pub records: Vec<Record>,
 }
 
-/// Most folders of runs that are looked into.
-const RUNS: usize = 64;
-
 /// Most users of a shared folder, and most pages of one user, that are read.
 const USERS: usize = 256;
 const PAGES: usize = 1024;
@@ -82,11 +79,8 @@ pub fn read(dir: &Path) -> std::io::Result<Vec<ProcessStats>> {
 
 fn read_user(dir: &Path) -> std::io::Result<Vec<ProcessStats>> {
     let mut paths = pages(dir)?;
-    if let Ok(entries) = std::fs::read_dir(dir) {
-        let runs = entries.flatten().map(|e| e.path()).filter(|path| is_run(path) && owner(path).is_some());
-        for run in runs.take(RUNS) {
-            paths.extend(pages(&run).unwrap_or_default());
-        }
+    for run in runs(dir) {
+        paths.extend(all(&run).unwrap_or_default());
     }
     let living = paths.iter().take(PAGES).filter_map(|path| read_page(path, true));
     let owner = std::fs::metadata(dir).map(|meta| meta.uid()).ok();
