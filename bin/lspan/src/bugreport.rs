@@ -9,8 +9,9 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use linkspan_doctor::bounded;
 use linkspan_perf::format::table;
 use linkspan_service::host_name;
 use linkspan_topology::Roots;
@@ -51,6 +52,10 @@ const NAMES: [&str; 16] = [
 
 /// Longest output of a command that is kept, bytes.
 const OUTPUT_MAX: usize = 1 << 20;
+
+/// How long the kernel's log may take, and its largest size, bytes: its buffer has some MiB.
+const LOG_TIME: Duration = Duration::from_secs(10);
+const LOG_MAX: usize = 64 << 20;
 
 /// A file of the report.
 struct Part {
@@ -175,10 +180,12 @@ fn modules(roots: &Roots) -> String {
 
 /// Lines that are about what linkspan uses; nothing where this user may not read the log.
 fn kernel_log() -> String {
-    let Ok(output) = Command::new("dmesg").stdin(Stdio::null()).stderr(Stdio::null()).output() else {
-        return "dmesg is not there\n".into();
+    let (status, text) = match bounded(Command::new("dmesg").stderr(Stdio::null()), LOG_TIME, LOG_MAX) {
+        Ok(Some(said)) => said,
+        Ok(None) => return format!("dmesg did not end within {} s\n", LOG_TIME.as_secs()),
+        Err(_) => return "dmesg is not there\n".into(),
     };
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = String::from_utf8_lossy(&text).into_owned();
     let words =
         ["thunderbolt", "usb4", "linkspan", "mlx5", "infiniband", "rdma", "rxe", "dmar", "amd-vi", "iommu", "tbstream"];
     let ours = |line: &&str| {
@@ -186,7 +193,7 @@ fn kernel_log() -> String {
         words.iter().any(|word| line.contains(word)) && !line.contains("command line")
     };
     let lines: Vec<&str> = text.lines().filter(ours).collect();
-    match lines.is_empty() && !output.status.success() {
+    match lines.is_empty() && !status.success() {
         true => "this user may not read the kernel's log\n".into(),
         false => lines[lines.len().saturating_sub(2000)..].join("\n") + "\n",
     }

@@ -15,18 +15,21 @@ pub(crate) struct Job {
     pub(crate) snapshot: Snapshot,
     pub(crate) settings: Vec<Setting>,
     pub(crate) report: Report,
+    /// What could not be asked, a sentence each.
+    pub(crate) late: Vec<String>,
 }
 
 impl Job {
     pub(crate) fn here() -> Job {
         let refused = crate::fabric::settings().err().map(|error| chain(&error));
         let sources = Sources::here(refused);
+        let late = sources.notes.clone();
         let list = settings(&Snapshot::read(sources.clone()), &beside());
         let mut env = sources.env.clone();
         env.extend(list.iter().map(|one| (one.name.to_owned(), one.value.clone())));
         let snapshot = Snapshot::read(Sources { env, ..sources });
         let report = judge(&snapshot, None);
-        Job { snapshot, settings: list, report }
+        Job { snapshot, settings: list, report, late }
     }
 
     /// Why a job would not start, each with what mends it.

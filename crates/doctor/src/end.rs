@@ -32,7 +32,7 @@ pub enum BadEnd {
     #[error("LS2010 {0} bytes, the limit is {END_MAX}: no output of `lspan doctor --json`")]
     Long(usize),
     /// Not JSON, or without the fields.
-    #[error("LS2011 this is no output of `lspan doctor --json`: {0}")]
+    #[error("LS2011 this is no output of `lspan doctor --json`")]
     Form(#[source] serde_json::Error),
     /// Of another version.
     #[error("LS2012 this is {found:?}, this linkspan reads {SCHEMA:?}: run the same release on all hosts")]

@@ -16,9 +16,12 @@ mod manager;
 mod module;
 mod nft;
 mod older;
+mod package;
 mod pair;
 mod probe;
+mod program;
 mod routes;
+mod shell;
 mod snapshot;
 mod speed;
 
@@ -30,7 +33,8 @@ pub use list::{ALL, MESH};
 pub use older::names as older_names;
 pub use pair::together;
 pub use probe::{Asked, Heard, ask, best, listen};
-pub use snapshot::{Snapshot, Sources};
+pub use program::bounded;
+pub use snapshot::{Closed, Snapshot, Sources};
 pub use speed::{Kept, Measured, RECORD, speeds};
 
 #[cfg(test)]

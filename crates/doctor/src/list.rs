@@ -237,7 +237,7 @@ findings! {
         "run them in one pod, or both in the host's network", [];
 
     GPU_NO_DRIVER = "LS2601 gpu-no-driver", Broken,
-        "a GPU has no driver",
+        "a GPU has no driver, and its vendor's software or the environment asks for it",
         "nothing computes on it",
         "install or load its driver", [];
     GPU_NO_NODE = "LS2602 gpu-no-node", Broken,

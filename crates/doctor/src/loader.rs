@@ -1,6 +1,7 @@
 //! Which file the dynamic linker would take for a plugin's name: LD_LIBRARY_PATH, then `/etc/ld.so.cache`, then the default folders
 //! (ld.so(8)). Folders that the file which opens it names itself (DT_RUNPATH) are not known here.
 
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
 use linkspan_topology::Roots;
@@ -72,16 +73,39 @@ pub(crate) fn version(roots: &Roots, file: &str) -> Option<String> {
     text.bytes().all(|b| b.is_ascii_alphanumeric() || b".-+".contains(&b)).then(|| text.to_owned())
 }
 
-/// Which of two releases is older, by their numbers; one that tells none is older than any.
+/// Whether the first of two releases is older: by their numbers, then as Semantic Versioning 2.0.0 has it (11): one before a release
+/// (`0.2.0-rc.1`) is older than it. One that tells none is older than any.
 pub(crate) fn older(a: Option<&str>, b: Option<&str>) -> bool {
-    let numbers = |text: &str| -> Vec<u64> {
-        text.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
-    };
     match (a, b) {
         (None, Some(_)) => true,
-        (Some(a), Some(b)) => numbers(a) < numbers(b),
+        (Some(a), Some(b)) => order(a, b).is_lt(),
         (_, None) => false,
     }
+}
+
+fn order(a: &str, b: &str) -> Ordering {
+    // What stands behind a plus is the build.
+    let parts = |text: &str| -> (Vec<u64>, Option<Vec<String>>) {
+        let text = text.split('+').next().unwrap_or_default();
+        let (core, before) = text.split_once('-').map_or((text, None), |(core, before)| (core, Some(before)));
+        let numbers = core.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect();
+        (numbers, before.map(|before| before.split('.').map(str::to_owned).collect()))
+    };
+    let ((x, before_x), (y, before_y)) = (parts(a), parts(b));
+    x.cmp(&y).then_with(|| match (before_x, before_y) {
+        (None, None) => Ordering::Equal,
+        (None, Some(_)) => Ordering::Greater,
+        (Some(_), None) => Ordering::Less,
+        (Some(x), Some(y)) => {
+            let each = x.iter().zip(&y).map(|(x, y)| match (x.parse::<u64>(), y.parse::<u64>()) {
+                (Ok(x), Ok(y)) => x.cmp(&y),
+                (Ok(_), Err(_)) => Ordering::Less,
+                (Err(_), Ok(_)) => Ordering::Greater,
+                (Err(_), Err(_)) => x.cmp(y),
+            });
+            each.fold(Ordering::Equal, Ordering::then).then(x.len().cmp(&y.len()))
+        }
+    })
 }
 
 /// Paths that `/etc/ld.so.cache` has for a name, in its order.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use linkspan_topology::{
     AddrEntry, IfFilter, Interface, Machine, PciPlace, Roots, Verdict, default_routes, interfaces, judge,
@@ -13,13 +14,29 @@ use linkspan_topology::{
 use crate::loader::{Loader, Plugin};
 use crate::manager::Manages;
 use crate::probe::Heard;
+use crate::program::bounded;
 use crate::routes::{self, Route, Rule};
 
 /// Longest output of a program that is read, bytes; the firewall of a cluster node with many services has some hundred KiB.
-const OUTPUT_MAX: u64 = 4 << 20;
+const OUTPUT_MAX: usize = 4 << 20;
+
+/// How long each of them may take; they answer within some milliseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Largest list of groups that is read, bytes.
+const GROUPS_MAX: u64 = 1 << 20;
 
 /// Most lines of the kernel's log that are looked at.
 const LOG_LINES_MAX: usize = 100_000;
+
+/// A device file that this process may not open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// The file.
+    pub file: String,
+    /// The group that may; `None`: none but root's may.
+    pub group: Option<String>,
+}
 
 /// Where a snapshot comes from beside files.
 #[derive(Clone, Debug, Default)]
@@ -42,9 +59,11 @@ pub struct Sources {
     /// is not installed.
     pub signer: Option<String>,
     /// Device files of GPUs that this process may not open.
-    pub closed: Vec<String>,
+    pub closed: Vec<Closed>,
     /// Who answered on the interfaces.
     pub heard: Vec<Heard>,
+    /// What could not be asked, a sentence each.
+    pub notes: Vec<String>,
 }
 
 impl Sources {
@@ -53,38 +72,58 @@ impl Sources {
         let roots = Roots::default();
         let addrs = linkspan_net::interfaces().unwrap_or_default().into_iter();
         let env = std::env::vars_os();
-        Sources {
+        let mut programs = Programs::default();
+        let mut sources = Sources {
             addrs: addrs.map(|i| AddrEntry::new(i.name, i.index, i.addr, i.prefix)).collect(),
             env: env.map(|(k, v)| (k.to_string_lossy().into_owned(), v.to_string_lossy().into_owned())).collect(),
             settings,
             ways: [&["route", "show", "table", "all"][..], &["rule", "show"]]
-                .map(|what| ["-4", "-6"].map(|family| said("ip", &[&[family, "-j", "-N"], what].concat()))),
-            rules: said("nft", &["-j", "list", "ruleset"]),
+                .map(|what| ["-4", "-6"].map(|family| programs.said("ip", &[&[family, "-j", "-N"], what].concat()))),
+            rules: programs.said("nft", &["-j", "list", "ruleset"]),
             log: log(),
-            signer: said("modinfo", &["-F", "sig_key", "linkspan"]).map(|key| key.trim().to_owned()),
+            signer: programs.said("modinfo", &["-F", "sig_key", "linkspan"]).map(|key| key.trim().to_owned()),
             closed: closed(&roots),
             roots,
             heard: Vec::new(),
-        }
+            notes: Vec::new(),
+        };
+        sources.notes = programs.notes();
+        sources
     }
 }
 
-/// What a program of the system prints, where it ends well. `nft`: rules reach user space through libnftables only in a form that is
-/// worth reading, and only root may; `modinfo`: modules are compressed in several ways; `ip`: netlink has routes of all tables.
-fn said(program: &str, args: &[&str]) -> Option<String> {
-    // Users' shells often lack the folders of administration.
-    let path = std::env::var("PATH").unwrap_or_default();
-    let mut child = Command::new(program)
-        .args(args)
-        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    let mut text = String::new();
-    child.stdout.take()?.take(OUTPUT_MAX).read_to_string(&mut text).ok()?;
-    child.wait().ok()?.success().then_some(text)
+/// Programs of the system that were asked, and those that did not answer in time. `nft`: rules reach user space through libnftables only in a
+/// form that is worth reading, and only root may; `modinfo`: modules are compressed in several ways; `ip`: netlink has routes of all tables.
+#[derive(Default)]
+struct Programs {
+    late: Vec<&'static str>,
+}
+
+impl Programs {
+    /// What it prints, where it ends well. One that was late is not asked again.
+    fn said(&mut self, program: &'static str, args: &[&str]) -> Option<String> {
+        if self.late.contains(&program) {
+            return None;
+        }
+        // Users' shells often lack the folders of administration.
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new(program);
+        command.args(args).env("PATH", format!("{path}:/usr/sbin:/sbin")).stderr(Stdio::null());
+        match bounded(&mut command, PATIENCE, OUTPUT_MAX).ok()? {
+            Some((status, text)) => status.success().then(|| String::from_utf8(text).ok())?,
+            None => {
+                self.late.push(program);
+                None
+            }
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let note = |program: &&str| {
+            format!("`{program}` did not end within {} s: what it would tell is not judged", PATIENCE.as_secs())
+        };
+        self.late.iter().map(note).collect()
+    }
 }
 
 /// What the kernel said of USB4 when it came up; nothing where this user may not read its log (dmesg_restrict).
@@ -109,13 +148,26 @@ fn log() -> Vec<String> {
 }
 
 /// Files that whoever computes on AMD or NVIDIA GPUs opens.
-fn closed(roots: &Roots) -> Vec<String> {
+fn closed(roots: &Roots) -> Vec<Closed> {
     let access = rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK;
     let shut = |path: &&str| {
         let file = roots.at(path);
         file.exists() && rustix::fs::access(&file, access) == Err(rustix::io::Errno::ACCESS)
     };
-    ["/dev/kfd", "/dev/nvidiactl"].iter().copied().filter(|path| shut(path)).map(str::to_owned).collect()
+    let files = ["/dev/kfd", "/dev/nvidiactl"].into_iter().filter(shut);
+    files.map(|file| Closed { file: file.to_owned(), group: group(roots, file) }).collect()
+}
+
+/// The group whose members may read and write a file, by its name (group(5)).
+fn group(roots: &Roots, file: &str) -> Option<String> {
+    let meta = std::fs::metadata(roots.at(file)).ok().filter(|meta| meta.mode() & 0o060 == 0o060 && meta.gid() != 0)?;
+    let text = roots.bytes("/etc/group", GROUPS_MAX)?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let name = |line: &str| {
+        let [name, _, id, ..] = line.split(':').collect::<Vec<_>>()[..] else { return None };
+        (id.parse() == Ok(meta.gid())).then(|| name.to_owned())
+    };
+    text.lines().find_map(name)
 }
 
 /// This machine at one moment.
@@ -142,7 +194,7 @@ impl Snapshot {
     pub fn read(sources: Sources) -> Snapshot {
         let (roots, env) = (&sources.roots, &sources.env);
         let machine = Machine::read(roots);
-        let mut notes = machine.notes.clone();
+        let mut notes = [machine.notes.clone(), sources.notes.clone()].concat();
         if !roots.has("/sys/class/net") {
             notes.push("/sys/class/net cannot be read: nothing is known of interfaces and cables".to_owned());
         }
@@ -214,7 +266,8 @@ impl Snapshot {
 
     /// What manages the network of an interface.
     pub(crate) fn manager(&self, name: &str) -> Manages {
-        Manages::of(&self.sources.roots, name)
+        let kind = self.interface(name).map_or(linkspan_topology::Kind::Unknown, |(iface, _)| iface.kind.clone());
+        Manages::of(&self.sources.roots, name, &kind)
     }
 
     pub(crate) fn interface(&self, name: &str) -> Option<&(Interface, Verdict)> {

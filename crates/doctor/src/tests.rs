@@ -9,7 +9,7 @@ use crate::finding::{Rule, Severity, Step};
 use crate::judge::judge;
 use crate::list::{ALL, MESH};
 use crate::probe::Heard;
-use crate::snapshot::{Snapshot, Sources};
+use crate::snapshot::{Closed, Snapshot, Sources};
 
 const HEALTHY: &str = include_str!("../fixtures/healthy.txt");
 const FAULTS: &str = include_str!("../fixtures/faults.txt");
@@ -109,7 +109,10 @@ pub(crate) fn build(lines: &[String]) -> Built {
             }
             Some(("log", text)) => sources.log = vec![text.to_owned()],
             Some(("signer", key)) => sources.signer = Some(key.trim_matches('-').to_owned()),
-            Some(("closed", file)) => sources.closed.push(file.to_owned()),
+            Some(("closed", rest)) => {
+                let (file, group) = rest.split_once(' ').map_or((rest, None), |(file, group)| (file, Some(group)));
+                sources.closed.push(Closed { file: file.to_owned(), group: group.map(str::to_owned) });
+            }
             Some(("rules", rules)) => sources.rules = Some(rules.to_owned()),
             Some(("settings", why)) => sources.settings = Some(why.to_owned()),
             Some(("heard", rest)) => {
@@ -176,6 +179,9 @@ fn each_fault_gives_exactly_its_finding() {
     let machines = machines();
     let mut wrong = Vec::new();
     let mut seen = BTreeSet::new();
+    let spared: Vec<&String> =
+        machines.keys().filter(|name| faults().iter().all(|one| one.machine != **name)).collect();
+    assert!(spared.is_empty(), "no fault is put into {spared:?}");
     for fault in faults() {
         let head = &fault.head;
         let mut all = machines.get(fault.machine).unwrap_or_else(|| panic!("{head}: no such machine")).clone();

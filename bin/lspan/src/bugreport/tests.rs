@@ -54,6 +54,27 @@ fn the_key_of_a_router_is_not_read_and_that_of_a_service_is() {
     assert!(tree.contains("0-1.0/key\tnetwork"), "{tree}");
 }
 
+#[test]
+fn of_network_managers_it_keeps_who_has_which_interface_and_nothing_else() {
+    use linkspan_topology::fixture::Fixture;
+    let fixture = Fixture::tree(
+        "run/NetworkManager/devices/2\t[device]\\nmanaged=true\\nconnection-uuid=6f0\n\
+         run/NetworkManager/devices/3\t[device]\\nconnection-uuid=6f1\n\
+         run/systemd/netif/links/2\tADMIN_STATE=unmanaged\\nDNS=10.0.0.1\n\
+         etc/network/interfaces.d/radio\tiface wlan0 inet dhcp\\n  wpa-psk correct-horse-battery",
+    );
+    let tree = tree::capture(&fixture.roots());
+    for line in [
+        "/run/NetworkManager/devices/2\tmanaged=true\n",
+        "/run/NetworkManager/devices/3\t-\n",
+        "/run/systemd/netif/links/2\tADMIN_STATE=unmanaged\n",
+        "/etc/network/interfaces.d/radio\tiface wlan0 inet dhcp\n",
+    ] {
+        assert!(tree.contains(line), "{line}: {tree}");
+    }
+    assert!(["6f0", "6f1", "10.0.0.1", "horse"].iter().all(|secret| !tree.contains(secret)), "{tree}");
+}
+
 /// The tree of this machine, read anew as files, has the interfaces and the findings of the machine.
 #[test]
 fn a_captured_machine_is_judged_as_the_machine_itself() {

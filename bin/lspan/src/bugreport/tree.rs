@@ -124,8 +124,8 @@ const NODES: [&str; 17] = [
     "/run/.toolboxenv",
     "/run/.containerenv",
     "/.dockerenv",
-    "/run/NetworkManager/devices",
-    "/run/systemd/netif/links",
+    "/opt/rocm",
+    "/usr/bin/nvidia-smi",
     "/run/firewalld",
     "/usr/lib/libibverbs.so.1",
     "/usr/lib64/libibverbs.so.1",
@@ -157,6 +157,7 @@ pub(super) fn capture(roots: &Roots) -> String {
             lines.insert(format!("{node}\t-"));
         }
     }
+    managers(roots, &mut lines);
     let mut addrs: Vec<String> = linkspan_net::interfaces()
         .unwrap_or_default()
         .into_iter()
@@ -165,6 +166,32 @@ pub(super) fn capture(roots: &Roots) -> String {
     addrs.sort();
     let all: Vec<String> = lines.into_iter().chain(addrs).take(LINES_MAX).collect();
     all.join("\n") + "\n"
+}
+
+/// Who manages which interface: of the files of NetworkManager, systemd-networkd and ifupdown (which have names of networks and keys of radios)
+/// those lines alone.
+fn managers(roots: &Roots, lines: &mut BTreeSet<String>) {
+    for (dir, begin) in [("/run/NetworkManager/devices", "managed="), ("/run/systemd/netif/links", "ADMIN_STATE=")] {
+        let files: Vec<String> = names(roots, dir).into_iter().filter(|name| name.parse::<u32>().is_ok()).collect();
+        for file in &files {
+            let text = roots.text(&format!("{dir}/{file}")).unwrap_or_default();
+            let told: Vec<&str> = text.lines().filter(|line| line.starts_with(begin)).collect();
+            lines.insert(format!("{dir}/{file}\t{}", if told.is_empty() { "-".into() } else { told.join("\\n") }));
+        }
+        if files.is_empty() && roots.has(dir) {
+            lines.insert(format!("{dir}\t-"));
+        }
+    }
+    let folder = "/etc/network/interfaces.d";
+    let files = names(roots, folder).into_iter().map(|file| format!("{folder}/{file}"));
+    for file in files.chain(["/etc/network/interfaces".to_owned()]) {
+        let text = roots.text(&file).unwrap_or_default();
+        let names = text.lines().filter(|line| line.trim_start().starts_with("iface ")).map(str::trim);
+        let names = names.collect::<Vec<_>>().join("\\n");
+        if !names.is_empty() {
+            lines.insert(format!("{file}\t{names}"));
+        }
+    }
 }
 
 /// GPUs, network cards, and host interfaces of USB4 (PCI's list of classes: 02, 03, 12 and 0c0340).

@@ -84,6 +84,9 @@ fn before(job: &Job) {
     for (name, way) in lines {
         eprintln!("lspan:   {name:width$}   {way}");
     }
+    for note in &job.late {
+        eprintln!("lspan: {note}");
+    }
     for finding in costs(&job.report) {
         eprintln!("lspan: {}", line(finding));
     }

@@ -165,7 +165,7 @@ pub(crate) fn measure(args: &CompareArgs, way: &ComparedPath) -> Result<Once, St
         command.args(["perf", test, &args.peer, "--json", "--path", way.path, "--size", size, "--warmup", "4"]);
         command.arg("--duration").arg(format!("{}ms", args.duration.as_millis().max(1)));
         command.env("LINKSPAN_CONNECT_TIMEOUT_MS", "5000").envs(way.env.iter().map(|(key, value)| (key, value)));
-        once::record(command)
+        once::record(command, once::limit(args.duration))
     };
     let bw = run("bw", "1M")?;
     let lat = run("lat", "8")?;

@@ -155,7 +155,7 @@ fn measure(args: &MatrixArgs, from: &MatrixHost, to: &MatrixHost) -> Result<Once
         if to.addr.contains(':') && !to.addr.starts_with('[') { format!("[{}]", to.addr) } else { to.addr.clone() };
     let (peer, duration) = (format!("{addr}:{}", args.port), format!("{}ms", args.duration.as_millis().max(1)));
     let words = ["perf", "bw", &peer, "--json", "--size", "1M", "--warmup", "4", "--duration", &duration];
-    let bw = once::record(there(args, from, &words))?;
+    let bw = once::record(there(args, from, &words), once::limit(args.duration))?;
     once::figures(&bw, None)
 }
 

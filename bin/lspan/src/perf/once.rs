@@ -1,16 +1,20 @@
 //! One measurement by an `lspan` of its own, here or on another host: settings of one do not reach the next, and one that fails ends no
 //! other.
 
-use std::io::Read;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use linkspan_doctor::bounded;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::exit::Exit;
 
 /// Longest output that is read, bytes.
-const OUTPUT_MAX: u64 = 4 << 20;
+const OUTPUT_MAX: usize = 4 << 20;
+
+/// What a measurement takes beside its time, at most: a connection that is not answered takes 20 s by default, for each of two tries.
+const BESIDE: Duration = Duration::from_secs(60);
 
 /// What a measurement found.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -25,20 +29,19 @@ pub(crate) struct Once {
     pub(crate) downgrades: Vec<String>,
 }
 
-/// Runs the command line, whose standard output is a record of `lspan perf --json`; an error is a sentence.
-pub(crate) fn record(mut command: Command) -> Result<Value, String> {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| format!("{}: {error}", command.get_program().to_string_lossy()))?;
-    let mut bytes = Vec::new();
-    let read = child.stdout.take().map(|out| out.take(OUTPUT_MAX).read_to_end(&mut bytes));
-    let status = child.wait().map_err(|error| error.to_string())?;
-    if let Some(Err(error)) = read {
-        return Err(error.to_string());
-    }
+/// How long a measurement may take that is to last `duration`: twice that, and what hosts, launchers and connections take to start.
+pub(crate) fn limit(duration: Duration) -> Duration {
+    duration.saturating_mul(2).saturating_add(BESIDE)
+}
+
+/// Runs the command line, whose standard output is a record of `lspan perf --json`; an error is a sentence. What does not end within the limit,
+/// as ssh to a host that is gone, is ended.
+pub(crate) fn record(mut command: Command, limit: Duration) -> Result<Value, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let ended = bounded(command.stderr(Stdio::null()), limit, OUTPUT_MAX);
+    let Some((status, bytes)) = ended.map_err(|error| format!("{program}: {error}"))? else {
+        return Err(format!("{program} did not end within {} s", limit.as_secs()));
+    };
     let text = String::from_utf8_lossy(&bytes);
     let Some(value) = text.find('{').and_then(|at| serde_json::from_str::<Value>(text[at..].trim()).ok()) else {
         return Err(format!("no record: {status}"));
@@ -85,7 +88,7 @@ mod tests {
     fn shell(script: &str) -> Result<Value, String> {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        record(command)
+        record(command, Duration::from_secs(60))
     }
 
     #[test]
@@ -95,7 +98,15 @@ mod tests {
         assert_eq!(shell("echo '{\"error\": \"no answer there\"}'; exit 4"), Err("no answer there".to_owned()));
         assert!(shell("echo junk; exit 7").unwrap_err().contains("exit status: 7"));
         assert!(shell("echo '{}'; exit 6").unwrap_err().contains("exit status: 6"));
-        assert!(record(Command::new("/no/such/program")).unwrap_err().contains("/no/such/program"));
+        assert!(record(Command::new("/no/such/program"), BESIDE).unwrap_err().contains("/no/such/program"));
+    }
+
+    #[test]
+    fn what_hangs_is_told_and_ended() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo '{'; exec sleep 600"]);
+        assert_eq!(record(command, Duration::from_millis(1100)), Err("sh did not end within 1 s".to_owned()));
+        assert_eq!(limit(Duration::from_secs(5)), Duration::from_secs(70));
     }
 
     #[test]

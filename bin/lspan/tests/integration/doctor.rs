@@ -51,6 +51,28 @@ fn this_machine_is_judged_and_its_json_fits_the_schema() {
     assert!(String::from_utf8_lossy(&text.stdout).contains("connections to other hosts use"));
 }
 
+/// A program of the system that hangs is ended, said, and the rest is judged.
+#[test]
+fn a_program_that_hangs_is_said_and_the_rest_is_judged() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = std::env::temp_dir().join(format!("lspan-doctor-{}-hangs", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("ip"), "#!/bin/sh\nexec sleep 600\n").unwrap();
+    std::fs::set_permissions(folder.join("ip"), PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let lspan = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lspan"));
+        command.args(args).env("PATH", &path).env_remove("LINKSPAN_IFNAME").output().unwrap()
+    };
+    let note = "`ip` did not end within 5 s";
+    let output = lspan(&["doctor", "--json", "--no-probe"]);
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let notes: Vec<&str> = value["notes"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert_eq!(notes.iter().filter(|one| one.contains(note)).count(), 1, "{notes:?}");
+    assert!(!value["end"]["ports"].as_array().unwrap().is_empty() || !value["findings"].as_array().unwrap().is_empty());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn files_of_two_hosts_are_judged_together() {
     let own = doctor(&["--json", "--no-probe"]).stdout;
@@ -77,6 +99,8 @@ fn files_of_two_hosts_are_judged_together() {
 fn files_that_are_none_are_refused_by_name() {
     let (junk, other) = (File::new("junk", b"junk"), File::new("other", br#"{"schema":"linkspan.doctor/9"}"#));
     refused(&[junk.path(), other.path()], "LS2011");
+    let said = String::from_utf8_lossy(&doctor(&["--merge", junk.path(), other.path()]).stderr).into_owned();
+    assert_eq!(said.matches(" at line ").count(), 1, "the cause is told once: {said}");
     refused(&[other.path(), junk.path()], "LS2012");
     let long = File::new("long", &vec![b' '; (1 << 20) + 1]);
     refused(&[long.path(), junk.path()], "LS2010");

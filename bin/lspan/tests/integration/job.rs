@@ -165,9 +165,26 @@ fn what_was_used_is_said_and_strict_tells_a_downgrade() {
     let output = place.run(&["run", "--", "sh", "-c", &twice]);
     assert_eq!(output.status.code(), Some(0), "without --strict the code is the command's");
     assert!(text(&output.stderr).contains("downgrade(s) were counted"));
+    // The outer one sees what an inner one has counted.
+    let output = place.run(&["run", "--strict", "--", lspan, "run", "--", "sh", "-c", &twice]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.matches("used by ").count() == 2 && !said.contains("no process loaded linkspan"), "{said}");
     let output = place.run(&["run", "--strict", "--", "sh", "-c", &format!("{twice}; exit 9")]);
     assert_eq!(output.status.code(), Some(9), "an exit code of the command's own is never replaced");
     assert!(place.is_tidy());
+}
+
+#[test]
+fn a_program_of_the_system_that_hangs_keeps_no_job_from_starting() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new("hangs");
+    std::fs::write(place.0.join("ip"), "#!/bin/sh\nexec sleep 600\n").unwrap();
+    std::fs::set_permissions(place.0.join("ip"), PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", place.0.display(), std::env::var("PATH").unwrap());
+    let output = place.lspan(&["run", "--", "true"]).env("PATH", path).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains("`ip` did not end within 5 s") && output.status.success(), "{said}");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use super::{Case, by_hand, run};
 use crate::list::*;
 use crate::module;
+use crate::shell::word;
+use crate::snapshot::Closed;
 
 pub(super) fn judge(case: &mut Case<'_>) {
     let snap = case.snap;
@@ -10,6 +12,11 @@ pub(super) fn judge(case: &mut Case<'_>) {
         let address = gpu.pci.address();
         let vendor = gpu.vendor().unwrap_or("?");
         let what = format!("the {vendor} GPU {address} has no driver");
+        // The card of a server that draws its console is no fault.
+        if !asked(case, vendor) {
+            case.fact(format!("{what}, and nothing here asks for one"));
+            continue;
+        }
         let steps = match vendor {
             "AMD" => run("sudo modprobe amdgpu"),
             _ => run("sudo modprobe nvidia"),
@@ -37,18 +44,57 @@ fn nodes(case: &mut Case<'_>, amd: bool, nvidia: bool) {
     } else {
         missing_nodes(case, amd && kfd, nvidia);
     }
-    for file in &snap.sources.closed {
-        let what = format!("this user may not open {file}");
-        case.add(&GPU_NO_ACCESS, file, what, run("sudo usermod -aG render,video $USER && newgrp render"));
+    for Closed { file, group } in &snap.sources.closed {
+        let what = match group {
+            Some(group) => format!("this user may not open {file}, which the group {group} may"),
+            None => format!("this user may not open {file}"),
+        };
+        let steps = match (inside, group) {
+            (Some("kubernetes"), _) => {
+                by_hand("give the pod's securityContext the group of the device file (supplementalGroups)")
+            }
+            (Some(_), _) => by_hand(
+                "start the container with --group-add keep-groups (docker: --group-add with the number of the file's group)",
+            ),
+            (None, Some(group)) => {
+                let group = word(group);
+                run(format!("sudo usermod -aG {group} $USER && newgrp {group}"))
+            }
+            (None, None) => by_hand(format!(
+                "{file} is root's alone: the driver's package has the udev rule that gives it to a group; install that anew, then `sudo udevadm trigger`"
+            )),
+        };
+        case.add(&GPU_NO_ACCESS, file, what, steps);
     }
+}
+
+/// Whether something asks for GPUs of this vendor: its software is installed, or its names are in the environment; or NCCL is to use
+/// linkspan, and no GPU has a driver.
+fn asked(case: &Case<'_>, vendor: &str) -> bool {
+    let snap = case.snap;
+    let (files, names) = match vendor {
+        "AMD" => (["/opt/rocm", "/usr/bin/rocminfo"], ["HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ROCM_PATH"]),
+        _ => (
+            ["/usr/bin/nvidia-smi", "/usr/local/cuda"],
+            ["NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "CUDA_HOME"],
+        ),
+    };
+    let none = snap.gpus().all(|gpu| gpu.driver.is_none());
+    files.iter().any(|file| snap.sources.roots.has(file))
+        || names.iter().any(|name| snap.env(name).is_some_and(some))
+        || none && snap.env("NCCL_NET_PLUGIN").is_some()
+}
+
+/// A list of GPUs that is not empty.
+fn some(value: &str) -> bool {
+    !matches!(value, "" | "void" | "none" | "-1")
 }
 
 /// Whether something in the environment says that a container is meant to have GPUs: images for them and the runtimes of their
 /// vendors set these.
 fn wanted(case: &Case<'_>) -> bool {
     let names = ["NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"];
-    let some = |name: &&str| case.snap.env(name).is_some_and(|value| !matches!(value, "" | "void" | "none" | "-1"));
-    names.iter().any(some)
+    names.iter().any(|name| case.snap.env(name).is_some_and(some))
         || ["NCCL_NET_PLUGIN", "ROCM_PATH", "CUDA_HOME"].iter().any(|name| case.snap.env(name).is_some())
 }
 

@@ -4,6 +4,8 @@ use super::{Case, by_hand, run};
 use crate::finding::Step;
 use crate::list::*;
 use crate::loader::older;
+use crate::package;
+use crate::shell::word;
 use crate::snapshot::PLUGINS;
 
 /// Files of settings that NCCL reads where the environment does not say otherwise (NCCL's documentation, "Environment Variables").
@@ -38,7 +40,7 @@ pub(super) fn judge(case: &mut Case<'_>) {
                 newer.file,
                 shown(&newer.version)
             );
-            case.add(&NCCL_SHADOWED, name, what, run(format!("sudo rm {}", first.file)));
+            case.add(&NCCL_SHADOWED, name, what, package::remove(&snap.sources.roots, &first.file));
         } else if !asked {
             case.fact(format!("{} is installed; NCCL takes it with NCCL_NET_PLUGIN=linkspan", first.file));
         }
@@ -56,7 +58,7 @@ fn names(case: &mut Case<'_>) {
     for (name, instead) in crate::older::names(set.iter().map(String::as_str)) {
         let variable = name.split('=').next().unwrap_or(name);
         let what = format!("{name} is set, of an older project; instead: {instead}");
-        case.add(&NCCL_OLD_NAMES, variable, what, run(format!("unset {variable}")));
+        case.add(&NCCL_OLD_NAMES, variable, what, run(format!("unset {}", word(variable))));
     }
     let conf = conf(case);
     for (name, instead) in crate::older::names(conf.iter().map(|(name, _)| name.as_str())) {

@@ -6,6 +6,7 @@ use super::{Case, addresses, by_hand, give_address, routed, run};
 use crate::finding::Step;
 use crate::list::*;
 use crate::nft;
+use crate::shell::word;
 
 /// Memory of a TCP connection below which a fast network waits, bytes: 10 Gb/s and 1 ms are 1.25 MB on their way. The kernel's
 /// defaults are 4 and 6 MiB (tcp(7)).
@@ -82,7 +83,7 @@ fn settings(case: &mut Case<'_>) {
             f64::from(left) / 1000.0,
             f64::from(used) / 1000.0
         );
-        case.add(&NET_FILTER_SLOW, &variable, what, run(format!("export {variable}={faster}")));
+        case.add(&NET_FILTER_SLOW, &variable, what, run(format!("export {variable}={}", word(faster))));
     }
     for (iface, verdict) in &snap.survey {
         if filter.asks_for(&iface.name) && verdict.is_usable() && iface.kind == (Kind::Bridge { wired: false }) {
@@ -173,7 +174,8 @@ fn subnets(case: &mut Case<'_>) {
             continue;
         }
         let old = second.addrs.iter().filter(|a| !a.is_link_local());
-        let del: Vec<String> = old.map(|a| format!("sudo ip addr del {}/{} dev {name}", a.ip, a.prefix)).collect();
+        let del: Vec<String> =
+            old.map(|a| format!("sudo ip addr del {}/{} dev {}", a.ip, a.prefix, word(name))).collect();
         let mut steps = run(del.join(" && "));
         match second.kind {
             // Link-local addresses are enough for it, and fit an end that has no other.
@@ -241,12 +243,17 @@ fn tcp(case: &mut Case<'_>) {
         case.fact(format!("TCP's default is {default}; linkspan takes cubic or reno towards private addresses, NCCL's own sockets do not"));
     } else {
         let what = format!("net.ipv4.tcp_congestion_control is {default}, and only {allowed} may be chosen");
-        case.add(
-            &NET_PACING,
-            "",
-            what,
-            run(format!("sudo sysctl -w net.ipv4.tcp_allowed_congestion_control='{default} reno cubic'")),
+        // The kernel refuses names that are not there; reno is part of it.
+        let there = |name: &&str| *name == "reno" || here.split_whitespace().any(|word| word == *name);
+        let others: Vec<&str> = ["reno", "cubic"].into_iter().filter(there).collect();
+        let wanted = format!("{default} {}", others.join(" "));
+        let set = format!("sudo sysctl -w net.ipv4.tcp_allowed_congestion_control='{wanted}'");
+        // The default first: it loads its module, which the list needs.
+        let keep = format!(
+            "printf 'net.ipv4.tcp_congestion_control = {default}\\nnet.ipv4.tcp_allowed_congestion_control = {wanted}\\n' | sudo tee \
+             /etc/sysctl.d/99-tcp-congestion.conf"
         );
+        case.add(&NET_PACING, "", what, run(format!("{set} && {keep}")));
     }
 }
 
@@ -287,16 +294,23 @@ fn let_in(drops: &nft::Drops, name: &str) -> Vec<Step> {
     let (family, table, chain) = (&drops.family, &drops.table, &drops.chain);
     if table == "firewalld" {
         return run(format!(
-            "sudo firewall-cmd --permanent --zone=trusted --change-interface={name} && sudo firewall-cmd --reload"
+            "sudo firewall-cmd --permanent --zone=trusted --change-interface={} && sudo firewall-cmd --reload",
+            word(name)
         ));
     }
     if chain == "INPUT" && matches!(&**family, "ip" | "ip6") {
         let program = if family == "ip" { "iptables" } else { "ip6tables" };
+        let name = word(name);
         let mut steps = run(format!("sudo {program} -I INPUT -i {name} -j ACCEPT"));
         steps.push(Step::Do(format!("with ufw that is: sudo ufw allow in on {name}")));
         return steps;
     }
-    let mut steps = run(format!("sudo nft insert rule {family} {table} {chain} iifname '\"{name}\"' accept"));
+    let mut steps = run(format!(
+        "sudo nft insert rule {family} {} {} iifname {} accept",
+        word(table),
+        word(chain),
+        word(&format!("\"{name}\""))
+    ));
     steps.push(Step::Do("to keep it, put the rule into the file that sets the rules up (/etc/nftables.conf)".into()));
     steps
 }

@@ -5,6 +5,7 @@ use linkspan_topology::{Interface, LinkLayer, NotReady, RdmaDevice, RdmaPort};
 use super::{Case, by_hand, give_address, routed, run};
 use crate::finding::Step;
 use crate::list::*;
+use crate::shell::word;
 use crate::snapshot::Snapshot;
 
 /// Smallest MTU that leaves space for RoCE's largest packets, 4096 bytes of payload with its headers (InfiniBand Architecture, annex
@@ -145,7 +146,7 @@ fn port(case: &mut Case<'_>, device: &RdmaDevice, port: &RdmaPort) {
         }
         (Err(NotReady::RoceV1Only), Some(iface)) if iface.carrier == Some(true) => {
             let what = format!("{over} has RoCE v1 GIDs only");
-            let steps = run(format!("sudo cma_roce_mode -d {} -p {} -m 2", device.name, port.number));
+            let steps = run(format!("sudo cma_roce_mode -d {} -p {} -m 2", word(&device.name), port.number));
             case.add(&RDMA_V1_ONLY, &iface.name, what, steps);
         }
         (Err(NotReady::Iwarp), _) => {
@@ -160,7 +161,12 @@ fn addressed(case: &mut Case<'_>, device: &RdmaDevice, iface: &Interface, over: 
     let (snap, name) = (case.snap, &*iface.name);
     if routed(iface) {
         let what = format!("{name} has an address, and the GID table of {over} lacks it");
-        case.add(&RDMA_NO_GID, name, what, run(format!("sudo ip link set {name} down && sudo ip link set {name} up")));
+        case.add(
+            &RDMA_NO_GID,
+            name,
+            what,
+            run(format!("sudo ip link set {0} down && sudo ip link set {0} up", word(name))),
+        );
     } else if iface.master.is_some() {
         // A part of a bond: the bond has the address and a device of its own.
     } else if let Some(twin) = twin(snap, device, iface).filter(|twin| routed(twin)) {

@@ -6,6 +6,7 @@ use super::{Case, by_hand, run};
 use crate::finding::Step;
 use crate::list::*;
 use crate::module;
+use crate::shell::word;
 use crate::snapshot::pci;
 
 /// Speed of a lane below which a port of generation 3 and later was slowed down by its cable, Mb/s: Gen 2 of USB4 has 10 Gb/s, Gen 3
@@ -48,20 +49,21 @@ fn off(case: &mut Case<'_>) {
     let snap = case.snap;
     let line = snap.text("/proc/cmdline").unwrap_or_default();
     let word = line.split_whitespace().find(|word| word.starts_with("thunderbolt.xdomain="));
-    let mut steps = Vec::new();
-    match word {
-        Some(word) => steps.push(off_the_line(word)),
-        None => {
-            let sets = |file: &String| {
-                let text = snap.text(&format!("/etc/modprobe.d/{file}")).unwrap_or_default();
-                text.lines().any(|line| line.starts_with("options thunderbolt") && line.contains("xdomain="))
-            };
-            match snap.sources.roots.names("/etc/modprobe.d").into_iter().find(sets) {
-                Some(file) => steps
-                    .push(Step::Run(format!("sudo sed -i '/^options thunderbolt.*xdomain=/d' /etc/modprobe.d/{file}"))),
-                None => steps.push(Step::Do("find where `xdomain=0` is given to the module thunderbolt".into())),
-            }
-        }
+    let mut steps: Vec<Step> = word.map(off_the_line).into_iter().collect();
+    let files = option_files(snap);
+    if !files.is_empty() {
+        steps.extend(files.iter().map(|file| out_of_file(file)));
+        // The module may be in the initramfs, with its options.
+        let tools = [
+            ("/usr/sbin/update-initramfs", "sudo update-initramfs -u"),
+            ("/usr/bin/dracut", "sudo dracut --force"),
+            ("/usr/bin/mkinitcpio", "sudo mkinitcpio -P"),
+        ];
+        let tool = tools.iter().find(|(program, _)| snap.sources.roots.has(program));
+        steps.extend(tool.map(|(_, command)| Step::Run((*command).to_owned())));
+    }
+    if steps.is_empty() {
+        steps.push(Step::Do("find where `xdomain=0` is given to the module thunderbolt".into()));
     }
     steps.push(Step::Run("sudo reboot".into()));
     let what = match word {
@@ -69,6 +71,44 @@ fn off(case: &mut Case<'_>) {
         None => "the module thunderbolt runs with xdomain=0: no host at the end of a cable is seen".to_owned(),
     };
     case.add(&TB_XDOMAIN_OFF, "", what, steps);
+}
+
+/// Files that give the option to the module. Of files of one name the first of these folders counts alone (modprobe.d(5)).
+fn option_files(snap: &crate::snapshot::Snapshot) -> Vec<String> {
+    let folders = ["/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"];
+    let mut seen = Vec::new();
+    let mut files = Vec::new();
+    for folder in folders.map(|folder| format!("{folder}/modprobe.d")) {
+        for name in snap.sources.roots.names(&folder).into_iter().filter(|name| name.ends_with(".conf")) {
+            if seen.contains(&name) {
+                continue;
+            }
+            let file = format!("{folder}/{name}");
+            let text = snap.text(&file).unwrap_or_default();
+            let sets = |line: &str| {
+                let mut words = line.split_whitespace();
+                words.next() == Some("options")
+                    && words.next() == Some("thunderbolt")
+                    && words.any(|word| word.starts_with("xdomain="))
+            };
+            if text.lines().any(sets) {
+                files.push(file);
+            }
+            seen.push(name);
+        }
+    }
+    files
+}
+
+/// Takes the option, and no other, out of a file. One that a package or a program has made gets a copy in /etc, which goes before it.
+fn out_of_file(file: &str) -> Step {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let own = format!("/etc/modprobe.d/{name}");
+    let copy = if file == own { String::new() } else { format!("sudo cp {} {} && ", word(file), word(&own)) };
+    let own = word(&own);
+    Step::Run(format!(
+        "{copy}sudo sed -i -E -e '/^\\s*options\\s+thunderbolt\\s/s/\\s+xdomain=\\S*//g' -e '/^\\s*options\\s+thunderbolt\\s*$/d' {own}"
+    ))
 }
 
 /// How a word leaves the kernel's command line.
@@ -272,7 +312,8 @@ fn failed(snap: &crate::snapshot::Snapshot, release: &str) -> Option<String> {
     let base = "/var/lib/dkms/linkspan";
     let versions = snap.sources.roots.names(base);
     let logs = versions.iter().map(|version| format!("{base}/{version}/build/make.log"));
-    logs.into_iter().find(|log| snap.text(log).is_some_and(|text| text.contains(release)))
+    let names = |text: String| text.split_whitespace().any(|word| word == release);
+    logs.into_iter().find(|log| snap.text(log).is_some_and(names))
 }
 
 fn facts(case: &mut Case<'_>) {
@@ -306,3 +347,6 @@ fn facts(case: &mut Case<'_>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

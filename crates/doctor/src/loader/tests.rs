@@ -81,3 +81,29 @@ fn releases_are_compared_by_number() {
     assert!(older(Some("0.9.0"), Some("0.10.0")) && older(None, Some("0.1.0")));
     assert!(!older(Some("0.1.0"), Some("0.1.0")) && !older(Some("0.1.0"), None) && !older(None, None));
 }
+
+#[test]
+fn releases_are_older_as_semantic_versioning_has_it() {
+    let rising = [
+        "0.0.9",
+        "0.1.0",
+        "0.2.0-0.3.7",
+        "0.2.0-alpha",
+        "0.2.0-alpha.1",
+        "0.2.0-alpha.beta",
+        "0.2.0-beta.2",
+        "0.2.0-beta.11",
+        "0.2.0-rc1",
+        "0.2.0",
+        "0.10.0",
+        "28.43.1014",
+        "28.45.4028",
+    ];
+    for (at, a) in rising.iter().enumerate() {
+        for (other, b) in rising.iter().enumerate() {
+            assert_eq!(older(Some(a), Some(b)), at < other, "{a} {b}");
+        }
+    }
+    assert!(!older(Some("0.2.0+deb1"), Some("0.2.0")) && !older(Some("0.2.0"), Some("0.2.0+deb1")));
+    assert!(older(None, Some("0.0.1")) && !older(Some("0.0.1"), None) && !older(None, None));
+}

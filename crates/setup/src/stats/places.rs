@@ -12,6 +12,10 @@ use super::reading::{pages, read_page};
 /// Most names that are tried where names may be taken; as many containers with the same pid may share a directory.
 pub(super) const SAME: usize = 256;
 
+/// Most folders of runs that are looked into, and how deep runs within runs are: `lspan run` of a script that types `lspan run`.
+pub(super) const RUNS: usize = 64;
+pub(super) const DEEP: usize = 4;
+
 /// What a folder of one run is called, before the number of the process that made it.
 const RUN: &str = "run-";
 
@@ -66,19 +70,53 @@ impl RunFolder {
         &self.0
     }
 
-    /// The pages of all processes that wrote one, ended ones too.
+    /// The pages of all processes that wrote one, ended ones too, and those of runs within this one.
     ///
     /// # Errors
     /// As [`crate::stats::read`].
     pub fn read(&self) -> std::io::Result<Vec<ProcessStats>> {
-        Ok(pages(&self.0)?.iter().filter_map(|path| read_page(path, false)).collect())
+        Ok(all(&self.0)?.iter().filter_map(|path| read_page(path, false)).collect())
     }
 }
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
+        // The run around it tells of all its processes, those of this one too.
+        if let Some(outer) = self.0.parent().filter(|outer| is_run(outer) && keeps(outer)) {
+            all(&self.0).unwrap_or_default().iter().for_each(|page| hand_over(page, outer));
+        }
         remove_run(&self.0);
     }
+}
+
+/// Gives a page a name in another folder, beside those of processes with the same number.
+fn hand_over(page: &Path, to: &Path) {
+    let Some(pid) = page.file_name().and_then(|name| name.to_str()?.split('.').next()) else { return };
+    for n in 0..SAME {
+        let name = if n == 0 { format!("{pid}.stats") } else { format!("{pid}.{n}.stats") };
+        match std::fs::hard_link(page, to.join(name)) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            _ => return,
+        }
+    }
+}
+
+/// The pages of a run, and of those within it.
+fn all(run: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = pages(run)?;
+    let mut within = runs(run);
+    for _ in 0..DEEP {
+        found.extend(within.iter().flat_map(|run| pages(run).unwrap_or_default()));
+        within = within.iter().flat_map(|run| runs(run)).take(RUNS).collect();
+    }
+    Ok(found)
+}
+
+/// Folders of runs in a folder.
+fn runs(dir: &Path) -> Vec<PathBuf> {
+    let folder = |path: &PathBuf| is_run(path) && std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(folder).take(RUNS).collect()
 }
 
 pub(super) fn is_run(path: &Path) -> bool {
@@ -87,6 +125,12 @@ pub(super) fn is_run(path: &Path) -> bool {
 
 /// Removes the pages of a run and their folder, and nothing else that somebody put there.
 fn remove_run(path: &Path) {
+    // Of runs within it those that were killed; one that lives goes by itself.
+    for run in runs(path) {
+        if File::open(run.join(KEEP)).is_ok_and(|keep| keep.try_lock().is_ok()) {
+            remove_run(&run);
+        }
+    }
     for file in pages(path).unwrap_or_default() {
         let _ = std::fs::remove_file(file);
     }

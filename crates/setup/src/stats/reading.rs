@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linkspan_shmring::page;
 
-use super::places::{is_run, shared};
+use super::places::{DEEP, RUNS, is_run, shared};
 use super::{
     BUCKETS, COMM, COUNTERS, Counter, DOWNGRADES, EVENTS, Event, HEADER, JOB, LATENCY, MAGIC, NAME, PEER, RECORD,
     RECORDS, VERSION,
@@ -58,9 +58,6 @@ pub struct ProcessStats {
     /// Its records.
     pub records: Vec<Record>,
 }
-
-/// Most folders of runs of one user that are looked into.
-const RUNS: usize = 64;
 
 /// Most users of a shared folder whose pages are read, and most directories of one.
 const USERS: usize = 256;
@@ -128,25 +125,25 @@ fn owners(dir: &Path, own: u32) -> std::io::Result<BTreeMap<u32, Vec<PathBuf>>> 
 
 /// The files of one user that may be pages.
 fn candidates(dirs: &[PathBuf]) -> Vec<PathBuf> {
-    let (mut paths, mut runs, mut names) = (Vec::new(), Vec::new(), 0);
-    let mut look = |dir: &Path, runs: Option<&mut Vec<PathBuf>>| {
-        let mut runs = runs;
+    let (mut paths, mut names) = (Vec::new(), 0);
+    let mut look = |dir: &Path, runs: &mut Vec<PathBuf>| {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten().take(NAMES - names) {
             names += 1;
             let path = entry.path();
             if is_page(&path) && paths.len() < PAGES {
                 paths.push(path);
-            } else if let Some(runs) = runs.as_mut()
-                && runs.len() < RUNS
-                && is_run(&path)
-                && owner(&path).is_some()
-            {
+            } else if runs.len() < RUNS && is_run(&path) && owner(&path).is_some() {
                 runs.push(path);
             }
         }
     };
-    dirs.iter().for_each(|dir| look(dir, Some(&mut runs)));
-    runs.iter().for_each(|run| look(run, None));
+    let mut runs = Vec::new();
+    dirs.iter().for_each(|dir| look(dir, &mut runs));
+    // Runs, and those within them.
+    for _ in 0..=DEEP {
+        let these = std::mem::take(&mut runs);
+        these.iter().for_each(|run| look(run, &mut runs));
+    }
     paths.sort();
     paths
 }

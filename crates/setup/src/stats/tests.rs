@@ -146,6 +146,40 @@ fn pages_of_a_run_stay_until_its_folder_goes() {
 }
 
 #[test]
+fn a_run_tells_of_the_runs_within_it_too() {
+    let _turn = TURNS.lock();
+    let dir = scratch("within");
+    let outer = RunFolder::make(&dir).unwrap();
+    let inner = RunFolder::make(outer.path()).unwrap();
+    let innermost = RunFolder::make(inner.path()).unwrap();
+    let of = |folder: &RunFolder| {
+        let stats = Stats::new(Some(folder.path()), "").unwrap();
+        stats.downgraded();
+        stats
+    };
+    // The same process in each: pages of one number stand beside each other.
+    let pages = [of(&innermost), of(&inner), of(&outer)];
+    assert_eq!(read(&dir).unwrap().len(), 3, "`lspan stats` sees them while they live");
+    drop(pages);
+    let told = |folder: &RunFolder| {
+        let pages = folder.read().unwrap();
+        (pages.len(), pages.iter().map(|page| page.downgrades).sum::<u64>())
+    };
+    assert_eq!((told(&innermost), told(&inner), told(&outer)), ((1, 1), (2, 2), (3, 3)));
+    drop(innermost);
+    assert_eq!((told(&inner), told(&outer)), ((2, 2), (3, 3)));
+    drop(inner);
+    assert_eq!(told(&outer), (3, 3));
+    // One that was killed is in the way of nobody.
+    let killed = outer.path().join("run-4194305");
+    std::fs::create_dir(&killed).unwrap();
+    std::fs::write(killed.join("keep"), []).unwrap();
+    drop(outer);
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
 fn every_downgrade_that_is_logged_is_counted() {
     let _turn = TURNS.lock();
     let dir = scratch("counted");

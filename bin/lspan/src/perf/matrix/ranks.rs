@@ -404,7 +404,7 @@ impl Rank<'_> {
         let peer = reach(own, to)?;
         let duration = format!("{}ms", self.args.duration.as_millis().max(1));
         let words = ["perf", "bw", &peer, "--json", "--size", "1M", "--warmup", "4", "--duration", &duration];
-        once::figures(&once::record(self.own(&words)?)?, None)
+        once::figures(&once::record(self.own(&words)?, once::limit(self.args.duration))?, None)
     }
 }
 
