@@ -73,10 +73,17 @@ fn all() -> impl Iterator<Item = &'static tests::Test> {
     tests::ALL.iter().chain(mesh::ALL).chain(doctor::ALL).chain(hostile::ALL)
 }
 
+/// What a test says first that could not be run here: it has neither passed nor failed.
+pub(crate) const SKIPPED: &str = "skipped: ";
+
 /// Tells how a test ended; its error.
 fn report(name: &str, since: Instant, result: Result<String, String>) -> Result<(), String> {
     let took = since.elapsed().as_secs_f64();
     match result {
+        Ok(said) if said.starts_with(SKIPPED) => {
+            println!("skip   {name:<22} {took:>5.1} s  {}", &said[SKIPPED.len()..]);
+            Ok(())
+        }
         Ok(said) => {
             println!("ok     {name:<22} {took:>5.1} s  {said}");
             Ok(())
@@ -92,10 +99,12 @@ fn report(name: &str, since: Instant, result: Result<String, String>) -> Result<
 /// measure have the machine for themselves. What failed is run once more: on a busy machine a process can be late for a
 /// reason outside of the test; a defect comes again.
 fn run(chosen: &[&'static tests::Test], once: bool) -> ExitCode {
-    let mut again = Vec::new();
+    let (mut again, mut skipped) = (Vec::new(), 0);
     for &test in chosen.iter().filter(|t| !t.waits) {
         let since = Instant::now();
-        if let Err(first) = report(test.name, since, (test.run)()) {
+        let result = (test.run)();
+        skipped += usize::from(result.as_ref().is_ok_and(|said| said.starts_with(SKIPPED)));
+        if let Err(first) = report(test.name, since, result) {
             again.push((test, first));
         }
     }
@@ -103,6 +112,7 @@ fn run(chosen: &[&'static tests::Test], once: bool) -> ExitCode {
     let waiting: Vec<_> = chosen.iter().filter(|t| t.waits).map(|&test| (test, std::thread::spawn(test.run))).collect();
     for (test, thread) in waiting {
         let result = thread.join().unwrap_or_else(|_| Err("panicked".into()));
+        skipped += usize::from(result.as_ref().is_ok_and(|said| said.starts_with(SKIPPED)));
         if let Err(first) = report(test.name, since, result) {
             again.push((test, first));
         }
@@ -121,9 +131,10 @@ fn run(chosen: &[&'static tests::Test], once: bool) -> ExitCode {
             !held
         });
     }
-    let passed = chosen.len() - again.len();
+    let passed = chosen.len() - again.len() - skipped;
     let tried = if second.is_empty() { String::new() } else { format!(" ({} on the second try)", second.len()) };
-    println!("{passed} passed{tried}, {} failed", again.len());
+    let left = if skipped == 0 { String::new() } else { format!(", {skipped} skipped") };
+    println!("{passed} passed{tried}{left}, {} failed", again.len());
     if !second.is_empty() {
         println!("passed on the second try: {}", second.join(", "));
     }

@@ -311,3 +311,40 @@ fn more_findings_than_anybody_reads_are_cut() {
     let (_, report) = steps(&ends, 100_000);
     assert!(report.findings.len() <= FINDINGS && report.facts.iter().any(|fact| fact.contains("more than 1000")));
 }
+
+/// Three hosts, each two of which have a cable: 10.0.N.0/24 of cable N, from host N to the next.
+#[test]
+fn three_hosts_in_a_triangle_need_no_other_network_than_nccls() {
+    let ends = pair(1);
+    let host = |n: usize| -> End {
+        let mut end = ends[0].clone();
+        end.host = format!("h{n}");
+        end.boot_id = Some(format!("boot {n}"));
+        (end.ports, end.routes) = (Vec::new(), Vec::new());
+        for (cable, side) in [(n, 1_u8), ((n + 2) % 3, 2)] {
+            let mut port = ends[usize::from(side) - 1].ports[0].clone();
+            port.name = format!("cab{cable}");
+            port.mac = Some(format!("02:00:00:00:{cable:02x}:{side:02x}"));
+            port.addrs = vec![
+                Addr { ip: [10, 0, cable as u8, side].into(), prefix: 24 },
+                Addr { ip: format!("fe80::{cable}:{side}").parse().unwrap(), prefix: 64 },
+            ];
+            port.heard = vec![format!("fe80::{cable}:{}", 3 - side).parse().unwrap()];
+            (port.rdma, port.gid) = (true, true);
+            let to = [10, 0, cable as u8, 0].into();
+            end.routes.push(Route { interface: port.name.clone(), to, prefix: 24, metric: 0, table: MAIN });
+            end.ports.push(port);
+        }
+        end
+    };
+    let triangle: Vec<End> = (0..3).map(host).collect();
+    assert_eq!(codes(&triangle), []);
+    let said = together(&triangle).unwrap().facts;
+    let wanted = ["NCCL_IB_SUBNET_AWARE_ROUTING=1", "NCCL_IB_SUBNET_PREFIX_LEN=24"];
+    assert!(said.len() == 1 && wanted.iter().all(|part| said[0].contains(part)), "{said:?}");
+    // Without one of its cables two of them have no way by RDMA.
+    let mut open = triangle.clone();
+    open[0].ports.remove(0);
+    open[1].ports.remove(1);
+    assert!(together(&open).unwrap().facts.is_empty());
+}
