@@ -51,7 +51,7 @@ fn ended(ran: Result<(), String>, log: &Log) -> ExitCode {
     match ran {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            log.line(log::Priority::Error, &error, &[]);
+            log.line(log::Priority::Error, &error);
             ExitCode::FAILURE
         }
     }

@@ -13,7 +13,7 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use crate::cli::Cli;
 use crate::config::Config;
@@ -24,6 +24,12 @@ const GAP: Duration = Duration::from_millis(100);
 
 /// Between two tries to reach a bus that has gone.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
+
+/// How long a bus may take to answer: two of these and half of the unit's WatchdogSec, in which the service tells that it lives, are less than all of it.
+pub(crate) const ANSWER: Duration = Duration::from_secs(5);
+
+/// How long it may when the service starts, as with a machine that does. Within systemd's TimeoutStartSec.
+pub(crate) const START: Duration = Duration::from_secs(30);
 
 /// Threads for what may block: calls of clients, and looks.
 const THREADS: usize = 8;
@@ -43,11 +49,26 @@ pub(crate) fn run(cli: &Cli, config: Config, log: Arc<Log>) -> Result<(), String
     };
     let lines = log.clone();
     let tell = move |warns: bool, line: &str| {
-        lines.line(if warns { Priority::Warning } else { Priority::Info }, line, &[]);
+        lines.line(if warns { Priority::Warning } else { Priority::Info }, line);
     };
     let system = Arc::new(System::new(places, config.events(), Box::new(tell)));
     let service = Service { system, log, server: None, changed: Arc::default() };
     runtime.block_on(service.serve(cli, config))
+}
+
+/// What comes of it, unless the bus takes too long.
+pub(crate) async fn within<T>(most: Duration, what: impl Future<Output = zbus::Result<T>>) -> zbus::Result<T> {
+    timeout(most, what).await.unwrap_or_else(|_| Err(zbus::Error::Failure(format!("no answer within {most:?}"))))
+}
+
+/// What the kernel says next. `None`, once: it says nothing any more.
+async fn heard(kernel: &mut Option<mpsc::Receiver<Changes>>) -> Option<Changes> {
+    let Some(changes) = kernel else { return std::future::pending().await };
+    let next = changes.recv().await;
+    if next.is_none() {
+        *kernel = None;
+    }
+    next
 }
 
 struct Service {
@@ -74,13 +95,17 @@ impl Service {
         let handler = |kind| signal(kind).map_err(|error| failed("a signal handler", error));
         let (mut end, mut stop) = (handler(SignalKind::terminate())?, handler(SignalKind::interrupt())?);
         let mut reload = handler(SignalKind::hangup())?;
-        let mut kernel = self.listen();
+        let mut kernel = Some(self.listen());
         let system = self.system.clone();
         self.blocking(move || system.restore()).await;
         self.look(BTreeSet::new()).await;
         self.read_jobs().await;
-        self.server =
-            Some(self.connect().await.map_err(|error| failed(&format!("LS3226 no {NAME} on the system bus"), error))?);
+        let connected = tokio::select! {
+            _ = end.recv() => return Ok(()),
+            _ = stop.recv() => return Ok(()),
+            connected = self.connect(START) => connected,
+        };
+        self.server = Some(connected.map_err(|error| failed(&format!("LS3226 no {NAME} on the system bus"), error))?);
         say_state(&[NotifyState::Ready]);
         let watchdog = sd_notify::watchdog_enabled().unwrap_or(Duration::from_secs(3600));
         let mut alive = interval(watchdog / 2);
@@ -94,32 +119,44 @@ impl Service {
             let closed = self.server.as_ref().map(Server::closed);
             let lost = closed.is_none();
             tokio::select! {
+                // That it lives is told however much there is to do.
+                biased;
                 _ = end.recv() => break,
                 _ = stop.recv() => break,
+                _ = alive.tick() => say_state(&[NotifyState::Watchdog]),
+                () = async { match closed { Some(closed) => closed.await, None => std::future::pending().await } } => {
+                    let text = "the bus has ended the connection; events are kept, and it is tried again";
+                    self.log.line(Priority::Warning, text);
+                    self.server = None;
+                }
                 _ = reload.recv() => {
                     self.reload(cli, &mut config, &mut jobs);
                     self.look(BTreeSet::new()).await;
                     self.read_jobs().await;
                 }
-                changes = async { sleep_until(next).await; kernel.recv().await } => {
-                    let Some(changes) = changes else { continue };
-                    if changes.any {
-                        self.look(changes.removed).await;
-                    }
-                    next = Instant::now() + GAP;
-                }
-                () = self.changed.notified() => self.look(BTreeSet::new()).await,
-                _ = jobs.tick() => self.read_jobs().await,
-                _ = alive.tick() => say_state(&[NotifyState::Watchdog]),
-                () = async { match closed { Some(closed) => closed.await, None => std::future::pending().await } } => {
-                    self.log.line(Priority::Warning, "the bus has ended the connection; events are kept, and it is tried again", &[]);
-                    self.server = None;
-                }
                 _ = retry.tick(), if lost => {
-                    if let Ok(server) = self.connect().await {
-                        self.log.line(Priority::Info, "on the bus again", &[]);
+                    let connected = tokio::select! {
+                        _ = end.recv() => break,
+                        _ = stop.recv() => break,
+                        connected = self.connect(ANSWER) => connected,
+                    };
+                    if let Ok(server) = connected {
+                        self.log.line(Priority::Info, "on the bus again");
                         self.server = Some(server);
                     }
+                }
+                _ = jobs.tick() => self.read_jobs().await,
+                () = self.changed.notified() => self.look(BTreeSet::new()).await,
+                changes = async { sleep_until(next).await; heard(&mut kernel).await } => {
+                    match changes {
+                        Some(changes) if changes.any => self.look(changes.removed).await,
+                        Some(_) => {}
+                        None => {
+                            let text = "the kernel's messages are heard no more: cables are looked at on SIGHUP alone";
+                            self.log.line(Priority::Warning, text);
+                        }
+                    }
+                    next = Instant::now() + GAP;
                 }
             }
         }
@@ -127,7 +164,7 @@ impl Service {
         let system = self.system.clone();
         self.blocking(move || system.end()).await;
         if let Some(server) = self.server.take() {
-            server.end().await;
+            let _ = timeout(ANSWER, server.end()).await;
         }
         Ok(())
     }
@@ -142,27 +179,28 @@ impl Service {
                 };
                 let spawned = std::thread::Builder::new().name("kernel-watch".into()).spawn(hear);
                 if let Err(error) = spawned {
-                    self.log.line(Priority::Warning, &failed("cables are looked at on SIGHUP alone", error), &[]);
+                    self.log.line(Priority::Warning, &failed("a thread for the kernel's messages", error));
                 }
             }
             Err(error) => {
-                let text =
-                    failed("cables are looked at on SIGHUP alone, for the kernel's messages cannot be had", error);
-                self.log.line(Priority::Warning, &text, &[]);
+                self.log.line(Priority::Warning, &failed("the kernel's messages cannot be had", error));
             }
         }
         receive
     }
 
-    async fn connect(&self) -> zbus::Result<Server> {
-        Server::start(zbus::connection::Builder::system()?, &self.system, self.changed.clone()).await
+    async fn connect(&self, most: Duration) -> zbus::Result<Server> {
+        within(most, async {
+            Server::start(zbus::connection::Builder::system()?, &self.system, self.changed.clone()).await
+        })
+        .await
     }
 
     async fn blocking<T: Default + Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> T {
         match spawn_blocking(what).await {
             Ok(done) => done,
             Err(error) => {
-                self.log.line(Priority::Error, &failed("LS3227 a part of the service failed", error), &[]);
+                self.log.line(Priority::Error, &failed("LS3227 a part of the service failed", error));
                 T::default()
             }
         }
@@ -173,14 +211,14 @@ impl Service {
             Ok(new) => {
                 if new.statistics() != config.statistics() {
                     let text = "statistics has another value: restart the service for it";
-                    self.log.line(Priority::Warning, text, &[]);
+                    self.log.line(Priority::Warning, text);
                 }
                 self.system.keep_events(new.events());
                 *jobs = interval(new.interval());
                 jobs.set_missed_tick_behavior(MissedTickBehavior::Delay);
                 *config = new;
             }
-            Err(error) => self.log.line(Priority::Error, &format!("{error}; the configuration is as before"), &[]),
+            Err(error) => self.log.line(Priority::Error, &format!("{error}; the configuration is as before")),
         }
     }
 
@@ -189,7 +227,7 @@ impl Service {
         let events = self.blocking(move || system.look(&removed)).await;
         if let Some(server) = &mut self.server {
             let (look, hosts) = self.system.seen();
-            if server.update(&look, &hosts).await.is_err() {
+            if within(ANSWER, server.update(&look, &hosts)).await.is_err() {
                 self.server = None;
             }
         }
@@ -205,9 +243,32 @@ impl Service {
     async fn tell(&mut self, events: &[Event]) {
         events.iter().for_each(|event| self.log.event(event));
         if let (Some(server), Some(last)) = (&self.server, events.last())
-            && server.events_changed(last.time_us).await.is_err()
+            && within(ANSWER, server.events_changed(last.time_us)).await.is_err()
         {
             self.server = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn where_the_kernel_says_nothing_any_more_it_is_told_once_and_waited_for_no_longer() {
+        let (send, receive) = mpsc::channel(1);
+        let mut kernel = Some(receive);
+        let now = |kernel: &mut Option<mpsc::Receiver<Changes>>| {
+            pin!(heard(kernel)).poll(&mut Context::from_waker(Waker::noop()))
+        };
+        send.try_send(Changes { any: true, ..Changes::default() }).unwrap();
+        assert!(matches!(now(&mut kernel), Poll::Ready(Some(changes)) if changes.any));
+        assert!(now(&mut kernel).is_pending());
+        drop(send);
+        assert!(matches!(now(&mut kernel), Poll::Ready(None)));
+        assert!((0..3).all(|_| now(&mut kernel).is_pending()));
     }
 }

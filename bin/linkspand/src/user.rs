@@ -13,10 +13,10 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use crate::log::{Log, Priority};
-use crate::run::{RETRY, failed, say_state};
+use crate::run::{ANSWER, RETRY, START, failed, say_state, within};
 
 /// Threads for calls of clients that may block.
 const THREADS: usize = 32;
@@ -38,7 +38,7 @@ pub(crate) fn run(as_root: bool, log: Arc<Log>) -> Result<(), String> {
 
 fn open(as_root: bool, log: Arc<Log>, changed: Arc<Notify>) -> Result<User, String> {
     let text = |error: Error| error.text();
-    let say: Say = Arc::new(move |line: &str| log.line(Priority::Warning, line, &[]));
+    let say: Say = Arc::new(move |line: &str| log.line(Priority::Warning, line));
     let changed: Arc<dyn Fn() + Send + Sync> = Arc::new(move || changed.notify_one());
     if let Err(error) = watch(changed.clone()) {
         say(&format!("keys that other programs change are not noticed: {error}"));
@@ -50,8 +50,9 @@ fn open(as_root: bool, log: Arc<Log>, changed: Arc<Notify>) -> Result<User, Stri
     Ok(User { tasks: Arc::new(tasks), shares, say, changed })
 }
 
-async fn connect(user: &Arc<User>) -> zbus::Result<UserServer> {
-    UserServer::start(zbus::connection::Builder::session()?, user, rustix::process::geteuid().as_raw()).await
+async fn connect(user: &Arc<User>, most: Duration) -> zbus::Result<UserServer> {
+    let uid = rustix::process::geteuid().as_raw();
+    within(most, async { UserServer::start(zbus::connection::Builder::session()?, user, uid).await }).await
 }
 
 /// Has `changed` called for keys that other programs change.
@@ -70,7 +71,11 @@ fn watch(changed: Arc<dyn Fn() + Send + Sync>) -> Result<(), String> {
 async fn serve(user: &Arc<User>, log: &Log, changed: &Notify) -> Result<(), String> {
     let handler = |kind| signal(kind).map_err(|error| failed("a signal handler", error));
     let (mut end, mut stop) = (handler(SignalKind::terminate())?, handler(SignalKind::interrupt())?);
-    let connected = connect(user).await;
+    let connected = tokio::select! {
+        _ = end.recv() => return Ok(()),
+        _ = stop.recv() => return Ok(()),
+        connected = connect(user, START) => connected,
+    };
     let mut server = Some(connected.map_err(|error| failed(&format!("LS3235 no {NAME} on the session bus"), error))?);
     say_state(&[NotifyState::Ready]);
     let watchdog = sd_notify::watchdog_enabled().unwrap_or(Duration::from_secs(3600));
@@ -83,24 +88,31 @@ async fn serve(user: &Arc<User>, log: &Log, changed: &Notify) -> Result<(), Stri
         let closed = server.as_ref().map(UserServer::closed);
         let lost = closed.is_none();
         tokio::select! {
+            // That it lives is told however much there is to do.
+            biased;
             _ = end.recv() => break,
             _ = stop.recv() => break,
+            _ = alive.tick() => say_state(&[NotifyState::Watchdog]),
+            () = async { match closed { Some(closed) => closed.await, None => std::future::pending().await } } => {
+                log.line(Priority::Warning, "the bus has ended the connection; tasks go on, and it is tried again");
+                (server, lost_at) = (None, Instant::now());
+            }
             () = changed.notified() => {
-                if let Some(bus) = &server && bus.update().await.is_err() {
+                if let Some(bus) = &server && within(ANSWER, bus.update()).await.is_err() {
                     (server, lost_at) = (None, Instant::now());
                 }
             }
-            _ = alive.tick() => say_state(&[NotifyState::Watchdog]),
-            () = async { match closed { Some(closed) => closed.await, None => std::future::pending().await } } => {
-                log.line(Priority::Warning, "the bus has ended the connection; tasks go on, and it is tried again", &[]);
-                (server, lost_at) = (None, Instant::now());
-            }
             _ = retry.tick(), if lost => {
-                if let Ok(new) = connect(user).await {
-                    log.line(Priority::Info, "on the bus again", &[]);
+                let connected = tokio::select! {
+                    _ = end.recv() => break,
+                    _ = stop.recv() => break,
+                    connected = connect(user, ANSWER) => connected,
+                };
+                if let Ok(new) = connected {
+                    log.line(Priority::Info, "on the bus again");
                     server = Some(new);
                 } else if lost_at.elapsed() > AWAY {
-                    log.line(Priority::Info, "the bus has not come again: the session is over", &[]);
+                    log.line(Priority::Info, "the bus has not come again: the session is over");
                     break;
                 }
             }
@@ -114,7 +126,7 @@ async fn serve(user: &Arc<User>, log: &Log, changed: &Notify) -> Result<(), Stri
     };
     let _ = spawn_blocking(ending).await;
     if let Some(server) = server {
-        server.end().await;
+        let _ = timeout(ANSWER, server.end()).await;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `lspan link`: what is done about Thunderbolt and USB4 cables, by the service where it is there, else as root.
 
 use linkspan_bus::Error as BusError;
-use linkspan_bus::client::Client;
+use linkspan_bus::client::{Client, unknown};
 use linkspan_thunderbolt::Error;
 use linkspan_thunderbolt::find::Root;
 
@@ -15,29 +15,45 @@ pub(crate) fn run(command: &LinkCommand) -> Result<Exit, Failure> {
         true => Client::running(),
         false => Client::activated(),
     };
-    let said = match (command, &client) {
-        (LinkCommand::Up { streams, first_hop }, Some(client)) => {
-            client.manager().set_up(*streams, *first_hop).map_err(refused)?
-        }
-        (LinkCommand::Up { streams, first_hop }, None) => Root::default().up(*streams, *first_hop).map_err(failure)?,
-        (LinkCommand::Allow { uuid, deny: false }, Some(client)) => {
-            let told = client.manager().allow(uuid).map_err(refused)?;
-            let now = if told.is_empty() { ", once linkspan.ko is loaded" } else { "" };
-            vec![format!("{uuid} is let in whenever it is plugged in{now}")]
-        }
-        (LinkCommand::Allow { uuid, deny: true }, Some(client)) => {
-            client.manager().forget(uuid).map_err(refused)?;
-            vec![format!("{uuid} is shut out")]
-        }
-        (LinkCommand::Allow { uuid, deny }, None) => {
-            let told = Root::default().allow(uuid, !deny).map_err(failure)?;
-            let what = if *deny { "is shut out of" } else { "is let in to" };
-            told.into_iter().map(|device| format!("{uuid} {what} {device}")).collect()
+    let said = match client.map(|client| by_service(&client, command)) {
+        Some(Ok(said)) => said,
+        Some(Err(error)) if !unknown(&error) => return Err(refused(error)),
+        older => {
+            if older.is_some() {
+                eprintln!("lspan: linkspand is older than lspan and cannot do it; lspan does it itself");
+            }
+            alone(command)?
         }
     };
     let mut out = Out::default();
     out.text(&(said.join("\n") + "\n"))?;
     Ok(Exit::Ok)
+}
+
+fn by_service(client: &Client, command: &LinkCommand) -> Result<Vec<String>, BusError> {
+    Ok(match command {
+        LinkCommand::Up { streams, first_hop } => client.manager().set_up(*streams, *first_hop)?,
+        LinkCommand::Allow { uuid, deny: false } => {
+            let told = client.manager().allow(uuid)?;
+            let now = if told.is_empty() { ", once linkspan.ko is loaded" } else { "" };
+            vec![format!("{uuid} is let in whenever it is plugged in{now}")]
+        }
+        LinkCommand::Allow { uuid, deny: true } => {
+            client.manager().forget(uuid)?;
+            vec![format!("{uuid} is shut out")]
+        }
+    })
+}
+
+fn alone(command: &LinkCommand) -> Result<Vec<String>, Failure> {
+    Ok(match command {
+        LinkCommand::Up { streams, first_hop } => Root::default().up(*streams, *first_hop).map_err(failure)?,
+        LinkCommand::Allow { uuid, deny } => {
+            let told = Root::default().allow(uuid, !deny).map_err(failure)?;
+            let what = if *deny { "is shut out of" } else { "is let in to" };
+            told.into_iter().map(|device| format!("{uuid} {what} {device}")).collect()
+        }
+    })
 }
 
 fn failure(error: Error) -> Failure {

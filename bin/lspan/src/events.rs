@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use linkspan_bus::Error;
-use linkspan_bus::client::Client;
+use linkspan_bus::client::{Client, unknown};
 use linkspan_fabric::Config;
 use linkspan_fabric::stats::read;
 use linkspan_service::events::{Event, EventLog, now_us};
@@ -58,8 +58,15 @@ pub(crate) fn run(args: &EventsArgs) -> Result<Exit, Failure> {
         && let Some(client) = Client::running()
     {
         match kept(&client, args, &mut printer) {
-            Ok(()) if !args.follow => return Ok(Exit::Ok),
-            Ok(()) => eprintln!("lspan: linkspand or the bus has ended; what this process can see itself follows"),
+            Ok(Kept::All) => return Ok(Exit::Ok),
+            Ok(Kept::UntilEnd) => {
+                eprintln!("lspan: linkspand or the bus has ended; what this process can see itself follows")
+            }
+            Ok(Kept::None) => eprintln!(
+                "lspan: linkspand ({}) is older than lspan ({}) and keeps no events; this is what is to be seen now",
+                client.version(),
+                env!("CARGO_PKG_VERSION")
+            ),
             Err(failure) => return Err(failure),
         }
     } else {
@@ -68,8 +75,18 @@ pub(crate) fn run(args: &EventsArgs) -> Result<Exit, Failure> {
     seen(args, &mut printer)
 }
 
+/// What was had of the service.
+enum Kept {
+    /// All that was asked for.
+    All,
+    /// What there was until it or the bus ended.
+    UntilEnd,
+    /// Nothing: it has no events.
+    None,
+}
+
 /// Events that the service keeps, and with `--follow` those to come, until it or the bus ends.
-fn kept(client: &Client, args: &EventsArgs, printer: &mut Printer) -> Result<(), Failure> {
+fn kept(client: &Client, args: &EventsArgs, printer: &mut Printer) -> Result<Kept, Failure> {
     let all = args.all || rustix::process::geteuid().is_root();
     let failed = |error: &dyn std::fmt::Display| Failure::new(Exit::Failed, format!("linkspand: {error}"));
     // Heard before the first question, so that nothing falls between the two.
@@ -81,13 +98,14 @@ fn kept(client: &Client, args: &EventsArgs, printer: &mut Printer) -> Result<(),
         match client.events(printer.last_us, all) {
             Ok(events) => printer.print(&events)?,
             Err(Error::NotAuthorized(why)) => return Err(Failure::new(Exit::Permission, why)),
-            Err(Error::ZBus(_)) if args.follow && printer.last_us > 0 => return Ok(()),
+            Err(error) if unknown(&error) => return Ok(Kept::None),
+            Err(Error::ZBus(_)) if args.follow && printer.last_us > 0 => return Ok(Kept::UntilEnd),
             Err(error) => return Err(failed(&error)),
         }
-        let Some(changes) = &mut changes else { return Ok(()) };
+        let Some(changes) = &mut changes else { return Ok(Kept::All) };
         // The stream outlives the service: one that is started again goes on, for times grow. It ends with the bus.
         if printer.out.gone() || changes.next().is_none() {
-            return Ok(());
+            return Ok(Kept::UntilEnd);
         }
     }
 }

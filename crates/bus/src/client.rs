@@ -13,6 +13,14 @@ use crate::{Error, ManagerProxyBlocking, NAME, from_dict};
 /// For how long an answer is waited for: a person may have to give a password.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Whether an error means that the service has no such method: it is older than this program.
+pub fn unknown(error: &Error) -> bool {
+    let Error::ZBus(zbus::Error::MethodError(name, ..)) = error else { return false };
+    ["UnknownMethod", "UnknownInterface", "UnknownObject"]
+        .iter()
+        .any(|kind| name.as_str() == format!("org.freedesktop.DBus.Error.{kind}"))
+}
+
 /// The service.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -55,6 +63,11 @@ impl Client {
         let dicts = self.manager.get_events(after_us, all)?;
         // What a newer service tells of another kind is passed over.
         Ok(dicts.iter().filter_map(|dict| from_dict(dict).ok()).collect())
+    }
+
+    /// Version of the service; empty where it does not say.
+    pub fn version(&self) -> String {
+        self.manager.version().unwrap_or_default()
     }
 
     /// One item each time something has happened.

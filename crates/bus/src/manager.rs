@@ -3,20 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use linkspan_service::statistics;
 use linkspan_service::system::System;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 use zbus::message::Header;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, interface};
 
+use crate::numbers::{Numbers, Processes};
+use crate::places::{Place, Places};
 use crate::polkit::Caller;
 use crate::watches::{INTERVAL_MS, Watches, ticks};
 use crate::{Dict, Error, PATH, actions, to_dict};
 
-/// Most calls that wait for polkit, its user or the system at a time.
+/// Most calls that wait for polkit, its user or the system at a time, and most of one user.
 const CALLS: usize = 64;
+const CALLS_EACH: usize = 16;
 
 /// Most users to whom queues are lent.
 const USERS: usize = 64;
@@ -33,25 +34,27 @@ const STREAMS: std::ops::RangeInclusive<u16> = 1..=8;
 /// The interface. What it changes is changed by one call at a time.
 pub(crate) struct Manager {
     system: Arc<System>,
-    calls: Semaphore,
+    numbers: Numbers,
+    calls: Places,
     turn: tokio::sync::Mutex<()>,
     pub(crate) watches: Watches,
     /// Told after each change, so that the objects follow.
     changed: Box<dyn Fn() + Send + Sync>,
 }
 
-/// Statistics of a user's jobs, or of all, as the bus shows them.
-async fn read(system: &Arc<System>, uid: Option<u32>) -> Vec<Dict> {
-    let system = system.clone();
-    let dicts = move || {
-        let pages = system.statistics();
-        pages
-            .iter()
-            .filter(|page| uid.is_none_or(|uid| page.uid == uid))
-            .map(|page| to_dict(&statistics::json(page)))
-            .collect()
-    };
-    spawn_blocking(dicts).await.unwrap_or_default()
+/// What is to be done, to what, and by which of polkit's actions.
+struct Asked {
+    /// The method and its arguments, for the log.
+    call: String,
+    action: &'static str,
+    details: Vec<(&'static str, String)>,
+}
+
+/// A text of somebody else's as one word of a line: without control characters, and not long; nor does polkit take it for one of its
+/// variables.
+fn word(text: &str) -> String {
+    let plain = |c: char| if c.is_control() || c == '$' { char::REPLACEMENT_CHARACTER } else { c };
+    text.chars().take(64).map(plain).collect()
 }
 
 fn within<T: PartialOrd + std::fmt::Display>(
@@ -70,35 +73,62 @@ fn within<T: PartialOrd + std::fmt::Display>(
 
 impl Manager {
     pub(crate) fn new(system: Arc<System>, watches: Watches, changed: Box<dyn Fn() + Send + Sync>) -> Manager {
-        Manager { system, calls: Semaphore::new(CALLS), turn: tokio::sync::Mutex::new(()), watches, changed }
+        let (numbers, calls) = (Numbers::new(system.clone()), Places::new(CALLS, CALLS_EACH));
+        Manager { system, numbers, calls, turn: tokio::sync::Mutex::new(()), watches, changed }
     }
 
-    fn call(&self) -> Result<SemaphorePermit<'_>, Error> {
-        let full = |_| Error::LimitReached(format!("LS3224 {CALLS} calls are being answered already"));
-        self.calls.try_acquire().map_err(full)
+    /// Who calls, and its place among the calls.
+    async fn caller(&self, connection: &Connection, header: &Header<'_>) -> Result<(Caller, Place), Error> {
+        let caller = Caller::of(connection, header).await?;
+        let full = || {
+            let uid = caller.uid;
+            let text =
+                format!("LS3224 {CALLS_EACH} calls of user {uid} are being answered already, or {CALLS} of all users");
+            Error::LimitReached(text)
+        };
+        let place = self.calls.take(caller.uid).ok_or_else(full)?;
+        Ok((caller, place))
     }
 
-    /// Asks whether the caller may, and does it.
+    /// Asks whether the caller may, does it, and has a line in the log say who it was.
     async fn change<T: Send + 'static, E: Into<Error> + Send + 'static>(
         &self,
         connection: &Connection,
         header: &Header<'_>,
-        action: &str,
+        asked: Asked,
         what: impl FnOnce(&System) -> Result<T, E> + Send + 'static,
     ) -> Result<T, Error> {
-        let _call = self.call()?;
-        Caller::of(connection, header).await?.may(connection, action).await?;
+        let (caller, _place) = self.caller(connection, header).await?;
+        caller.may(connection, asked.action, &asked.details).await?;
         let _turn = self.turn.lock().await;
         let system = self.system.clone();
         let done = spawn_blocking(move || what(&system)).await;
         (self.changed)();
-        done.map_err(|error| Error::Failed(format!("LS3225 the service failed: {error}")))?.map_err(Into::into)
+        let done = match done {
+            Ok(done) => done.map_err(Into::into),
+            Err(error) => Err(Error::Failed(format!("LS3225 the service failed: {error}"))),
+        };
+        let said = match &done {
+            Ok(_) => "done".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.system.say(done.is_err(), &format!("user {} called {}: {said}", caller.uid, asked.call));
+        done
+    }
+
+    /// As `link.allow` and `link.forget` ask.
+    fn of_host(&self, method: &str, action: &'static str, uuid: &str) -> Asked {
+        let hosts = self.system.seen().1;
+        let name = hosts.iter().find(|host| host.uuid.eq_ignore_ascii_case(uuid)).and_then(|host| host.name.as_deref());
+        let uuid = word(uuid);
+        let call = format!("{method} {uuid}");
+        Asked { call, action, details: vec![("host", word(name.unwrap_or("without a name"))), ("uuid", uuid)] }
     }
 
     /// The caller's user, or nobody in particular where it asks for all and may.
     async fn whose(&self, connection: &Connection, caller: &Caller, all: bool) -> Result<Option<u32>, Error> {
         if all {
-            caller.may(connection, actions::READ_ALL).await?;
+            caller.may(connection, actions::READ_ALL, &[]).await?;
         }
         Ok((!all).then_some(caller.uid))
     }
@@ -123,7 +153,8 @@ impl Manager {
         #[zbus(header)] header: Header<'_>,
         uuid: String,
     ) -> Result<Vec<String>, Error> {
-        self.change(connection, &header, actions::ALLOW, move |system| system.allow(&uuid)).await
+        let asked = self.of_host("Allow", actions::ALLOW, &uuid);
+        self.change(connection, &header, asked, move |system| system.allow(&uuid)).await
     }
 
     /// Shuts a host out and remembers it no more. polkit: org.linkspan.link.forget.
@@ -134,7 +165,8 @@ impl Manager {
         #[zbus(header)] header: Header<'_>,
         uuid: String,
     ) -> Result<Vec<String>, Error> {
-        self.change(connection, &header, actions::FORGET, move |system| system.forget(&uuid)).await
+        let asked = self.of_host("Forget", actions::FORGET, &uuid);
+        self.change(connection, &header, asked, move |system| system.forget(&uuid)).await
     }
 
     /// Sets 1 to 8 USB4STREAM devices up to every host at a cable, from this HopID on (8 to 256, the same on both hosts). Answers a line
@@ -156,7 +188,9 @@ impl Manager {
                 error => Error::Failed(error.to_string()),
             })
         };
-        self.change(connection, &header, actions::CONFIGURE, up).await
+        let call = format!("SetUp {streams} {first_hop}");
+        let details = vec![("streams", streams.to_string()), ("first_hop", first_hop.to_string())];
+        self.change(connection, &header, Asked { call, action: actions::CONFIGURE, details }, up).await
     }
 
     /// Sets a network card up for device-memory TCP and lends its last receive queues to processes of these users, and of root: `each`
@@ -175,8 +209,11 @@ impl Manager {
         within("queues", queues, QUEUES)?;
         within("each", each, QUEUES)?;
         within("the number of users", users.len(), 0..=USERS)?;
+        let name = word(&interface);
+        let call = format!("LendQueues {name} {queues} {each} {users:?}");
+        let details = vec![("interface", name)];
         let lend = move |system: &System| system.lend(&interface, queues, each, users);
-        self.change(connection, &header, actions::DEVMEM, lend).await
+        self.change(connection, &header, Asked { call, action: actions::DEVMEM, details }, lend).await
     }
 
     /// Ends the lending of a card's queues and undoes its set-up. polkit: org.linkspan.devmem.configure.
@@ -187,7 +224,10 @@ impl Manager {
         #[zbus(header)] header: Header<'_>,
         interface: String,
     ) -> Result<String, Error> {
-        self.change(connection, &header, actions::DEVMEM, move |system| system.end_lending(&interface)).await
+        let name = word(&interface);
+        let asked =
+            Asked { call: format!("EndLending {name}"), action: actions::DEVMEM, details: vec![("interface", name)] };
+        self.change(connection, &header, asked, move |system| system.end_lending(&interface)).await
     }
 
     /// Interfaces whose queues are lent.
@@ -198,17 +238,17 @@ impl Manager {
     }
 
     /// What the caller's running jobs have counted, or with `all` every user's: a dictionary for each process, with the keys of
-    /// `lspan stats --json`. polkit, for `all`: org.linkspan.statistics.read-all.
+    /// `lspan stats --json`, 128 at most, of all users by turns. polkit, for `all`: org.linkspan.statistics.read-all.
     #[zbus(out_args("processes"))]
     async fn get_statistics(
         &self,
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
         all: bool,
-    ) -> Result<Vec<Dict>, Error> {
-        let _call = self.call()?;
-        let uid = self.whose(connection, &Caller::of(connection, &header).await?, all).await?;
-        Ok(read(&self.system, uid).await)
+    ) -> Result<Processes, Error> {
+        let (caller, _place) = self.caller(connection, &header).await?;
+        let uid = self.whose(connection, &caller, all).await?;
+        Ok(self.numbers.read(&self.numbers.answer(uid), uid).await)
     }
 
     /// Sends StatisticsChanged to the caller alone, at once and every `interval_ms` (250 to 3600000), until Unwatch or until it leaves
@@ -221,20 +261,22 @@ impl Manager {
         all: bool,
     ) -> Result<(), Error> {
         within("interval_ms", interval_ms, INTERVAL_MS)?;
-        let _call = self.call()?;
-        let caller = Caller::of(connection, &header).await?;
+        let (caller, _place) = self.caller(connection, &header).await?;
         let uid = self.whose(connection, &caller, all).await?;
-        let system = self.system.clone();
+        let numbers = self.numbers.clone();
         let send = move |emitter: SignalEmitter<'static>| async move {
             let mut ticks = ticks(Duration::from_millis(interval_ms.into()));
             loop {
                 ticks.tick().await;
-                if Manager::statistics_changed(&emitter, read(&system, uid).await).await.is_err() {
+                let answer = numbers.answer(uid);
+                let _turn = answer.sending.lock().await;
+                let processes = numbers.read(&answer, uid).await;
+                if Manager::statistics_changed(&emitter, processes).await.is_err() {
                     return;
                 }
             }
         };
-        self.watches.begin(connection, PATH, caller.name, send).await
+        self.watches.begin(connection, PATH, (caller.name, caller.uid), send).await
     }
 
     /// Ends Watch. Answers whether the caller watched.
@@ -254,8 +296,8 @@ impl Manager {
         after_us: u64,
         all: bool,
     ) -> Result<Vec<Dict>, Error> {
-        let _call = self.call()?;
-        let uid = self.whose(connection, &Caller::of(connection, &header).await?, all).await?;
+        let (caller, _place) = self.caller(connection, &header).await?;
+        let uid = self.whose(connection, &caller, all).await?;
         Ok(self.system.events(after_us, uid).iter().map(to_dict).collect())
     }
 
@@ -265,5 +307,5 @@ impl Manager {
 
     /// The answer of GetStatistics, to a client that watches.
     #[zbus(signal)]
-    pub(crate) async fn statistics_changed(emitter: &SignalEmitter<'_>, processes: Vec<Dict>) -> zbus::Result<()>;
+    pub(crate) async fn statistics_changed(emitter: &SignalEmitter<'_>, processes: Processes) -> zbus::Result<()>;
 }

@@ -48,17 +48,23 @@ impl Caller {
         Ok(Caller { name, uid, interactive })
     }
 
-    /// Whether it may do this.
-    pub(crate) async fn may(&self, connection: &Connection, action: &str) -> Result<(), Error> {
+    /// Whether it may do this. `details`, for rules of polkit and for who is asked: what it is to be done to.
+    pub(crate) async fn may(
+        &self,
+        connection: &Connection,
+        action: &str,
+        details: &[(&str, String)],
+    ) -> Result<(), Error> {
         if self.uid == 0 {
             return Ok(());
         }
         let no = |why: &str| Err(Error::NotAuthorized(format!("LS3221 user {} may not ({action}): {why}", self.uid)));
         let subject = ("system-bus-name", HashMap::from([("name", Value::from(self.name.as_str()))]));
         let flags = if self.interactive { INTERACTION } else { 0 };
+        let details: HashMap<&str, &str> = details.iter().map(|(key, value)| (*key, &**value)).collect();
         let asked = async {
             let authority = AuthorityProxy::new(connection).await?;
-            authority.check_authorization(&subject, action, &HashMap::new(), flags, "").await
+            authority.check_authorization(&subject, action, &details, flags, "").await
         };
         match asked.await {
             Ok((true, ..)) => Ok(()),

@@ -16,7 +16,7 @@ use zbus::{Connection, fdo};
 use crate::cable::{self, CableObject};
 use crate::manager::Manager;
 use crate::peer::{self, PeerObject};
-use crate::watches::Watches;
+use crate::watches::{WATCHES_EACH, Watches};
 use crate::{NAME, PATH, object_path};
 
 /// The service on one connection.
@@ -35,7 +35,7 @@ impl Server {
     /// # Errors
     /// The bus does not answer, or another process has the name ([`zbus::Error::NameTaken`]).
     pub async fn start(builder: Builder<'_>, system: &Arc<System>, changed: Arc<Notify>) -> zbus::Result<Server> {
-        let watches = Watches::default();
+        let watches = Watches::new(WATCHES_EACH);
         let manager = Manager::new(system.clone(), watches.clone(), Box::new(move || changed.notify_one()));
         let connection = builder.serve_at(PATH, ObjectManager)?.serve_at(PATH, manager)?.build().await?;
         let mut server = Server { connection, watches, cables: HashSet::new(), peers: HashSet::new() };

@@ -42,7 +42,7 @@ fn of_user() -> Vec<(String, String)> {
     let shares = shares::Shares::new("/x/shares".into(), false, say.clone());
     let calls = user::Calls::new(Arc::new(user::User { tasks, shares, say, changed: Arc::new(|| {}) }), 0);
     vec![
-        shown(&user::Manager { calls: calls.clone(), watches: Watches::default() }),
+        shown(&user::Manager { calls: calls.clone(), watches: Watches::new(1) }),
         shown(&user::Tests(calls.clone())),
         shown(&user::Files(calls.clone())),
         shown(&user::Keys::new(calls.clone())),
@@ -69,7 +69,7 @@ fn the_xml_that_is_checked_in_is_what_the_services_show() {
     };
     let mut changed = Vec::new();
     let of_machine = [
-        shown(&Manager::new(system, Watches::default(), Box::new(|| {}))),
+        shown(&Manager::new(system, Watches::new(1), Box::new(|| {}))),
         shown(&CableObject::new(&cable, None)),
         shown(&PeerObject(Host::default())),
     ];

@@ -12,38 +12,50 @@ use zbus::object_server::SignalEmitter;
 use zbus::{Connection, MatchRule, MessageStream, fdo};
 
 use crate::Error;
+use crate::places::{Place, Places};
 
-/// Most clients that watch at a time.
+/// Most clients that watch at a time, and most of one user where several may.
 pub(crate) const WATCHES: usize = 256;
+pub(crate) const WATCHES_EACH: usize = 64;
 
 /// Shortest and longest time between two signals.
 pub(crate) const INTERVAL_MS: std::ops::RangeInclusive<u32> = 250..=3_600_000;
 
-fn full() -> Error {
-    Error::LimitReached(format!("LS3222 {WATCHES} clients watch already"))
+/// One task for each client that watches.
+#[derive(Clone, Debug)]
+pub(crate) struct Watches {
+    tasks: Arc<Mutex<Tasks>>,
+    places: Places,
+    each: usize,
 }
 
-/// One task for each client that watches.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Watches(Arc<Mutex<HashMap<UniqueName<'static>, AbortHandle>>>);
+type Tasks = HashMap<UniqueName<'static>, (AbortHandle, Place)>;
 
 impl Watches {
-    fn tasks(&self) -> MutexGuard<'_, HashMap<UniqueName<'static>, AbortHandle>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// So many clients of each user may watch.
+    pub(crate) fn new(each: usize) -> Watches {
+        Watches { tasks: Arc::default(), places: Places::new(WATCHES, each), each }
     }
 
-    /// Begins for a client, in place of what it had asked for before: runs what `send` makes of an emitter to it alone.
+    fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins for a client of a user, in place of what it had asked for before: runs what `send` makes of an emitter to it alone.
     pub(crate) async fn begin<F: Future<Output = ()> + Send + 'static>(
         &self,
         connection: &Connection,
         path: &'static str,
-        client: UniqueName<'static>,
+        client: (UniqueName<'static>, u32),
         send: impl FnOnce(SignalEmitter<'static>) -> F,
     ) -> Result<(), Error> {
+        let (client, uid) = client;
         self.end(&client);
-        if self.tasks().len() >= WATCHES {
-            return Err(full());
-        }
+        let full = || {
+            let each = self.each;
+            Error::LimitReached(format!("LS3222 {each} clients of user {uid} watch already, or {WATCHES} of all users"))
+        };
+        let place = self.places.take(uid).ok_or_else(full)?;
         // Heard before it is asked whether it is still there, so that its end is missed in neither case.
         let left = MatchRule::builder()
             .msg_type(zbus::message::Type::Signal)
@@ -61,11 +73,8 @@ impl Watches {
         let (watches, name, sending) = (self.clone(), client.clone(), send(emitter));
         let mut tasks = self.tasks();
         // Two calls of one client at a time: the later one counts.
-        if let Some(task) = tasks.remove(&client) {
+        if let Some((task, _)) = tasks.remove(&client) {
             task.abort();
-        }
-        if tasks.len() >= WATCHES {
-            return Err(full());
         }
         let task = tokio::spawn(async move {
             tokio::select! {
@@ -74,19 +83,19 @@ impl Watches {
             }
             watches.tasks().remove(&name);
         });
-        tasks.insert(client, task.abort_handle());
+        tasks.insert(client, (task.abort_handle(), place));
         Ok(())
     }
 
     /// Ends for a client, if it watches.
     pub(crate) fn end(&self, client: &UniqueName<'_>) -> bool {
         let task = self.tasks().remove(&client.to_owned());
-        task.inspect(AbortHandle::abort).is_some()
+        task.inspect(|(task, _)| task.abort()).is_some()
     }
 
     /// Ends for all.
     pub(crate) fn end_all(&self) {
-        self.tasks().drain().for_each(|(_, task)| task.abort());
+        self.tasks().drain().for_each(|(_, (task, _))| task.abort());
     }
 
     /// How many there are.

@@ -17,8 +17,9 @@ use linkspan_netdev::{
 };
 use linkspan_topology::Interface;
 
+pub use card::Card as CardControl;
 pub use judge::{BindVerdict, Card, Verdict, receive, send};
-pub use lend::{Lending, Terms, Unlent, plan, restore};
+pub use lend::{Cards, Lending, Terms, Unlent, kernel_cards, plan, restore};
 
 /// Makes the folder of socket and journal where there is none. Everybody may look into it, whatever this process's umask says:
 /// the sockets are for other users.

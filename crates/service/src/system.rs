@@ -15,7 +15,7 @@ use linkspan_thunderbolt::find::Root;
 use linkspan_topology::{Interface, Roots};
 
 use crate::admission::{AdmissionError, Admissions, Host};
-use crate::devmem::{self, Lending, Terms, Unlent};
+use crate::devmem::{self, Cards, Lending, Terms, Unlent};
 use crate::events::{Event, EventLog, now_us};
 use crate::observe::{CableWatch, JobWatch, Look};
 
@@ -47,6 +47,7 @@ pub struct System {
     lent: Mutex<BTreeMap<String, LentQueues>>,
     pages: Mutex<Option<(Instant, Arc<Vec<ProcessStats>>)>>,
     tell: Arc<Tell>,
+    cards: Arc<Cards>,
 }
 
 struct State {
@@ -91,7 +92,18 @@ impl System {
             lent: Mutex::default(),
             pages: Mutex::default(),
             tell: Arc::new(tell),
+            cards: Arc::new(devmem::kernel_cards),
         }
+    }
+
+    /// With these in place of the kernel's network cards.
+    pub fn with_cards(self, cards: Arc<Cards>) -> System {
+        System { cards, ..self }
+    }
+
+    /// Writes a line to the log; `warns` as in [`Tell`].
+    pub fn say(&self, warns: bool, line: &str) {
+        (self.tell)(warns, line);
     }
 
     /// Keeps so many events from now on.
@@ -142,6 +154,8 @@ impl System {
         match &*pages {
             Some((read, pages)) if read.elapsed() < FRESH => pages.clone(),
             _ => {
+                // Not beside the new ones: what other users write may be some 40 MiB.
+                *pages = None;
                 let read = Arc::new(stats::read(&self.places.statistics).unwrap_or_default());
                 *pages = Some((Instant::now(), read.clone()));
                 read
@@ -190,13 +204,13 @@ impl System {
             return Err(Unlent::Running { interface: interface.to_owned() });
         }
         let terms = Terms { queues, each, users, folder: self.places.devmem.clone() };
-        let (stop, tell) = (Arc::new(AtomicBool::new(false)), self.tell.clone());
+        let (stop, tell, cards) = (Arc::new(AtomicBool::new(false)), self.tell.clone(), self.cards.clone());
         let (ready, is_ready) = mpsc::channel();
         let stopped = stop.clone();
         // A card's journal and rules are one thread's.
         let run = move || {
             let name = found.name.clone();
-            let ended = Lending::begin(&found, terms).and_then(|lending| {
+            let ended = Lending::of(&found, terms, &*cards).and_then(|lending| {
                 let say = |line: &str| tell(false, &format!("{name}: {line}"));
                 let told = |line: &str| drop(ready.send(line.to_owned()));
                 lending.serve(told, || stopped.load(Ordering::Relaxed), say)

@@ -8,7 +8,8 @@ mod polkit;
 mod service;
 mod user;
 
-use std::os::unix::net::UnixDatagram;
+use std::io::Read;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -59,14 +60,14 @@ impl Running {
         let (fix, bus) = (Fixture::tree(STRIX_HALO), Bus::start()?);
         let notified = UnixDatagram::bind(fix.root.join("notify")).unwrap();
         notified.set_read_timeout(Some(PATIENCE)).unwrap();
-        let process = spawn(&fix, &bus);
+        let process = spawn(&fix, &bus.address());
         let running = Running { fix, bus, notified, process };
         running.hear("READY=1");
         Some(running)
     }
 
     fn restart(&mut self) {
-        self.process = spawn(&self.fix, &self.bus);
+        self.process = spawn(&self.fix, &self.bus.address());
         self.hear("READY=1");
     }
 
@@ -115,12 +116,17 @@ impl Running {
         self.signal(rustix::process::Signal::HUP);
     }
 
+    /// The lines that it has written.
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.fix.root.join("log")).unwrap()
+    }
+
     fn config(&self) -> PathBuf {
         self.fix.root.join("etc")
     }
 }
 
-fn spawn(fix: &Fixture, bus: &Bus) -> Child {
+fn spawn(fix: &Fixture, address: &str) -> Child {
     let at = |name: &str| fix.root.join(name);
     std::fs::create_dir_all(at("etc")).unwrap();
     let config = at("etc/linkspand.toml");
@@ -130,14 +136,24 @@ fn spawn(fix: &Fixture, bus: &Bus) -> Child {
     let mut command = program();
     command.arg("-f").arg("--root").arg(&fix.root).arg("--config").arg(at("etc"));
     command.arg("--state").arg(at("state")).arg("--runtime").arg(at("run"));
-    command.env("DBUS_SYSTEM_BUS_ADDRESS", bus.address()).env("NOTIFY_SOCKET", at("notify"));
+    command.env("DBUS_SYSTEM_BUS_ADDRESS", address).env("NOTIFY_SOCKET", at("notify"));
     command.env("WATCHDOG_USEC", "1000000");
-    command.stdin(Stdio::null()).spawn().unwrap()
+    let log = std::fs::File::options().create(true).append(true).open(at("log")).unwrap();
+    command.stdin(Stdio::null()).stderr(log).spawn().unwrap()
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        // Shown where the test has failed.
+        eprint!("{}", self.log());
     }
+}
+
+/// Until a process has come to a bus that accepts and answers nothing.
+fn come(bus: &UnixListener) -> UnixStream {
+    let (mut client, _) = bus.accept().unwrap();
+    client.read_exact(&mut [0]).unwrap();
+    client
 }

@@ -10,10 +10,15 @@ use super::{PEER, Running, is_root, until};
 
 const POLKITD: &str = "/usr/lib/polkit-1/polkitd";
 
-/// `daemon` may let hosts in and may not shut them out; nothing is said of others.
+/// `daemon` may let this one host in and may not shut it out, nor lend queues of `lo`; nothing is said of others.
 const RULES: &str = r#"polkit.addRule(function(action, subject) {
     if (subject.user != "daemon") return;
-    if (action.id == "org.linkspan.link.allow" || action.id == "org.linkspan.statistics.read-all") return polkit.Result.YES;
+    if (action.id == "org.linkspan.statistics.read-all") return polkit.Result.YES;
+    if (action.id == "org.linkspan.link.allow" && action.lookup("host") == "strix-b" &&
+        action.lookup("uuid") == "d2040000-0080-7518-b3c8-e1ac3a6b0201") return polkit.Result.YES;
+    if (action.id == "org.linkspan.devmem.configure" && action.lookup("interface") == "lo") return polkit.Result.NO;
+    if (action.id == "org.linkspan.link.configure" && action.lookup("streams") == "1" && action.lookup("first_hop") == "9")
+        return polkit.Result.NO;
     if (action.id == "org.linkspan.link.forget") return polkit.Result.NO;
 });"#;
 
@@ -101,6 +106,12 @@ fn polkit_says_who_may_who_may_not_and_who_would_be_asked() {
     assert_eq!(call(&running, DAEMON, "Allow", &[PEER]).unwrap().trim(), "(@as [],)");
     refused(DAEMON, "Forget", &[PEER], "polkit refuses it");
     let asked = "a password is needed";
+    // Rules, and who is asked, know what it is about.
+    refused(DAEMON, "Allow", &["d2040000-0080-7518-b3c8-e1ac3a6b0202"], asked);
+    refused(DAEMON, "LendQueues", &["lo", "1", "1", "[]"], "polkit refuses it");
+    refused(DAEMON, "EndLending", &["lo"], "polkit refuses it");
+    refused(DAEMON, "SetUp", &["1", "9"], "polkit refuses it");
+    refused(DAEMON, "SetUp", &["2", "9"], asked);
     refused(NOBODY, "Allow", &[PEER], asked);
     refused(NOBODY, "Forget", &[PEER], asked);
     refused(NOBODY, "SetUp", &["1", "9"], asked);
@@ -109,7 +120,7 @@ fn polkit_says_who_may_who_may_not_and_who_would_be_asked() {
     refused(NOBODY, "GetStatistics", &["true"], asked);
     refused(NOBODY, "Watch", &["1000", "true"], asked);
     refused(NOBODY, "GetEvents", &["0", "true"], asked);
-    refused(DAEMON, "LendQueues", &["lo", "1", "1", "[]"], asked);
+    refused(DAEMON, "LendQueues", &["eth0", "1", "1", "[]"], asked);
     // Its own numbers and the cables' events are everybody's.
     call(&running, NOBODY, "GetStatistics", &["false"]).unwrap();
     assert!(call(&running, NOBODY, "GetEvents", &["0", "false"]).unwrap().contains("strix-b"));

@@ -8,7 +8,7 @@ use linkspan_bus::{NAME, PATH, from_dict};
 use linkspan_service::events::{Event, Kind};
 use rustix::process::Signal;
 
-use super::{PEER, Running, is_root, until};
+use super::{PEER, Running, come, is_root, spawn, until};
 
 fn objects(running: &Running) -> BTreeSet<String> {
     let manager = ObjectManagerProxy::new(&running.client(), NAME, PATH).unwrap();
@@ -132,4 +132,127 @@ fn busctl_and_gdbus_understand_it() {
     run("busctl", &[&format!("--address={address}"), "call", NAME, PATH, manager, "GetEvents", "tb", "0", "false"]);
     let object_manager = "org.freedesktop.DBus.ObjectManager.GetManagedObjects";
     run("gdbus", &["call", "--address", &address, "-d", NAME, "-o", PATH, "-m", object_manager]);
+}
+
+#[test]
+fn a_bus_that_does_not_answer_holds_up_neither_the_end_nor_the_watchdog() {
+    let fix = linkspan_topology::fixture::Fixture::tree(linkspan_topology::fixture::STRIX_HALO);
+    let socket = fix.root.join("socket");
+    let bus = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let term = |process: &std::process::Child| {
+        rustix::process::kill_process(rustix::process::Pid::from_child(process), Signal::TERM).unwrap();
+    };
+    let mut starting = spawn(&fix, &format!("unix:path={}", socket.display()));
+    let _silent = come(&bus);
+    term(&starting);
+    assert!(starting.wait().unwrap().success());
+    // The same where it had a bus before.
+    let Some(mut running) = Running::start() else { return };
+    let bus = running.bus.mute();
+    let first = come(&bus);
+    // It gives up, says that it lives, and tries again.
+    let again = come(&bus);
+    running.hear("WATCHDOG=1");
+    drop((first, again));
+    let _silent = come(&bus);
+    running.signal(Signal::TERM);
+    assert!(running.process.wait().unwrap().success());
+}
+
+#[test]
+fn the_log_says_who_had_what_changed_and_streams_are_set_up() {
+    let Some(running) = Running::start() else { return };
+    if !is_root() {
+        eprintln!("skipped: only root is let in without polkit");
+        return;
+    }
+    let (fix, manager) = (&running.fix, running.manager());
+    manager.allow(PEER).unwrap();
+    manager.forget(PEER).unwrap();
+    assert!(manager.forget("a\nline").is_err());
+    assert!(manager.set_up(1, 9).is_err(), "there is no configfs");
+    fix.file("sys/bus/thunderbolt/devices/0-1.1/key", "stream");
+    fix.file("sys/kernel/config/thunderbolt/stream/0-1.1/lspan0/index", "0");
+    fix.file("sys/kernel/config/thunderbolt/stream/0-1.1/lspan1/index", "1");
+    fix.file("dev/tbstream0", "");
+    fix.file("dev/tbstream1", "");
+    let lines = manager.set_up(2, 9).unwrap();
+    assert!(lines.len() == 2 && lines[1].contains("dev/tbstream1 to 0-1.1, HopIDs 1"), "{lines:?}");
+    let hop = |n: u32, file: &str| {
+        let path = format!("sys/kernel/config/thunderbolt/stream/0-1.1/lspan{n}/{file}");
+        std::fs::read_to_string(fix.root.join(path)).unwrap().trim().parse::<u32>().unwrap()
+    };
+    let hops: BTreeSet<u32> = (0..2).flat_map(|n| [hop(n, "in_hopid"), hop(n, "out_hopid")]).collect();
+    assert_eq!(hops, (9..13).collect());
+    let log = running.log();
+    let said = |text: &str| assert_eq!(log.lines().filter(|line| line.contains(text)).count(), 1, "{text}: {log}");
+    said(&format!("user 0 called Allow {PEER}: done"));
+    said(&format!("user 0 called Forget {PEER}: done"));
+    said("user 0 called Forget a\u{fffd}line: ");
+    said("user 0 called SetUp 1 9: ");
+    said("user 0 called SetUp 2 9: done");
+}
+
+#[test]
+fn what_other_users_write_takes_a_bounded_part_of_its_memory() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    if !is_root() {
+        eprintln!("skipped: only root can make pages of other users");
+        return;
+    }
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    let limit = rustix::process::Rlimit { current: most, maximum: most };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+    let Some(running) = Running::start() else { return };
+    let (pages, scratch) = (running.fix.root.join("stats"), running.fix.root.join("scratch"));
+    // A page as large as it can be.
+    let stats = linkspan_fabric::stats::Stats::new(Some(&scratch), &"j".repeat(64)).unwrap();
+    for n in 0..32 {
+        stats.slot(&format!("{n:064}"), "transprt", if n < 24 { "a peer with a name" } else { "" }).unwrap();
+    }
+    let page = std::fs::read(scratch.join(format!("{}.stats", std::process::id()))).unwrap();
+    std::fs::create_dir_all(&pages).unwrap();
+    std::fs::set_permissions(&pages, PermissionsExt::from_mode(0o1777)).unwrap();
+    let mut held = Vec::new();
+    for uid in 4001..4005 {
+        let dir = pages.join(uid.to_string());
+        std::fs::create_dir(&dir).unwrap();
+        for n in 0..1024 {
+            let path = dir.join(format!("{n}.stats"));
+            std::fs::write(&path, &page).unwrap();
+            chown(&path, Some(uid), None).unwrap();
+            let file = std::fs::File::open(&path).unwrap();
+            file.lock().unwrap();
+            held.push(file);
+        }
+        chown(&dir, Some(uid), None).unwrap();
+    }
+    // The service tells that it lives as long as somebody hears it.
+    let notified = running.notified.try_clone().unwrap();
+    std::thread::spawn(move || while notified.recv(&mut [0; 512]).is_ok() {});
+    let manager = running.manager();
+    let before = peak(&running);
+    let users = || {
+        let all = manager.get_statistics(true).unwrap();
+        let uids: Vec<u32> =
+            all.iter().map(|page| u32::try_from(u64::try_from(&page["uid"]).unwrap()).unwrap()).collect();
+        (4001..4005).map(|uid| uids.iter().filter(|of| **of == uid).count()).collect::<Vec<_>>()
+    };
+    until("all of them are read", || users() == [32; 4]);
+    // Read again and again, by the service too.
+    for _ in 0..5 {
+        users();
+    }
+    let grown = peak(&running) - before;
+    println!("{} KiB at the most, {grown} KiB more than before", peak(&running));
+    // Half of the unit's MemoryMax.
+    assert!(grown < 256 << 10, "{grown} KiB more");
+    drop(held);
+}
+
+/// Most resident memory that the service had, KiB.
+fn peak(running: &Running) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", running.process.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }

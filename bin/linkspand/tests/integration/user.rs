@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::bus::Bus;
-use super::{is_root, program, until};
+use super::{come, is_root, program, until};
 
 /// Folders of two users that have one cluster key, or none; gone with the value.
 pub(crate) struct World {
@@ -54,12 +54,12 @@ impl World {
     }
 
     fn spawn(&self, home: &str, bus: &Bus) -> Child {
-        self.start(program(), home, bus)
+        self.start(program(), home, &bus.address())
     }
 
-    fn start(&self, mut command: Command, home: &str, bus: &Bus) -> Child {
+    fn start(&self, mut command: Command, home: &str, address: &str) -> Child {
         command.args(["--user", "-f", "--as-root"]).stdin(Stdio::null());
-        command.env("DBUS_SESSION_BUS_ADDRESS", bus.address()).env("HOME", self.path(home));
+        command.env("DBUS_SESSION_BUS_ADDRESS", address).env("HOME", self.path(home));
         for (variable, sub) in [("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config")] {
             command.env(variable, self.path(home).join(sub));
         }
@@ -309,6 +309,24 @@ fn a_second_service_of_a_user_ends_and_names_the_first() {
     };
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(1) && said.contains("LS3235"), "{said}");
+}
+
+#[test]
+fn a_bus_that_does_not_answer_holds_up_no_end() {
+    let world = World::new("mute", true);
+    let term = |process: &Child| {
+        rustix::process::kill_process(rustix::process::Pid::from_child(process), rustix::process::Signal::TERM)
+            .unwrap();
+    };
+    let bus = std::os::unix::net::UnixListener::bind(world.path("socket")).unwrap();
+    let mut starting = world.start(program(), "two", &format!("unix:path={}", world.text("socket")));
+    let _silent = come(&bus);
+    term(&starting);
+    assert!(starting.wait().unwrap().success());
+    let Some(mut user) = world.user("one") else { return };
+    let bus = user.bus.mute();
+    let _silent = come(&bus);
+    user.end();
 }
 
 #[test]

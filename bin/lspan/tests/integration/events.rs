@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use linkspan_bus::Server;
+use linkspan_bus::zbus::interface;
+use linkspan_bus::{NAME, PATH, Server};
 use linkspan_service::system::{Places, System};
 use linkspan_topology::fixture::{Fixture, STRIX_HALO};
 use serde_json::Value;
@@ -81,4 +82,38 @@ fn with_the_service_and_without_it_the_lines_are_the_same() {
     });
     let line: Value = serde_json::from_str(&said.next().unwrap()).unwrap();
     assert_eq!((line["kind"].as_str(), line["cable"].as_str()), (Some("unplugged"), Some("0-1")));
+}
+
+/// The service as it was before it had events: a version, and nothing else that is asked for.
+struct Older;
+
+#[interface(name = "org.linkspan.Link1.Manager", crate = "linkspan_bus::zbus")]
+impl Older {
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn version(&self) -> &str {
+        "0.0.9"
+    }
+}
+
+#[test]
+fn a_service_that_is_older_is_named_and_done_without() {
+    let Some(bus) = Bus::start() else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let builder = bus.builder().name(NAME).unwrap().serve_at(PATH, Older).unwrap();
+    let _service = runtime.block_on(builder.build()).unwrap();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lspan"));
+        command.args(words).env("DBUS_SYSTEM_BUS_ADDRESS", bus.address()).env("LINKSPAN_STATS_DIR", "off");
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = run(&["events", "--json"]);
+    assert!(code == Some(0) && said.contains("linkspand (0.0.9) is older than lspan"), "{said}");
+    let (code, said) = run(&["status", "--json"]);
+    assert!(code == Some(0) && !said.contains("linkspand"), "it asks for nothing: {said}");
+    // Here there is no driver either: the same error as without the service.
+    let allow = ["link", "allow", "d2040000-0080-7518-b3c8-e1ac3a6b0201"];
+    let (code, said) = run(&allow);
+    assert!(said.contains("linkspand is older than lspan"), "{said}");
+    assert!(code != Some(0) && said.lines().last().is_some_and(|line| line.contains("LS15")), "{said}");
 }

@@ -72,7 +72,7 @@ impl Manager {
                 }
             }
         };
-        let watched = self.watches.begin(connection, PATH, caller.name, send).await;
+        let watched = self.watches.begin(connection, PATH, (caller.name, caller.uid), send).await;
         watched.map_err(|error| match error {
             crate::Error::LimitReached(text) => UserError::LimitReached(text),
             error => UserError::Failed(error.to_string()),

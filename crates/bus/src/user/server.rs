@@ -14,7 +14,7 @@ use super::manager::Manager;
 use super::task::TaskObject;
 use super::{NAME, PATH, files, keys, measure, shares};
 use crate::to_dict;
-use crate::watches::Watches;
+use crate::watches::{WATCHES, Watches};
 
 /// What the service knows and does.
 pub struct User {
@@ -48,7 +48,7 @@ impl UserServer {
     /// # Errors
     /// The bus does not answer, or another process has the name ([`zbus::Error::NameTaken`]).
     pub async fn start(builder: Builder<'_>, user: &Arc<User>, uid: u32) -> zbus::Result<UserServer> {
-        let (watches, calls) = (Watches::default(), Calls::new(user.clone(), uid));
+        let (watches, calls) = (Watches::new(WATCHES), Calls::new(user.clone(), uid));
         let builder = builder
             .serve_at(PATH, ObjectManager)?
             .serve_at(PATH, Manager { calls: calls.clone(), watches: watches.clone() })?

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
 
 mod bus;
+mod lending;
 mod objects;
 mod watching;
 
@@ -21,10 +22,14 @@ struct Machine {
 
 impl Machine {
     fn new() -> Machine {
+        Machine::with_cards(Arc::new(linkspan_service::devmem::kernel_cards))
+    }
+
+    fn with_cards(cards: Arc<linkspan_service::devmem::Cards>) -> Machine {
         let fix = Fixture::tree(STRIX_HALO);
         let at = |name: &str| fix.root.join(name);
         let places = Places { root: fix.root.clone(), allowed: at("var"), statistics: at("stats"), devmem: at("run") };
-        let system = Arc::new(System::new(places, 100, Box::new(|_, _| {})));
+        let system = Arc::new(System::new(places, 100, Box::new(|_, _| {})).with_cards(cards));
         let machine = Machine { fix, system };
         machine.look();
         machine
@@ -43,4 +48,10 @@ impl Machine {
         }
         self.look();
     }
+}
+
+/// Whether this process is root, by the owner of what it makes.
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").unwrap().uid() == 0
 }

@@ -10,8 +10,8 @@ use linkspan_netdev::{
     spread, take_rules, takes_rules,
 };
 
-/// A card. Texts of errors are for people and have the kernel's own in them.
-pub(super) trait Card {
+/// A card. Texts of errors are for people and have the kernel's own in them. Used by the thread that lends its queues.
+pub trait Card {
     /// Receive queues in use.
     fn queues(&self) -> Result<u32, String>;
 

@@ -7,7 +7,7 @@ use linkspan_netdev::{Socket, starved};
 use linkspan_topology::{Host, Interface, Roots};
 
 use super::broker::{Allowed, DevmemBroker};
-use super::card::KernelCard;
+use super::card::{Card, KernelCard};
 use super::journal::{Journal, Noted, Unopened};
 use super::up::{Change, SetUp};
 use super::watch::Watch;
@@ -66,12 +66,24 @@ impl Unlent {
     }
 }
 
+/// What is changed on an interface's card, and by whom; an error where it cannot receive into device memory.
+pub type Cards = dyn Fn(&Interface) -> Result<Box<dyn Card>, Unlent> + Send + Sync;
+
+/// The kernel's.
+///
+/// # Errors
+/// [`Unlent::Never`], [`Unlent::NotAllowed`], [`Unlent::Failed`], by what kernel and driver say.
+pub fn kernel_cards(interface: &Interface) -> Result<Box<dyn Card>, Unlent> {
+    can(interface)?;
+    Ok(Box::new(kernel_card(interface)))
+}
+
 fn kernel_card(interface: &Interface) -> KernelCard {
     KernelCard::new(interface.name.clone(), interface.index)
 }
 
 /// The journal of an interface, after what a process that was killed left there was undone, and whether there was anything.
-fn journal(folder: &Path, interface: &Interface, card: &KernelCard) -> Result<(Journal, bool), Unlent> {
+fn journal(folder: &Path, interface: &Interface, card: &dyn Card) -> Result<(Journal, bool), Unlent> {
     Journal::open(folder, &interface.name, card).map_err(|why| match why {
         Unopened::Running => Unlent::Running { interface: interface.name.clone() },
         Unopened::No(why) => Unlent::failed(interface, why),
@@ -107,17 +119,16 @@ fn can(interface: &Interface) -> Result<(), Unlent> {
     }
 }
 
-fn changes(interface: &Interface, card: &KernelCard, terms: &Terms) -> Result<(up::CardState, Vec<Change>), Unlent> {
+fn changes(interface: &Interface, card: &dyn Card, terms: &Terms) -> Result<(up::CardState, Vec<Change>), Unlent> {
     let state = up::CardState::read(card).map_err(|why| Unlent::failed(interface, why))?;
     let changes = up::plan(&state, terms.queues).map_err(|why| Unlent::failed(interface, why))?;
     Ok((state, changes))
 }
 
 /// A card whose queues can be lent: nothing is changed yet but what was left of an earlier one, which is undone.
-#[derive(Debug)]
 pub struct Lending {
     interface: Interface,
-    card: KernelCard,
+    card: Box<dyn Card>,
     journal: Journal,
     state: up::CardState,
     changes: Vec<Change>,
@@ -126,16 +137,32 @@ pub struct Lending {
     pub found: bool,
 }
 
+impl std::fmt::Debug for Lending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lending")
+            .field("interface", &self.interface.name)
+            .field("terms", &self.terms)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Lending {
     /// Looks whether it can be done, and locks the card's journal.
     ///
     /// # Errors
     /// [`Unlent::Never`], [`Unlent::NotAllowed`], [`Unlent::Running`], [`Unlent::Failed`].
     pub fn begin(interface: &Interface, terms: Terms) -> Result<Lending, Unlent> {
-        can(interface)?;
-        let card = kernel_card(interface);
-        let (journal, found) = journal(&terms.folder, interface, &card)?;
-        let (state, changes) = changes(interface, &card, &terms)?;
+        Lending::of(interface, terms, &kernel_cards)
+    }
+
+    /// The same with cards of another's making.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn of(interface: &Interface, terms: Terms, cards: &Cards) -> Result<Lending, Unlent> {
+        let card = cards(interface)?;
+        let (journal, found) = journal(&terms.folder, interface, &*card)?;
+        let (state, changes) = changes(interface, &*card, &terms)?;
         Ok(Lending { interface: interface.clone(), card, journal, state, changes, terms, found })
     }
 
@@ -154,7 +181,7 @@ impl Lending {
         let failed = |why: String| Unlent::failed(&self.interface, why);
         let name = &self.interface.name;
         let mut socket = Socket::open().map_err(|error| failed(linkspan_fabric::chain(&error)))?;
-        let set_up = SetUp::make(&self.card, &self.state, &self.changes, Some(&self.journal)).map_err(failed)?;
+        let set_up = SetUp::make(&*self.card, &self.state, &self.changes, Some(&self.journal)).map_err(failed)?;
         let (first, last) = (self.state.queues - self.terms.queues, self.state.queues - 1);
         let allowed = Allowed::new(&self.terms.users);
         let broker = DevmemBroker::open(&self.terms.folder, name, allowed, (first..=last).collect(), self.terms.each)
@@ -173,7 +200,7 @@ impl Lending {
             }
             end()
         };
-        let noted = Noted { card: &self.card, journal: &self.journal };
+        let noted = Noted { card: &*self.card, journal: &self.journal };
         let ended = broker.serve(&noted, &mut over, &mut |line: &str| told.borrow_mut()(line));
         let (restored, said) = set_up.end();
         ended.map_err(|why| failed(format!("{why}; {said}")))?;

@@ -271,7 +271,7 @@ fn a_user_who_is_not_root_has_a_mount_and_it_goes_when_it_is_cancelled() {
     let script = format!("{OPEN_FUSE} && exec \"$@\"");
     command.args(["-m", "sh", "-c", &script, "sh"]).args(AS_NOBODY).arg(world.path("program/linkspand"));
     command.current_dir(world.path(""));
-    let process = world.start(command, "one", &bus);
+    let process = world.start(command, "one", &bus.address());
     let client = Builder::address(&*bus.address()).unwrap().build().unwrap();
     let one = User { world: &world, home: "one", bus, process, client };
     one.await_name();

@@ -1,0 +1,106 @@
+//! A card's queues, lent and taken back over the bus: the journal, the socket and the calls are the real ones, the card is in software.
+
+use std::any::Any;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+
+use linkspan_bus::{Error, ManagerProxy, Server};
+use linkspan_netdev::{HeaderSplit, Rings};
+use linkspan_service::devmem::CardControl;
+
+use super::bus::Bus;
+use super::{Machine, is_root};
+
+/// What is set on the card.
+#[derive(Clone, Debug, PartialEq)]
+struct Settings {
+    rings: Rings,
+    table: Vec<u32>,
+    rules: bool,
+}
+
+/// A card of eight queues that keeps what it is told.
+struct SoftCard(Arc<Mutex<Settings>>);
+
+impl CardControl for SoftCard {
+    fn queues(&self) -> Result<u32, String> {
+        Ok(8)
+    }
+
+    fn rings(&self) -> Result<Rings, String> {
+        Ok(self.0.lock().unwrap().rings)
+    }
+
+    fn split(&self, on: bool, threshold: Option<u32>) -> Result<(), String> {
+        let rings = &mut self.0.lock().unwrap().rings;
+        rings.split = if on { HeaderSplit::On } else { HeaderSplit::Off };
+        rings.threshold = threshold;
+        Ok(())
+    }
+
+    fn spread(&self) -> Result<Vec<u32>, String> {
+        Ok(self.0.lock().unwrap().table.clone())
+    }
+
+    fn set_spread(&self, table: &[u32]) -> Result<(), String> {
+        self.0.lock().unwrap().table = table.to_vec();
+        Ok(())
+    }
+
+    fn takes_rules(&self) -> Result<bool, String> {
+        Ok(self.0.lock().unwrap().rules)
+    }
+
+    fn take_rules(&self, on: bool) -> Result<(), String> {
+        self.0.lock().unwrap().rules = on;
+        Ok(())
+    }
+
+    fn bind(&self, _: &[u32], _: BorrowedFd<'_>) -> Result<(u32, Box<dyn Any>), String> {
+        Err("software has no GPU memory".into())
+    }
+
+    fn steer(&self, _: SocketAddr, _: SocketAddr, _: u32) -> Result<(u32, Box<dyn Any>), String> {
+        Err("software steers nothing".into())
+    }
+
+    fn unsteer(&self, _: u32) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn queues_are_lent_and_taken_back_and_the_card_is_as_it_was() {
+    let Some(bus) = Bus::start() else { return };
+    if !is_root() {
+        eprintln!("skipped: without root and without polkit nobody may");
+        return;
+    }
+    let rings = Rings { receive: Some(1024), split: HeaderSplit::Off, threshold: Some(256) };
+    let before = Settings { rings, table: (0..128).map(|n| n % 8).collect(), rules: false };
+    let card = Arc::new(Mutex::new(before.clone()));
+    let of = card.clone();
+    let machine = Machine::with_cards(Arc::new(move |_| Ok(Box::new(SoftCard(of.clone())))));
+    let _server = Server::start(bus.builder(), &machine.system, Arc::default()).await.unwrap();
+    let manager = ManagerProxy::new(&bus.client().await).await.unwrap();
+    let line = manager.lend_queues("enp193s0", 2, 1, &[1000]).await.unwrap();
+    assert!(line.contains("queues 6 to 7") && line.contains("enp193s0"), "{line}");
+    assert_eq!(manager.lendings().await.unwrap(), ["enp193s0"]);
+    let set = card.lock().unwrap().clone();
+    assert!(set.rules && set.rings.split == HeaderSplit::On && set.table.iter().all(|queue| *queue < 6), "{set:?}");
+    let socket = line.rsplit(' ').next().unwrap();
+    assert!(std::fs::symlink_metadata(socket).is_ok(), "{line}");
+    // Once at a time.
+    assert!(
+        matches!(manager.lend_queues("enp193s0", 1, 1, &[]).await, Err(Error::Busy(why)) if why.starts_with("LS3203"))
+    );
+    assert_eq!(manager.end_lending("enp193s0").await.unwrap(), "all settings are restored");
+    assert!(manager.lendings().await.unwrap().is_empty() && std::fs::symlink_metadata(socket).is_err());
+    assert_eq!(*card.lock().unwrap(), before);
+    assert_eq!(manager.end_lending("enp193s0").await.unwrap(), "nothing is lent");
+    // And again, until the service ends.
+    manager.lend_queues("enp193s0", 3, 3, &[]).await.unwrap();
+    machine.system.end();
+    assert_eq!(*card.lock().unwrap(), before);
+}
