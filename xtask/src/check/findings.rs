@@ -6,6 +6,9 @@ use crate::tree::Source;
 /// Where the list is.
 const LIST: &str = "crates/doctor/src/list.rs";
 
+/// Every code that was given, with its name; a code that is in no list any more stays in it.
+const GIVEN: &str = "crates/doctor/codes.txt";
+
 /// What the names of the findings begin with in code, by area.
 const AREAS: [(&str, &str); 9] = [
     ("LS14", "cables between hosts that are judged together"),
@@ -99,6 +102,15 @@ pub(crate) fn problems(sources: &[Source]) -> Vec<String> {
     if all.is_empty() && sources.iter().any(|s| s.path == LIST) {
         problems.push(format!("{LIST}: no entry was found"));
     }
+    let given = sources.iter().find(|s| s.path == GIVEN).map_or("", |s| s.text.as_str());
+    let given: Vec<(&str, &str)> =
+        given.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(' ')).collect();
+    if let Some(pair) = given.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
+        problems.push(format!(
+            "{GIVEN}: {} stands before {}: one line for each code, in their order",
+            pair[0].0, pair[1].0
+        ));
+    }
     let defined = super::codes::definitions(sources);
     for (at, one) in all.iter().enumerate() {
         if let Some(other) = all[..at].iter().find(|other| other.slug == one.slug || other.code == one.code) {
@@ -106,6 +118,16 @@ pub(crate) fn problems(sources: &[Source]) -> Vec<String> {
                 "{LIST}: {} {} and {} {}: a name and a code are of one finding",
                 one.code, one.slug, other.code, other.slug
             ));
+        }
+        match given.iter().find(|(code, _)| *code == one.code) {
+            None => problems.push(format!("{GIVEN}: add the line `{} {}`", one.code, one.slug)),
+            Some((_, slug)) if *slug != one.slug => {
+                problems.push(format!(
+                    "{LIST}: {} was given to {slug} and is {} now: take another code",
+                    one.code, one.slug
+                ));
+            }
+            Some(_) => {}
         }
         if area(&one.code[..4]) == "?" {
             problems.push(format!("{LIST}: {} is in no area", one.code));

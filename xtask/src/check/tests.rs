@@ -35,7 +35,10 @@ fn unsafe_outside_the_list_and_missing_forbid_are_found() {
 
 #[test]
 fn findings_are_read_and_checked() {
-    let list = |text: &str| findings::problems(&[source("crates/doctor/src/list.rs", text)]);
+    let given = "# all\nLS2101 a-b\nLS2102 gone\n";
+    let list = |text: &str| {
+        findings::problems(&[source("crates/doctor/src/list.rs", text), source("crates/doctor/codes.txt", given)])
+    };
     let entry = |code: &str, slug: &str| format!("X = \"{code} {slug}\", Broken, \"t\", \"c\", \"m\", [];");
     assert_eq!(list(&entry("LS2101", "a-b")), Vec::<String>::new());
     assert!(has(&list(&(entry("LS2101", "a") + &entry("LS2101", "b"))), "of one finding"));
@@ -44,6 +47,8 @@ fn findings_are_read_and_checked() {
     assert!(has(&list(&entry("LS3101", "a")), "in no area"));
     assert!(has(&list("\"1499\" \"x\" Slower \"t\", \"c\";"), "LS1499 is defined nowhere"));
     assert!(has(&list("nothing"), "no entry"));
+    assert!(has(&list(&entry("LS2102", "a-b")), "LS2102 was given to gone and is a-b now: take another code"));
+    assert!(has(&list(&entry("LS2103", "a-b")), "add the line `LS2103 a-b`"));
 }
 
 #[test]
