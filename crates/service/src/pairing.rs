@@ -1,6 +1,6 @@
 //! Pairing: two users exchange their public keys once, and trust each other from then on.
 //!
-//! One side [offers](Offer): it listens, and shows a join line, which holds the addresses of its listener and the listener's
+//! One side [offers](PairingOffer): it listens, and shows a join line, which holds the addresses of its listener and the listener's
 //! token, 128 random bits that are good for one pairing within ten minutes. The other side [joins](join) with the line. Both log in
 //! by key pairs; every message of that login is under the token, so whoever does not have the line can neither join nor
 //! come between. Over the connection each tells its name and its addresses, and both store the other's key.
