@@ -16,4 +16,5 @@ mod plugin;
 mod schema;
 mod serve;
 mod signals;
+mod top;
 mod usage;
