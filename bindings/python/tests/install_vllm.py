@@ -24,5 +24,6 @@ if __name__ == "__main__":
         needed = Requirement(text)
         if needed.name in ("torchaudio", "torchvision", "torchcodec") or (needed.marker is not None and not needed.marker.evaluate({"extra": ""})):
             continue
-        wanted.append(f"{needed.name}{needed.specifier}".replace("+cpu", ""))
+        extras = f"[{','.join(sorted(needed.extras))}]" if needed.extras else ""
+        wanted.append(f"{needed.name}{extras}{needed.specifier}".replace("+cpu", ""))
     pip("pytest", "pytest-timeout", *wanted)

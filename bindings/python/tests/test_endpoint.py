@@ -147,7 +147,7 @@ def test_events_are_awaited(hub: linkspan.Endpoint) -> None:
                 if lost == 5:
                     break
         assert got == {f"w{n}": [None, 0, 1, 2, None] for n in range(5)}
-        # One that waits in vain, and the end of all.
+        # One whose wait runs out, and the end of all.
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await hub.next_event_async()

@@ -53,7 +53,7 @@ pub struct Cable {
 /// Neighbours listed per cable; behind a switch there may be hundreds.
 pub const NEIGHBOURS_SHOWN: usize = 8;
 
-/// The other end of a Thunderbolt cable, by its own word.
+/// The other end of a Thunderbolt cable, as it says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// UUID of its host router.

@@ -55,7 +55,7 @@ pub struct Router {
     pub ports: Vec<u8>,
 }
 
-/// A host at the other end of a cable. Names and identity are its own word.
+/// A host at the other end of a cable. Names and identity are what it says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XDomain {
     /// Name in sysfs, as in `0-1`.

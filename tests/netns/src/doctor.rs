@@ -573,7 +573,7 @@ fn memlock() -> Outcome<String> {
     Ok(format!("LS2203; `{command}` as printed, and it is gone (the devices were files)"))
 }
 
-/// Real plugin files, one of them with an older release written into it, and the dynamic linker's own word on which is taken.
+/// Real plugin files, one of them with an older release written into it, and which of them the dynamic linker takes.
 fn shadowed() -> Outcome<String> {
     let (world, folder) = (World::new(&["a"])?, Folder::new("shadowed")?);
     let Some(built) = std::env::var_os("PLUGIN") else {
