@@ -40,7 +40,7 @@ pub(crate) fn problems(root: &Path, sources: &[Source]) -> Vec<String> {
 }
 
 /// Tests that a document names and nobody finds. `` `fabric strangers::silent_*` `` is a test of the crate `linkspan-fabric` or `fabric`, in a
-/// module `strangers` at any depth; a `*` at the end stands for any rest of the name.
+/// module `strangers` at any depth, with or without modules `tests`; a `*` at the end stands for any rest of the name.
 pub(crate) fn unknown(sources: &[Source]) -> Vec<String> {
     let all = tests(sources);
     let mut problems = Vec::new();
@@ -57,12 +57,15 @@ pub(crate) fn unknown(sources: &[Source]) -> Vec<String> {
             if !test.contains("::") || !word(krate) || !parts.all(|part| word(part) || open && part.is_empty()) {
                 continue;
             }
+            // A module `tests` need not be named.
+            let name = &name.replace("tests::", "");
             let is_it = |found: &String| {
                 let (its, path) = found.split_once(' ').unwrap_or_default();
+                let path = &path.replace("tests::", "");
                 let at_a_module = |(at, _): (usize, &str)| at == 0 || path[..at].ends_with("::");
                 let ends = |(at, _): &(usize, &str)| open || at + name.len() == path.len();
                 its.strip_prefix("linkspan-").unwrap_or(its) == krate.strip_prefix("linkspan-").unwrap_or(krate)
-                    && path.match_indices(name).filter(ends).any(at_a_module)
+                    && path.match_indices(name.as_str()).filter(ends).any(at_a_module)
             };
             if !all.iter().any(is_it) {
                 problems.push(format!("{}:{line}: no test is called `{code}`", source.path));

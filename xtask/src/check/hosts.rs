@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::tree::Source;
 
 /// Hosts that addresses in the tree may name: specifications, upstreams, and names reserved for examples (RFC 2606).
-const HOSTS: [&str; 29] = [
+const HOSTS: [&str; 30] = [
     "github.com",
     "doc.rust-lang.org",
     "docs.rs",
@@ -19,6 +19,7 @@ const HOSTS: [&str; 29] = [
     "git.kernel.org",
     "lwn.net",
     "docs.nvidia.com",
+    "docs.vllm.ai",
     "rocm.docs.amd.com",
     "www.rfc-editor.org",
     "www.debian.org",
