@@ -214,7 +214,7 @@ static void ls_info(struct ls_link *lk, struct ls_ioc_info *info)
 	info->link_speed = lk->xd->link_speed;
 	info->link_width = lk->xd->link_width;
 	mutex_lock(&lk->login);
-	info->state = lk->state;
+	info->state = ls_shown_state(lk);
 	for (i = 0; i < 2; i++) {
 		info->in_hopid[i] = lk->offer[i].in_hop;
 		info->out_hopid[i] = lk->offer[i].out_hop;

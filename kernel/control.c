@@ -24,7 +24,6 @@
 #define LS_RESEND	(HZ / 5)
 #define LS_PATIENCE	(15 * HZ)
 #define LS_EOF_CONTROL	2
-#define LS_PROBE_ASKS	BIT(8)	/* in PROBE: the mask of pairs is to be answered */
 
 void ls_ctl_reset(struct ls_link *lk)
 {
@@ -36,8 +35,6 @@ void ls_ctl_reset(struct ls_link *lk)
 	lk->again_due = false;
 	lk->gap = false;
 	lk->probe_due = false;
-	lk->heard = 0;
-	lk->peer_heard = 0;
 	/* It was cancelled with the rings before these. */
 	lk->ticking = false;
 }
@@ -120,7 +117,7 @@ static bool ls_ctl_say(struct ls_link *lk, u8 type, u32 id, u32 length, u64 from
 /* What is to be said about frames, before what they say. */
 void ls_ctl_counts(struct ls_link *lk)
 {
-	if (lk->probe_due && ls_ctl_say(lk, LS_PROBE, lk->own_session, lk->heard, lk->their_session))
+	if (lk->probe_due && ls_ctl_say(lk, LS_PROBE, lk->own_session, atomic_read(&lk->heard), lk->their_session))
 		lk->probe_due = false;
 	if ((lk->count_due || lk->again_due || lk->ack_due >= LS_COUNT_EVERY || ls_data_due(lk)) &&
 	    ls_ctl_say(lk, LS_COUNT, lk->again_due, 0, 0)) {
@@ -180,7 +177,9 @@ bool ls_probed(struct ls_link *lk, int pair, const struct ls_header *h)
 {
 	if (h->type != LS_PROBE || le32_to_cpu(h->id) != lk->their_session || le64_to_cpu(h->from) != lk->own_session)
 		return false;
-	lk->heard |= BIT(pair);
+	atomic_or(BIT(pair), &lk->heard);
+	/* Those over pairs that carry data only tell nothing. */
+	atomic_or(le32_to_cpu(h->length) & (BIT(LS_PAIRS) - 1), &lk->peer_heard);
 	return true;
 }
 
@@ -191,7 +190,7 @@ void ls_ctl_probe(struct ls_link *lk, bool first)
 	struct ls_header *h;
 	int i;
 
-	ls_ctl_say(lk, LS_PROBE, lk->own_session, lk->heard | LS_PROBE_ASKS, lk->their_session);
+	ls_ctl_say(lk, LS_PROBE, lk->own_session, atomic_read(&lk->heard) | LS_PROBE_ASKS, lk->their_session);
 	for (i = 1; first && i < lk->pairs; i++) {
 		f = list_first_entry(&lk->pair[i].tx_bounce, struct ls_frame, list);
 		list_del_init(&f->list);
@@ -219,10 +218,8 @@ static const char *ls_got_control(struct ls_link *lk, struct ls_header *h, u32 l
 	if (wrong)
 		return wrong;
 	if (h->type == LS_PROBE) {
-		if (ls_probed(lk, 0, h)) {
-			lk->peer_heard = le32_to_cpu(h->length) & 0xff;
+		if (ls_probed(lk, 0, h))
 			lk->probe_due |= le32_to_cpu(h->length) & LS_PROBE_ASKS;
-		}
 		return NULL;
 	}
 	if (h->type == LS_COUNT) {

@@ -30,8 +30,8 @@ static int ls_counters_show(struct seq_file *m, void *unused)
 		else
 			recvs++;
 	}
-	seq_printf(m, "state %u\nepoch %u\nrestarts %llu\nring_size %u\n", lk->state, lk->epoch, lk->restarts,
-		   lk->ring_size);
+	seq_printf(m, "mode %s\nstate %u\nepoch %u\n", ls_clients[lk->mode]->name, lk->state, lk->epoch);
+	seq_printf(m, "restarts %llu\nring_size %u\n", lk->restarts, lk->ring_size);
 	seq_printf(m, "tx_frames %llu\nrx_frames %llu\ntx_bytes %llu\nrx_bytes %llu\n", lk->tx_frames, lk->rx_frames,
 		   lk->tx_bytes, lk->rx_bytes);
 	seq_printf(m, "control_frames %llu\ncopied_bytes %llu\ndoorbells %llu\n", lk->control, lk->copied,

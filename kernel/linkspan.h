@@ -11,6 +11,7 @@
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/netdevice.h>
 #include <linux/thunderbolt.h>
 #include <linux/uuid.h>
 #include <linux/wait.h>
@@ -27,6 +28,7 @@
 #define LS_WINDOW	(LS_MARKS - 1)	/* data frames of a ring that the receiver has not told of */
 #define LS_SOF		1	/* of control, and of what is no part of a message */
 #define LS_FRAME_MASK	(LS_FRAME_BYTES - 1)
+#define LS_PROBE_ASKS	BIT(8)	/* in PROBE: the mask of pairs is to be answered */
 #define LS_BAD		(RING_DESC_CRC_ERROR | RING_DESC_BUFFER_OVERRUN)
 
 /* Bits of ls_link.flags. */
@@ -183,6 +185,28 @@ struct ls_offer {
 	int silent;		/* how often it carried nothing, one after the other */
 };
 
+/* Modes, as in the login. */
+enum ls_mode { LS_MODE_DIRECT, LS_MODE_NETWORK, LS_MODES };
+
+/*
+ * What uses the rings of a link: direct.c or net.c, by the mode. All but event(),
+ * quiet() and idle() are called with io held; the first to be called is prepare(),
+ * the last is release(), also where prepare() failed.
+ */
+struct ls_client {
+	const char *name;	/* of the mode */
+	int (*prepare)(struct ls_link *lk);	/* makes the rings of lk->pairs, and frames for them */
+	int (*start)(struct ls_link *lk);	/* they run: posts receives */
+	void (*event)(struct ls_link *lk, int ring); /* in its interrupt, masked: frames were sent or received */
+	bool (*look)(struct ls_link *lk);	/* for frames that nobody has told of */
+	void (*probe)(struct ls_link *lk, bool first); /* sends PROBE over the pairs, at first over each */
+	void (*up)(struct ls_link *lk);		/* every pair has carried a frame, both ways */
+	bool (*used)(struct ls_link *lk);	/* somebody would miss the link */
+	void (*quiet)(struct ls_link *lk);	/* stops what is woken by anything but event(), for good */
+	void (*idle)(struct ls_link *lk);	/* and what event() wakes; more than once */
+	void (*release)(struct ls_link *lk);	/* rings are stopped: everything is let go */
+};
+
 /* What the interrupt of a ring is given. */
 struct ls_doorbell {
 	struct ls_link *lk;
@@ -201,6 +225,8 @@ struct ls_link {
 	struct mutex login;
 	u32 state;
 	u32 session, peer_session, accepted_by;
+	enum ls_mode mode;
+	bool modes_differ;	/* the peer is in the other mode */
 	u32 request;
 	bool hops_in, hops_out;
 	struct ls_offer offer[LS_PAIRS];
@@ -219,20 +245,32 @@ struct ls_link {
 	bool path_busy, in_core; /* path_work: runs; is with the Thunderbolt core, which may wait for its own lock */
 	struct mutex teardown;
 	wait_queue_head_t wait;
+	struct mutex mode_lock;	/* one change of the mode at a time */
+	struct net_device *net;	/* in the mode network; under mode_lock, there as long as rings are its */
 
 	/* under io */
 	struct mutex io;
+	const struct ls_client *client;	/* of the rings that there are */
 	bool running;
-	bool sending;
 	u32 epoch;
-	u32 ring_size;
 	struct ls_pair pair[LS_PAIRS];
 	int pairs;		/* in use */
 	int paths;		/* enabled */
 	int bad_pair, bad_error; /* path_work's own: what it was that could not be set up, and why */
 	u32 bad_why;
-	struct work_struct io_work;
 	struct ls_doorbell doorbell[LS_RINGS];
+	/* Ring pairs that have carried a frame, here and at the peer. */
+	atomic_t heard, peer_heard;
+	u32 own_session, their_session;
+	u64 pair_tx[LS_PAIRS], pair_rx[LS_PAIRS];	/* frames with payload, by the pair's number in the login */
+	u64 restarts;
+	atomic64_t interrupts;
+	struct dentry *debug;
+
+	/* The mode direct, under io */
+	bool sending;
+	u32 ring_size;
+	struct work_struct io_work;
 	unsigned long masked;	/* rings, until io_work has looked; atomic */
 	struct list_head files, ops, ready;
 	struct list_head to_send, sent;		/* granted to us: with frames to send; without */
@@ -267,9 +305,6 @@ struct ls_link {
 	bool ask_due;
 	u32 asks;		/* without an answer */
 	unsigned long asked;	/* jiffies: then, or since something was sent or told */
-	/* Ring pairs that have carried a frame, here and at the peer. */
-	u32 heard, peer_heard;
-	u32 own_session, their_session;
 	bool probe_due;
 	u32 next_id;
 	struct ls_chan *chans;
@@ -283,11 +318,8 @@ struct ls_link {
 	u64 resent, doubled, gaps, damaged, voids;
 	u64 found;		/* frames that ls_tick() found, not an interrupt */
 	u64 tx_frames, rx_frames, tx_bytes, rx_bytes, copied, control, doorbells;
-	u64 pair_tx[LS_PAIRS], pair_rx[LS_PAIRS];	/* data frames, by the pair's number in the login */
-	u64 restarts, polls, pages;
+	u64 polls, pages;
 	u64 polled;		/* frames that polling took off rings */
-	atomic64_t interrupts;
-	struct dentry *debug;
 };
 
 struct ls_file {
@@ -314,7 +346,9 @@ struct ls_file {
 /* main.c */
 extern struct workqueue_struct *ls_wq, *ls_io_wq;
 extern unsigned int ls_ring_size, ls_ring_pairs, ls_throttling_ns;
+extern const struct ls_client *const ls_clients[LS_MODES];
 bool ls_allowed(const uuid_t *uuid);
+u32 ls_shown_state(const struct ls_link *lk);
 bool ls_prove(const void *data, size_t len, u64 proof[2]);
 struct ls_link *ls_find(u64 route, const uuid_t *from, const uuid_t *to);
 
@@ -322,16 +356,30 @@ struct ls_link *ls_find(u64 route, const uuid_t *from, const uuid_t *to);
 extern struct tb_protocol_handler ls_handler;
 extern atomic_t ls_in_handler;
 void ls_login_init(struct ls_link *lk);
+void ls_login_mode(struct ls_link *lk, enum ls_mode mode);
 void ls_kick(struct ls_link *lk);
 void ls_restart(struct ls_link *lk, const char *why);
 void ls_login_stop(struct ls_link *lk, bool tell);
 
 /* ring.c */
+struct device *ls_dma_dev(struct ls_link *lk);
+struct tb_ring *ls_ring(struct ls_link *lk, int bit);
+int ls_pair_alloc(struct ls_link *lk, int i, u32 size);
+void ls_pairs_free(struct ls_link *lk, int from);
+int ls_cannot(struct ls_link *lk, int i, u32 why, int error);
 int ls_rings_up(struct ls_link *lk);
 int ls_paths_up(struct ls_link *lk);
 void ls_rings_down(struct ls_link *lk);
 void ls_core(struct ls_link *lk, bool in);
 bool ls_domain_free(struct ls_link *lk);
+
+/* net.c */
+extern const struct ls_client ls_network;
+int ls_net_add(struct ls_link *lk);
+void ls_net_remove(struct ls_link *lk);
+
+/* direct.c */
+extern const struct ls_client ls_direct;
 void ls_frame_tx(struct ls_link *lk, int pair, struct ls_frame *f, u32 len, u8 sof, u8 eof);
 int ls_frame_rx(struct ls_link *lk, int pair, struct ls_frame *f);
 bool ls_poll(struct ls_link *lk);

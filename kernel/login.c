@@ -2,8 +2,8 @@
 /*
  * Login: how two hosts agree on a version, on HopIDs, and on when to send.
  *
- * Each side asks LOGIN with the HopIDs that it has taken to receive on, one for
- * each ring pair. The other takes the same ones to send on, or names those that it
+ * Each side asks LOGIN with its mode and the HopIDs that it has taken to receive on,
+ * one for each ring pair. The other takes the same ones to send on, or names those that it
  * cannot; a pair is in use where both have one for it. When
  * each has accepted the other, both set up rings and paths and ask READY: an
  * OK says that what is sent from now on has somewhere to arrive. A session is
@@ -16,7 +16,8 @@
  * host interface may be waiting for ls_login_stop(). So that does not wait for
  * it for longer than LS_CORE_PATIENCE, the work holds references on all that it
  * uses, and it touches rings only as long as they are there. Order: login, then
- * io (of ring.c, flow.c).
+ * io (of ring.c and the clients). The network's own lock (rtnl) is taken under neither,
+ * nor by work on paths: who holds it may be waiting for the core.
  */
 #include <linux/random.h>
 
@@ -40,7 +41,7 @@
 static const uuid_t ls_uuid = UUID_INIT(0x6c73706e, 0x9c1e, 0x4f0a, 0xa4, 0x31, 0x5e, 0x2b, 0x77, 0x10, 0xc3, 0x8d);
 
 enum { LS_LOGIN_REQ = 1, LS_READY_REQ = 2, LS_LOGOUT_REQ = 3, LS_RESPONSE = 4 };
-enum { LS_OK, LS_WAIT, LS_RETRY, LS_HOPS, LS_VERSION };
+enum { LS_OK, LS_WAIT, LS_RETRY, LS_HOPS, LS_VERSION, LS_OTHER_MODE };
 
 /* One XDomain packet, requests and answers alike; 32-bit words on the wire. */
 struct ls_packet {
@@ -53,7 +54,7 @@ struct ls_packet {
 	u32 version;
 	u32 session;		/* the sender's */
 	u32 peer_session;	/* the receiver's, as far as known */
-	u32 status;		/* of an answer */
+	u32 status;		/* of an answer; LOGIN: the mode */
 	u32 hops[LS_PAIRS];	/* LOGIN: to receive on, 0: none; LS_HOPS: 1 for each that is taken */
 	u32 nonce[4];		/* LOGIN: random */
 	u32 proof[4];		/* the answer: what the key makes of it */
@@ -321,6 +322,16 @@ static void ls_do_without(struct ls_link *lk, u32 pairs, u32 why, int error)
 	}
 }
 
+/* login is held. */
+static void ls_tell_mode(struct ls_link *lk)
+{
+	if (!lk->told)
+		dev_warn(&lk->dev, "login: this host is in the mode %s, the peer is in the other one; lspan link mode sets it\n",
+			 ls_clients[lk->mode]->name);
+	lk->told = true;
+	lk->modes_differ = true;
+}
+
 static bool ls_is_allowed(struct ls_link *lk)
 {
 	return !lk->denied && (lk->forced || ls_allowed(lk->xd->remote_uuid));
@@ -379,6 +390,7 @@ static void ls_forget(struct ls_link *lk, bool logout, u32 state)
 	ls_release_hops(lk, true, true);
 	lk->peer_session = 0;
 	lk->accepted_by = 0;
+	lk->modes_differ = false;
 	lk->logout = logout;
 	ls_set_state(lk, state);
 }
@@ -421,6 +433,13 @@ static u32 ls_answer_login(struct ls_link *lk, const struct ls_packet *p, u32 *t
 		ls_down_for_peer(lk);
 		return LS_RETRY;
 	}
+	if (p->status != lk->mode) {
+		lk->peer_session = 0;
+		ls_release_hops(lk, false, true);
+		ls_tell_mode(lk);
+		return LS_OTHER_MODE;
+	}
+	lk->modes_differ = false;
 	if (ls_take_in_hops(lk))
 		return LS_RETRY;
 	if (p->session == lk->peer_session && !memcmp(p->hops, lk->peer_hops, sizeof(lk->peer_hops)))
@@ -541,6 +560,7 @@ static unsigned int ls_ask_login(struct ls_link *lk)
 	}
 	ls_fill(lk, &p, LS_LOGIN_REQ);
 	p.request = ++lk->request;
+	p.status = lk->mode;
 	for (i = 0; i < LS_PAIRS; i++)
 		p.hops[i] = lk->offer[i].in_hop;
 	get_random_bytes(nonce, sizeof(nonce));
@@ -579,6 +599,9 @@ static unsigned int ls_ask_login(struct ls_link *lk)
 			dev_warn(&lk->dev, "login: the peer speaks version %u, we %u\n", p.version, LS_PROTOCOL);
 		lk->told = true;
 		return 10000;
+	case LS_OTHER_MODE:
+		ls_tell_mode(lk);
+		return 2000;
 	default:
 		return 2000;
 	}
@@ -640,18 +663,15 @@ static unsigned int ls_verify(struct ls_link *lk)
 		mutex_unlock(&lk->io);
 		return 0;
 	}
-	ls_poll(lk);
+	lk->client->look(lk);
 	all = BIT(lk->pairs) - 1;
-	heard = lk->heard;
-	peer_heard = lk->peer_heard;
+	heard = atomic_read(&lk->heard);
+	peer_heard = atomic_read(&lk->peer_heard);
 	if ((heard & peer_heard) == all) {
-		lk->sending = true;
 		lk->epoch++;
-		/* The peer may still wait for this. */
-		lk->probe_due = true;
-		ls_pump(lk);
+		lk->client->up(lk);
 	} else if (!late) {
-		ls_ctl_probe(lk, first);
+		lk->client->probe(lk, first);
 	}
 	mutex_unlock(&lk->io);
 	if ((heard & peer_heard) == all) {
@@ -692,16 +712,13 @@ static unsigned int ls_ask_ready(struct ls_link *lk)
 static unsigned int ls_try_again(struct ls_link *lk)
 {
 	bool used;
-	int i;
 
 	if (!lk->out_s)
 		return 0;
 	if (!ls_again_is_due(lk))
 		return 1000;
 	mutex_lock(&lk->io);
-	used = !list_empty(&lk->files);
-	for (i = 0; i < LS_CHANNELS; i++)
-		used |= lk->chans[i].remote_open;
+	used = lk->running && lk->client->used(lk);
 	mutex_unlock(&lk->io);
 	if (used)
 		return 10000;
@@ -760,7 +777,7 @@ static void ls_login_work(struct work_struct *work)
 	mutex_unlock(&lk->login);
 }
 
-/* The pairs that both have. login is held. */
+/* The pairs that both have, for the mode of both. login is held. */
 static void ls_choose(struct ls_link *lk)
 {
 	int i, n = 0;
@@ -777,6 +794,7 @@ static void ls_choose(struct ls_link *lk)
 		n++;
 	}
 	lk->pairs = n;
+	lk->client = ls_clients[lk->mode];
 	mutex_unlock(&lk->io);
 }
 
@@ -875,6 +893,26 @@ void ls_login_init(struct ls_link *lk)
 	INIT_DELAYED_WORK(&lk->login_work, ls_login_work);
 	INIT_WORK(&lk->path_work, ls_path_work);
 	lk->session = ls_new_session(lk);
+}
+
+/* What was agreed so far was for another mode. login is held. */
+void ls_login_mode(struct ls_link *lk, enum ls_mode mode)
+{
+	if (lk->mode == mode)
+		return;
+	lk->mode = mode;
+	lk->told = false;
+	lk->modes_differ = false;
+	if (test_bit(LS_GONE, &lk->flags))
+		return;
+	if (lk->state > LS_STATE_LOGIN) {
+		ls_down_for_peer(lk);
+		return;
+	}
+	lk->peer_session = 0;
+	lk->accepted_by = 0;
+	lk->session = ls_new_session(lk);
+	ls_kick(lk);
 }
 
 /* At removal, shutdown and suspend: nothing of ours runs or is mapped after it. */

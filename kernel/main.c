@@ -65,6 +65,43 @@ MODULE_PARM_DESC(ring_pairs, "most ring pairs of links to come, of 4 (default 4)
 module_param_named(throttling_ns, ls_throttling_ns, uint, 0644);
 MODULE_PARM_DESC(throttling_ns, "shortest time between two interrupts of a ring, since Linux 7.2 (default 8192)");
 
+const struct ls_client *const ls_clients[LS_MODES] = {
+	[LS_MODE_DIRECT] = &ls_direct,
+	[LS_MODE_NETWORK] = &ls_network,
+};
+
+static unsigned int ls_mode;
+
+static int ls_mode_of(const char *val)
+{
+	int i;
+
+	for (i = 0; i < LS_MODES; i++) {
+		if (sysfs_streq(val, ls_clients[i]->name))
+			return i;
+	}
+	return -EINVAL;
+}
+
+static int ls_mode_set(const char *val, const struct kernel_param *kp)
+{
+	int mode = ls_mode_of(val);
+
+	if (mode < 0)
+		return mode;
+	WRITE_ONCE(ls_mode, mode);
+	return 0;
+}
+
+static int ls_mode_get(char *buf, const struct kernel_param *kp)
+{
+	return scnprintf(buf, PAGE_SIZE, "%s\n", ls_clients[READ_ONCE(ls_mode)]->name);
+}
+
+static const struct kernel_param_ops ls_mode_ops = { .set = ls_mode_set, .get = ls_mode_get };
+module_param_cb(mode, &ls_mode_ops, NULL, 0644);
+MODULE_PARM_DESC(mode, "of hosts that are plugged in from now on: direct, for programs with the device, or network (default: direct; see also the device's attribute mode)");
+
 static void ls_kick_all(void)
 {
 	struct ls_link *lk;
@@ -220,10 +257,23 @@ static ssize_t peer_show(struct device *dev, struct device_attribute *attr, char
 }
 static DEVICE_ATTR_RO(peer);
 
+/* Programs for the device do not take a link for theirs that is up for the network. */
+u32 ls_shown_state(const struct ls_link *lk)
+{
+	u32 state = READ_ONCE(lk->state);
+
+	if (state == LS_STATE_UP && READ_ONCE(lk->mode) == LS_MODE_NETWORK)
+		return LS_STATE_NETWORK;
+	return state == LS_STATE_LOGIN && READ_ONCE(lk->modes_differ) ? LS_STATE_MODES : state;
+}
+
 static ssize_t state_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
-	static const char * const names[] = { "waiting", "login", "starting", "ready", "up", "gone" };
-	u32 state = READ_ONCE(to_link(dev)->state);
+	static const char * const names[] = {
+		"waiting", "login", "starting", "ready", "up", "gone", "network",
+		"refused: the other host is in the other mode",
+	};
+	u32 state = ls_shown_state(to_link(dev));
 
 	return sysfs_emit(buf, "%s\n", state < ARRAY_SIZE(names) ? names[state] : "?");
 }
@@ -255,10 +305,42 @@ static ssize_t allowed_store(struct device *dev, struct device_attribute *attr, 
 }
 static DEVICE_ATTR_RW(allowed);
 
+static ssize_t mode_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%s\n", ls_clients[READ_ONCE(to_link(dev)->mode)]->name);
+}
+
+static ssize_t mode_store(struct device *dev, struct device_attribute *attr, const char *buf, size_t n)
+{
+	struct ls_link *lk = to_link(dev);
+	int ret, mode = ls_mode_of(buf);
+
+	if (mode < 0)
+		return mode;
+	if (mutex_lock_interruptible(&lk->mode_lock))
+		return -EINTR;
+	ret = mode == LS_MODE_NETWORK ? ls_net_add(lk) : 0;
+	if (!ret) {
+		mutex_lock(&lk->login);
+		ls_login_mode(lk, mode);
+		mutex_unlock(&lk->login);
+	}
+	/* The interface goes when its rings have gone. */
+	if (!ret && mode != LS_MODE_NETWORK && lk->net) {
+		ret = wait_event_killable(lk->wait, READ_ONCE(lk->client) != &ls_network);
+		if (!ret)
+			ls_net_remove(lk);
+	}
+	mutex_unlock(&lk->mode_lock);
+	return ret ?: n;
+}
+static DEVICE_ATTR_RW(mode);
+
 static struct attribute *ls_attrs[] = {
 	&dev_attr_peer.attr,
 	&dev_attr_state.attr,
 	&dev_attr_allowed.attr,
+	&dev_attr_mode.attr,
 	NULL,
 };
 ATTRIBUTE_GROUPS(ls);
@@ -310,6 +392,8 @@ static int ls_probe(struct tb_service *svc)
 	mutex_init(&lk->login);
 	mutex_init(&lk->io);
 	mutex_init(&lk->teardown);
+	mutex_init(&lk->mode_lock);
+	lk->mode = READ_ONCE(ls_mode);
 	init_waitqueue_head(&lk->wait);
 	ls_flow_init(lk);
 	ls_login_init(lk);
@@ -324,9 +408,12 @@ static int ls_probe(struct tb_service *svc)
 		goto err;
 	cdev_init(&lk->cdev, &ls_fops);
 	lk->cdev.owner = THIS_MODULE;
-	ret = cdev_device_add(&lk->cdev, &lk->dev);
+	ret = lk->mode == LS_MODE_NETWORK ? ls_net_add(lk) : 0;
 	if (ret)
 		goto err;
+	ret = cdev_device_add(&lk->cdev, &lk->dev);
+	if (ret)
+		goto err_net;
 	tb_service_set_drvdata(svc, lk);
 	ls_debug_add(lk);
 	mutex_lock(&ls_links_lock);
@@ -334,6 +421,8 @@ static int ls_probe(struct tb_service *svc)
 	mutex_unlock(&ls_links_lock);
 	ls_kick(lk);
 	return 0;
+err_net:
+	ls_net_remove(lk);
 err:
 	put_device(&lk->dev);
 	return ret;
@@ -355,6 +444,8 @@ static void ls_remove(struct tb_service *svc)
 	ls_debug_remove(lk);
 	ls_login_stop(lk, !lk->xd->is_unplugged);
 	cdev_device_del(&lk->cdev, &lk->dev);
+	/* Nobody sets the mode any more. */
+	ls_net_remove(lk);
 	put_device(&lk->dev);
 }
 

@@ -52,7 +52,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('pair', 'pair', [CompletionResultType]::ParameterValue, 'Pair with a user of another host, so that each trusts the other from then on')
             [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'This user''s key, and the peers that are trusted')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
-            [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: allow hosts, set streams up')
+            [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: allow hosts, set streams up, choose between programs and network')
             [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used')
             [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need')
             [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Write manual pages')
@@ -793,6 +793,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts')
             [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko')
+            [CompletionResult]::new('mode', 'mode', [CompletionResultType]::ParameterValue, 'Set what the driver linkspan.ko uses the cable to a host for; the same on both hosts, as root')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -809,9 +810,15 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
+        'lspan;link;mode' {
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'lspan;link;help' {
             [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts')
             [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko')
+            [CompletionResult]::new('mode', 'mode', [CompletionResultType]::ParameterValue, 'Set what the driver linkspan.ko uses the cable to a host for; the same on both hosts, as root')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -819,6 +826,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;link;help;allow' {
+            break
+        }
+        'lspan;link;help;mode' {
             break
         }
         'lspan;link;help;help' {
@@ -876,7 +886,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('pair', 'pair', [CompletionResultType]::ParameterValue, 'Pair with a user of another host, so that each trusts the other from then on')
             [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'This user''s key, and the peers that are trusted')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
-            [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: allow hosts, set streams up')
+            [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: allow hosts, set streams up, choose between programs and network')
             [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used')
             [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need')
             [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Write manual pages')
@@ -1064,12 +1074,16 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;help;link' {
             [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts')
             [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko')
+            [CompletionResult]::new('mode', 'mode', [CompletionResultType]::ParameterValue, 'Set what the driver linkspan.ko uses the cable to a host for; the same on both hosts, as root')
             break
         }
         'lspan;help;link;up' {
             break
         }
         'lspan;help;link;allow' {
+            break
+        }
+        'lspan;help;link;mode' {
             break
         }
         'lspan;help;run' {

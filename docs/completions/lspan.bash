@@ -280,6 +280,9 @@ _lspan() {
             lspan__subcmd__help__subcmd__link,allow)
                 cmd="lspan__subcmd__help__subcmd__link__subcmd__allow"
                 ;;
+            lspan__subcmd__help__subcmd__link,mode)
+                cmd="lspan__subcmd__help__subcmd__link__subcmd__mode"
+                ;;
             lspan__subcmd__help__subcmd__link,up)
                 cmd="lspan__subcmd__help__subcmd__link__subcmd__up"
                 ;;
@@ -370,6 +373,9 @@ _lspan() {
             lspan__subcmd__link,help)
                 cmd="lspan__subcmd__link__subcmd__help"
                 ;;
+            lspan__subcmd__link,mode)
+                cmd="lspan__subcmd__link__subcmd__mode"
+                ;;
             lspan__subcmd__link,up)
                 cmd="lspan__subcmd__link__subcmd__up"
                 ;;
@@ -378,6 +384,9 @@ _lspan() {
                 ;;
             lspan__subcmd__link__subcmd__help,help)
                 cmd="lspan__subcmd__link__subcmd__help__subcmd__help"
+                ;;
+            lspan__subcmd__link__subcmd__help,mode)
+                cmd="lspan__subcmd__link__subcmd__help__subcmd__mode"
                 ;;
             lspan__subcmd__link__subcmd__help,up)
                 cmd="lspan__subcmd__link__subcmd__help__subcmd__up"
@@ -1205,7 +1214,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__link)
-            opts="up allow"
+            opts="up allow mode"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1219,6 +1228,20 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__help__subcmd__link__subcmd__allow)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__help__subcmd__link__subcmd__mode)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1931,7 +1954,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__link)
-            opts="-h --help up allow help"
+            opts="-h --help up allow mode help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1959,7 +1982,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__link__subcmd__help)
-            opts="up allow help"
+            opts="up allow mode help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2000,9 +2023,37 @@ _lspan() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        lspan__subcmd__link__subcmd__help__subcmd__mode)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         lspan__subcmd__link__subcmd__help__subcmd__up)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        lspan__subcmd__link__subcmd__mode)
+            opts="-h --help direct network"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -49,7 +49,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand pair 'Pair with a user of another host, so that each trusts the other from then on'
             cand key 'This user''s key, and the peers that are trusted'
             cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
-            cand link 'Thunderbolt and USB4 cables: allow hosts, set streams up'
+            cand link 'Thunderbolt and USB4 cables: allow hosts, set streams up, choose between programs and network'
             cand run 'Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used'
             cand env 'Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need'
             cand man 'Write manual pages'
@@ -704,6 +704,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --help 'Print help'
             cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts'
             cand allow 'Allow a host to use the driver linkspan.ko'
+            cand mode 'Set what the driver linkspan.ko uses the cable to a host for; the same on both hosts, as root'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;link;up'= {
@@ -717,14 +718,21 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'lspan;link;mode'= {
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'lspan;link;help'= {
             cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts'
             cand allow 'Allow a host to use the driver linkspan.ko'
+            cand mode 'Set what the driver linkspan.ko uses the cable to a host for; the same on both hosts, as root'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'lspan;link;help;up'= {
         }
         &'lspan;link;help;allow'= {
+        }
+        &'lspan;link;help;mode'= {
         }
         &'lspan;link;help;help'= {
         }
@@ -776,7 +784,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand pair 'Pair with a user of another host, so that each trusts the other from then on'
             cand key 'This user''s key, and the peers that are trusted'
             cand devmem 'Device-memory TCP: payload from the network card straight into GPU memory'
-            cand link 'Thunderbolt and USB4 cables: allow hosts, set streams up'
+            cand link 'Thunderbolt and USB4 cables: allow hosts, set streams up, choose between programs and network'
             cand run 'Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used'
             cand env 'Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need'
             cand man 'Write manual pages'
@@ -912,10 +920,13 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;link'= {
             cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts'
             cand allow 'Allow a host to use the driver linkspan.ko'
+            cand mode 'Set what the driver linkspan.ko uses the cable to a host for; the same on both hosts, as root'
         }
         &'lspan;help;link;up'= {
         }
         &'lspan;help;link;allow'= {
+        }
+        &'lspan;help;link;mode'= {
         }
         &'lspan;help;run'= {
         }

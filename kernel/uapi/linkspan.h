@@ -44,6 +44,8 @@
 #define LS_STATE_READY		3	/* ours are; the peer's are not known to be */
 #define LS_STATE_UP		4
 #define LS_STATE_GONE		5	/* unplugged or unloaded */
+#define LS_STATE_NETWORK	6	/* up, and its rings are those of the network interface */
+#define LS_STATE_MODES		7	/* the peer is in the other mode, direct or network */
 
 /*
  * Taken, and without effect: no thread of the kernel polls for a program. The

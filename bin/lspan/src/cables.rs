@@ -4,8 +4,9 @@ use linkspan_bus::Error as BusError;
 use linkspan_bus::client::{Client, unknown};
 use linkspan_thunderbolt::Error;
 use linkspan_thunderbolt::find::Root;
+use linkspan_thunderbolt::up::LinkMode;
 
-use crate::cli::LinkCommand;
+use crate::cli::{LinkCommand, ModeName};
 use crate::exit::{Exit, Failure};
 use crate::out::Out;
 
@@ -16,10 +17,10 @@ pub(crate) fn run(command: &LinkCommand) -> Result<Exit, Failure> {
         false => Client::activated(),
     };
     let said = match client.map(|client| by_service(&client, command)) {
-        Some(Ok(said)) => said,
+        Some(Ok(Some(said))) => said,
         Some(Err(error)) if !unknown(&error) => return Err(refused(error)),
         older => {
-            if older.is_some() {
+            if matches!(older, Some(Err(_))) {
                 eprintln!("lspan: linkspand is older than lspan and cannot do it; lspan does it itself");
             }
             alone(command)?
@@ -30,8 +31,9 @@ pub(crate) fn run(command: &LinkCommand) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn by_service(client: &Client, command: &LinkCommand) -> Result<Vec<String>, BusError> {
-    Ok(match command {
+/// None: it has no part in this.
+fn by_service(client: &Client, command: &LinkCommand) -> Result<Option<Vec<String>>, BusError> {
+    Ok(Some(match command {
         LinkCommand::Up { streams, first_hop } => client.manager().set_up(*streams, *first_hop)?,
         LinkCommand::Allow { uuid, deny: false } => {
             let told = client.manager().allow(uuid)?;
@@ -42,7 +44,8 @@ fn by_service(client: &Client, command: &LinkCommand) -> Result<Vec<String>, Bus
             client.manager().forget(uuid)?;
             vec![format!("{uuid} is shut out")]
         }
-    })
+        LinkCommand::Mode { .. } => return Ok(None),
+    }))
 }
 
 fn alone(command: &LinkCommand) -> Result<Vec<String>, Failure> {
@@ -52,6 +55,14 @@ fn alone(command: &LinkCommand) -> Result<Vec<String>, Failure> {
             let told = Root::default().allow(uuid, !deny).map_err(failure)?;
             let what = if *deny { "is shut out of" } else { "is let in to" };
             told.into_iter().map(|device| format!("{uuid} {what} {device}")).collect()
+        }
+        LinkCommand::Mode { mode, uuid } => {
+            let mode = match mode {
+                ModeName::Direct => LinkMode::Direct,
+                ModeName::Network => LinkMode::Network,
+            };
+            let told = Root::default().set_mode(uuid, mode).map_err(failure)?;
+            told.into_iter().map(|device| format!("{device} to {uuid} is in mode {}", mode.name())).collect()
         }
     })
 }

@@ -9,9 +9,11 @@ use linkspan_fabric::MemoryName;
 use linkspan_perf::units::{self, BadValue};
 
 use crate::exit;
+pub(crate) use link::{LinkCommand, ModeName};
 pub(crate) use stats::{MetricsArgs, StatsArgs, TopArgs};
 
 pub(crate) mod files;
+mod link;
 mod stats;
 
 /// linkspan: memory to memory over any cable.
@@ -133,7 +135,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         devmem: Devmem,
     },
-    /// Thunderbolt and USB4 cables: allow hosts, set streams up
+    /// Thunderbolt and USB4 cables: allow hosts, set streams up, choose between programs and network
     Link {
         #[command(subcommand)]
         link: LinkCommand,
@@ -220,30 +222,6 @@ pub(crate) enum KeyCommand {
         /// Its name or fingerprint, as `lspan key list` shows them
         #[arg(value_name = "NAME")]
         name: String,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum LinkCommand {
-    /// Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts
-    Up {
-        /// Streams to each host: a connection takes one
-        #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=8))]
-        streams: u16,
-        /// First of the HopIDs, the numbers of streams on a cable, one for each stream; the same on both hosts
-        #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(8..=256))]
-        first_hop: u16,
-    },
-    /// Allow a host to use the driver linkspan.ko
-    ///
-    /// Through linkspand, where it is installed: whenever it is plugged in, by root or whom polkit allows. Else until it is unplugged, by
-    /// root. The UUID is what the host says of itself and proves nothing.
-    Allow {
-        /// UUID of the host, as `lspan status` shows it
-        uuid: String,
-        /// Withdraw the permission, for good
-        #[arg(long)]
-        deny: bool,
     },
 }
 

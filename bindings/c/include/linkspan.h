@@ -229,6 +229,12 @@
 // State of a link: unplugged or unloaded.
 #define LINKSPAN_LINK_GONE 5
 
+// State of a link: its ring pairs carry the network interface of the driver.
+#define LINKSPAN_LINK_NETWORK 6
+
+// State of a link: one host has it in mode direct, the other one in mode network.
+#define LINKSPAN_LINK_REFUSED 7
+
 // Settings, interfaces and the engine thread of any number of transports.
 typedef struct linkspan_context linkspan_context;
 

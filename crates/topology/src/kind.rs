@@ -11,7 +11,7 @@ use crate::sysfs;
 pub enum Kind {
     /// A network card of its own.
     Physical,
-    /// Ethernet over a Thunderbolt or USB4 cable (`thunderbolt-net`).
+    /// Ethernet over a Thunderbolt or USB4 cable (`thunderbolt-net`, or `linkspan.ko` in mode network).
     Thunderbolt,
     /// IP over InfiniBand.
     Infiniband,
@@ -111,7 +111,7 @@ pub(crate) fn read(dir: &Path, driver: Option<&str>) -> Kind {
     if devtype == "vlan" {
         return Kind::Vlan;
     }
-    if driver == Some("thunderbolt-net") {
+    if matches!(driver, Some("thunderbolt-net" | "linkspan")) {
         return Kind::Thunderbolt;
     }
     if arphrd == ARPHRD_INFINIBAND {

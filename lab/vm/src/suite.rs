@@ -11,6 +11,7 @@ mod liar;
 mod load;
 mod loss;
 mod memory;
+mod network;
 mod perf;
 mod rdma;
 mod ring;
@@ -257,6 +258,27 @@ pub(crate) const ALL: &[Test] = &[
         ours: true,
         what: "linkspan.ko and a host that lies: frames, lengths, credits, grants, HopIDs, versions, and random ones",
         run: liar::liar,
+    },
+    Test {
+        name: "ring-net",
+        since: ANY,
+        ours: true,
+        what: "linkspan.ko's network interface: modes, ping, TCP, lspan, soft-RoCE, beside thunderbolt_net, unplug, unload",
+        run: network::net,
+    },
+    Test {
+        name: "ring-net-loss",
+        since: ANY,
+        ours: true,
+        what: "linkspan.ko's network interface and frames and interrupts that are lost: every byte of TCP arrives",
+        run: network::loss,
+    },
+    Test {
+        name: "ring-net-liar",
+        since: ANY,
+        ours: true,
+        what: "linkspan.ko's network interface and a host that lies about packets: counted, and nothing else",
+        run: network::liar,
     },
     Test {
         name: "ring-cost",

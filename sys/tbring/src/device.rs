@@ -23,6 +23,10 @@ pub enum RingState {
     Up,
     /// Unplugged or unloaded.
     Gone,
+    /// Up, in the mode network: its rings are those of the driver's network interface.
+    Network,
+    /// The other host is in the other mode.
+    Modes,
 }
 
 impl RingState {
@@ -33,11 +37,13 @@ impl RingState {
             2 => RingState::Starting,
             3 => RingState::Ready,
             4 => RingState::Up,
+            6 => RingState::Network,
+            7 => RingState::Modes,
             _ => RingState::Gone,
         }
     }
 
-    /// Its name, as in sysfs.
+    /// Its name; that in sysfs begins with the same word.
     pub fn name(self) -> &'static str {
         match self {
             RingState::Waiting => "waiting",
@@ -46,6 +52,8 @@ impl RingState {
             RingState::Ready => "ready",
             RingState::Up => "up",
             RingState::Gone => "gone",
+            RingState::Network => "network",
+            RingState::Modes => "refused",
         }
     }
 
@@ -54,6 +62,12 @@ impl RingState {
             RingState::Waiting => "; allow the other host: write 1 to its attribute `allowed` in /sys/class/linkspan",
             RingState::Login => "; load linkspan.ko on the other host and allow this one there",
             RingState::Gone => "; is the cable plugged in?",
+            RingState::Network => {
+                "; its rings carry the network interface: `lspan link mode direct` on both hosts gives them to programs"
+            }
+            RingState::Modes => {
+                "; one host has it in mode direct, the other in mode network: `lspan link mode` on one of them"
+            }
             _ => "; try again in a moment",
         }
     }

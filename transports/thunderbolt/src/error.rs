@@ -81,7 +81,7 @@ pub enum Error {
     },
     /// A host was named to our driver, which is not there.
     #[error(
-        "LS1533 linkspan.ko is not loaded, and without it no host {host} has to be let in: kernel/README.md tells how to build and load it"
+        "LS1533 linkspan.ko is not loaded, and without it there is nothing to set for host {host}: kernel/README.md tells how to build and load it"
     )]
     NoModule {
         /// The UUID that was given.

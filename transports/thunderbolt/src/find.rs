@@ -88,6 +88,15 @@ impl Root {
                 Ok(info) if info.state == RingState::Waiting => {
                     why = format!("{}: the other host waits to be allowed: `lspan link allow`", path.display());
                 }
+                Ok(info) if info.state == RingState::Network => {
+                    why = format!("{}: its rings carry the network interface (`lspan link mode`)", path.display());
+                }
+                Ok(info) if info.state == RingState::Modes => {
+                    why = format!(
+                        "{}: one host has it in mode direct, the other in mode network: `lspan link mode`",
+                        path.display()
+                    );
+                }
                 Ok(info) => why = format!("{}: the link is not up ({})", path.display(), info.state.name()),
                 Err(error) => why = error.to_string(),
             }

@@ -1,4 +1,4 @@
-//! Setting streams up and letting hosts in: what root does once.
+//! Setting streams up, letting hosts in, and what a cable is for: what root does once.
 //!
 //! A stream is a folder in configfs with two HopIDs, which mirror those of the other host's. Both hosts come to the same
 //! numbers without a word: the one whose UUID is the smaller takes the lower of each pair to receive on.
@@ -26,6 +26,25 @@ pub const FIRST_HOP: u16 = 9;
 
 /// How long the device node of a stream may take to be made.
 const NODE: Duration = Duration::from_secs(3);
+
+/// What a cable is for that `linkspan.ko` drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkMode {
+    /// Programs with the device: tier 1.
+    Direct,
+    /// The driver's own network interface, over all ring pairs.
+    Network,
+}
+
+impl LinkMode {
+    /// As sysfs has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            LinkMode::Direct => "direct",
+            LinkMode::Network => "network",
+        }
+    }
+}
 
 fn system(what: &Path, source: io::Error) -> Error {
     Error::Up { what: what.display().to_string(), source }
@@ -119,6 +138,19 @@ impl Root {
     /// # Errors
     /// [`Error::NoModule`]: the driver is not loaded. [`Error::NoHost`]: the driver sees no such host. [`Error::Up`]: the file cannot be written.
     pub fn allow(&self, host: &str, yes: bool) -> Result<Vec<String>, Error> {
+        self.tell(host, "allowed", if yes { "1" } else { "0" })
+    }
+
+    /// Sets what the cable to a host is for, until it is unplugged; the host must set the same. The devices that were told.
+    ///
+    /// # Errors
+    /// [`Error::NoModule`]: the driver is not loaded. [`Error::NoHost`]: the driver sees no such host. [`Error::Up`]: the file cannot be
+    /// written, as by who is not root.
+    pub fn set_mode(&self, host: &str, mode: LinkMode) -> Result<Vec<String>, Error> {
+        self.tell(host, "mode", mode.name())
+    }
+
+    fn tell(&self, host: &str, attribute: &str, text: &str) -> Result<Vec<String>, Error> {
         let folder = self.0.join("sys/class/linkspan");
         let wanted = uuid(host);
         let mut told = Vec::new();
@@ -126,7 +158,7 @@ impl Root {
         for name in names(&folder) {
             let peer = word(&folder.join(&name).join("peer")).unwrap_or_default();
             if wanted.is_some() && uuid(&peer) == wanted {
-                write(&folder.join(&name).join("allowed"), if yes { "1" } else { "0" })?;
+                write(&folder.join(&name).join(attribute), text)?;
                 told.push(name);
             } else {
                 seen.push(peer);

@@ -43,6 +43,8 @@ pub(super) fn link_info(info: &Info) -> linkspan_link_info {
             RingState::Ready => LINKSPAN_LINK_READY,
             RingState::Up => LINKSPAN_LINK_UP,
             RingState::Gone => LINKSPAN_LINK_GONE,
+            RingState::Network => LINKSPAN_LINK_NETWORK,
+            RingState::Modes => LINKSPAN_LINK_REFUSED,
         },
         generation: raw.epoch,
         lane_gbps: raw.link_speed,

@@ -41,6 +41,10 @@ pub const LINKSPAN_LINK_READY: u32 = 3;
 pub const LINKSPAN_LINK_UP: u32 = 4;
 /// State of a link: unplugged or unloaded.
 pub const LINKSPAN_LINK_GONE: u32 = 5;
+/// State of a link: its ring pairs carry the network interface of the driver.
+pub const LINKSPAN_LINK_NETWORK: u32 = 6;
+/// State of a link: one host has it in mode direct, the other one in mode network.
+pub const LINKSPAN_LINK_REFUSED: u32 = 7;
 
 /// An open device of linkspan.ko: queues, registered memory, channels.
 pub struct linkspan_ring {

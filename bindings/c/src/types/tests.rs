@@ -105,6 +105,8 @@ fn the_layout_is_the_one_that_c_was_promised() {
         LINKSPAN_LINK_READY
         LINKSPAN_LINK_UP
         LINKSPAN_LINK_GONE
+        LINKSPAN_LINK_NETWORK
+        LINKSPAN_LINK_REFUSED
     }
     layout! { text,
         linkspan_setting { name, value }

@@ -211,6 +211,8 @@ int main(int argc, char **argv) {
     CONSTANT(LINKSPAN_LINK_READY)
     CONSTANT(LINKSPAN_LINK_UP)
     CONSTANT(LINKSPAN_LINK_GONE)
+    CONSTANT(LINKSPAN_LINK_NETWORK)
+    CONSTANT(LINKSPAN_LINK_REFUSED)
     STRUCT(linkspan_setting)
     FIELD(linkspan_setting, name)
     FIELD(linkspan_setting, value)

@@ -17,8 +17,17 @@ pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)], transpo
             let rdma = if tcp.over.is_empty() { Vec::new() } else { ports(machine, &tcp.over) };
             let mut paths = vec![tcp];
             paths.extend(rdma.iter().map(|(device, port)| super::network::rdma(device, port, transports)));
-            let others = xdomain.services.iter().filter(|service| service.key.as_deref() != Some("network"));
-            paths.extend(others.map(|service| other(service, transports)));
+            for service in xdomain.services.iter().filter(|service| service.key.as_deref() != Some("network")) {
+                // linkspan.ko in mode network.
+                let Some(name) = service.interface.as_ref().filter(|_| service.key.as_deref() == Some("linkspan"))
+                else {
+                    paths.push(other(service, transports));
+                    continue;
+                };
+                paths.push(CablePath::tcp(name, survey));
+                let rdma = ports(machine, name);
+                paths.extend(rdma.iter().map(|(device, port)| super::network::rdma(device, port, transports)));
+            }
             Cable {
                 medium: Medium::Thunderbolt,
                 name: xdomain.name.clone(),

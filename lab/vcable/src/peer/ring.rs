@@ -43,13 +43,17 @@ const NONCE: std::ops::Range<usize> = 18..22;
 
 /// Bytes of a control frame's header.
 const HEADER: usize = 32;
+/// Bytes before the payload of each frame in the mode network, and the mark of such frames.
+const NET_HEADER: usize = 22;
+const NET_MARK: u8 = 2;
 /// Between two of our requests.
 const RETRY: u64 = 300 * MS;
 /// Most frames or packets of one command.
 const MOST: u64 = 10_000;
 
 const USAGE: &str = "ring frame TYPE CHANNEL ID LENGTH BYTES, ring grant OFFSET, ring skip, ring short, ring told COUNT, ring fences BITS, ring empty COUNT, ring data BYTES NUMBER PAIR, ring next NAME=NUMBER..., \
-                     ring quiet on|off, ring mirror on|off, ring flood SEED COUNT, ring fuzz SEED COUNT, ring new or ring state wanted";
+                     ring quiet on|off, ring mirror on|off, ring mode direct|network, ring raw PAIR MARK BYTES HEX, ring packets SEED COUNT, \
+                     ring flood SEED COUNT, ring fuzz SEED COUNT, ring new or ring state wanted";
 
 /// Fields of our next LOGINs that are not what they should be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,6 +101,8 @@ pub struct Ring {
     mirror: bool,
     /// Number and sequence of the guest's LOGIN that waits for that.
     mirrored: Option<(u32, u8)>,
+    /// The mode network: frames are parts of packets.
+    network: bool,
 }
 
 /// HopIDs on which we receive, of two ring pairs, as a driver would take them. The first carries control.
@@ -135,7 +141,8 @@ impl Ring {
         let mut words = own.words().to_vec();
         words.extend(remote.words());
         words.extend([kind, request, lies.version.unwrap_or(3), lies.session.unwrap_or(self.session)]);
-        words.extend([self.theirs.map_or(0, |t| t.0), status]);
+        let mode = u32::from(kind == LOGIN && self.network);
+        words.extend([self.theirs.map_or(0, |t| t.0), status | mode]);
         words.extend([lies.hops[0].unwrap_or(hops[0]), lies.hops[1].unwrap_or(hops[1]), 0, 0]);
         // No key: nothing to prove, no proof.
         words.extend([0; 8]);
@@ -197,6 +204,57 @@ impl Ring {
         if asks {
             self.control(io, PROBE, 0, self.session, self.heard, &[]);
         }
+    }
+
+    /// Where the guest receives over this ring pair.
+    fn hop(&self, pair: u64) -> Result<u16, String> {
+        let (_, hops) = self.theirs.ok_or("no peer is logged in")?;
+        hops.get(pair as usize).copied().ok_or_else(|| "pair 0 or 1 wanted".to_owned())
+    }
+
+    /// The guest's PROBE in the mode network: it is answered over the same ring pair.
+    fn probed(&mut self, io: &mut PeerIo, pair: usize, frame: &Frame) {
+        let Some((session, hops)) = self.theirs.filter(|_| frame.sof == 1 && frame.data.len() >= HEADER) else {
+            return;
+        };
+        self.heard |= 1 << pair;
+        let asks = if self.up { 0 } else { u32::from(PROBE_ASKS) << 8 };
+        let data = self.header(PROBE, 0, 0, self.session, self.heard | asks, session.into());
+        io.send_frame(self.port, hops[pair], Frame { data, sof: 1, eof: 1, damaged: false });
+    }
+
+    /// Random frames of packets, most of them with a header that is nearly right.
+    fn packets(&mut self, io: &mut PeerIo, seed: u64, count: u64) -> Result<(), String> {
+        let hops = [self.hop(0)?, self.hop(1)?];
+        let mut rng = Rng::new(seed);
+        let most = (4096 - NET_HEADER) as u64;
+        for packet in 0..count as u32 {
+            let length = [rng.below(most), most + rng.below(most), rng.below(80_000), rng.next_u64() >> 32]
+                [rng.below(4) as usize] as u32;
+            let frame = [0, 1, rng.below(20), rng.below(65_536)][rng.below(4) as usize] as u16;
+            let right = u64::from(length).saturating_sub(u64::from(frame) * most).min(most);
+            let bytes = if rng.below(4) == 0 { rng.below(most + 1) } else { right } as usize;
+            let mut data = packet.wrapping_add(rng.below(2) as u32).to_le_bytes().to_vec();
+            data.extend(length.to_le_bytes());
+            data.extend(frame.to_le_bytes());
+            data.extend([0; 2]);
+            // Flags, kind and sizes of what is left to compute and to cut.
+            let mut offload = [0u8; 10];
+            if rng.below(2) == 0 {
+                offload.iter_mut().for_each(|byte| *byte = rng.next_u64() as u8);
+                offload[0] = rng.below(2) as u8;
+                offload[1] = [0, 1, 4, 5, 0x81][rng.below(5) as usize];
+            }
+            data.extend(offload);
+            data.extend(std::iter::repeat_with(|| rng.next_u64() as u8).take(bytes));
+            if rng.below(16) == 0 {
+                data.truncate(rng.below(NET_HEADER as u64) as usize + 1);
+            }
+            let sof = if rng.below(8) == 0 { 1 + rng.below(15) as u8 } else { NET_MARK };
+            let hop = hops[rng.below(2) as usize];
+            io.send_frame(self.port, hop, Frame { data, sof, eof: sof, damaged: rng.below(16) == 0 });
+        }
+        Ok(())
     }
 
     /// Random words where a login's would be: kinds and sessions that may fit, all else as chance has it.
@@ -313,6 +371,12 @@ impl Service for Ring {
     }
 
     fn frame(&mut self, io: &mut PeerIo, _port: usize, hop: u16, frame: &Frame) -> bool {
+        if self.network {
+            let Some(pair) = OWN_HOPS.iter().position(|own| *own == u32::from(hop)) else { return false };
+            self.received += 1;
+            self.probed(io, pair, frame);
+            return true;
+        }
         if u32::from(hop) != OWN_HOPS[0] {
             let ours = u32::from(hop) == OWN_HOPS[1];
             self.heard |= u32::from(ours) << 1;
@@ -381,6 +445,25 @@ impl Ring {
                 self.anew();
                 Ok(String::new())
             }
+            ["mode", word @ ("direct" | "network")] => {
+                self.network = *word == "network";
+                self.anew();
+                Ok(String::new())
+            }
+            ["raw", pair, mark, bytes, hex] => {
+                let (hop, mark) = (self.hop(number(pair)?)?, number(mark)? as u8);
+                let digits = hex.as_bytes().chunks(2).map(|two| {
+                    let two = std::str::from_utf8(two).unwrap_or_default();
+                    u8::from_str_radix(two, 16).map_err(|_| format!("'{two}': two hexadecimal digits wanted"))
+                });
+                let mut data = digits.collect::<Result<Vec<u8>, String>>()?;
+                data.resize(number(bytes)?.clamp(1, 4096) as usize, 0x5a);
+                io.send_frame(self.port, hop, Frame { data, sof: mark, eof: mark, damaged: false });
+                Ok(String::new())
+            }
+            ["packets", seed, count] => {
+                self.packets(io, number(seed)?, number(count)?.min(MOST)).map(|()| String::new())
+            }
             ["frame", kind, channel, id, length, bytes] => {
                 let payload = vec![0x5a; number(bytes)?.min(4096 - HEADER as u64) as usize];
                 let (kind, channel) = (number(kind)? as u8, number(channel)? as u16);
@@ -416,8 +499,7 @@ impl Ring {
                 Ok(String::new())
             }
             ["data", bytes, index, pair] => {
-                let (_, hops) = self.theirs.ok_or("no peer is logged in")?;
-                let hop = *hops.get(number(pair)? as usize).ok_or("pair 0 or 1 wanted")?;
+                let hop = self.hop(number(pair)?)?;
                 let bytes = number(bytes)?.clamp(1, 4096) as usize;
                 let (sof, eof) = marks(number(index)?);
                 io.send_frame(self.port, hop, Frame { data: vec![0x3c; bytes], sof, eof, damaged: false });

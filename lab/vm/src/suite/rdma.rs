@@ -28,7 +28,8 @@ struct End<'a> {
 fn device(guest: &Guest, interface: &str, address: &str, device: &str) -> Result<()> {
     guest.sh(&format!(
         "modprobe crc32_generic 2>/dev/null; modprobe rdma_rxe && modprobe ib_uverbs && modprobe rdma_ucm\n\
-         ip addr add {address} dev {interface} && ip link set {interface} mtu 4200 up &&\n\
+         (ip addr add {address} dev {interface} 2>/dev/null || ip addr show dev {interface} | grep -q ' {address} ') &&\n\
+         ip link set {interface} mtu 4200 up &&\n\
          rdma link add {device} type rxe netdev {interface}"
     ))?;
     let state = format!("grep -q ACTIVE /sys/class/infiniband/{device}/ports/1/state");
@@ -73,6 +74,19 @@ fn play(server: End<'_>, client: End<'_>, program: &str, says: &str) -> Result<S
 fn edge(server: End<'_>, client: End<'_>) -> Result<()> {
     play(server, client, "ibv_rc_pingpong -c -n 200 -s 8192", "bytes in")?;
     play(server, client, "ib_write_bw -F -n 100 -s 65536", "BW average")?;
+    Ok(())
+}
+
+/// The reference programs between two guests over an interface that has an address on each; the devices go again.
+pub(super) fn over(server: (&Guest, &str), client: (&Guest, &str), interface: &str) -> Result<()> {
+    for (guest, address) in [server, client] {
+        device(guest, interface, &format!("{address}/24"), "rxe0")?;
+    }
+    let end = |(guest, address)| End { guest, within: "", device: "rxe0", address };
+    edge(end(server), end(client))?;
+    for (guest, _) in [server, client] {
+        guest.sh("rdma link delete rxe0")?;
+    }
     Ok(())
 }
 

@@ -79,6 +79,22 @@ fn hops_that_cannot_be_had_are_named() {
 }
 
 #[test]
+fn the_mode_of_a_cable_is_set_by_the_uuid_of_its_host() {
+    let tree = Tree::new("mode", A, B);
+    let refused = tree.root().set_mode(B, LinkMode::Network).expect_err("no module").to_string();
+    assert!(refused.starts_with("LS1533 linkspan.ko is not loaded"), "{refused}");
+    tree.put("sys/class/linkspan/linkspan0/peer", B);
+    tree.put("sys/class/linkspan/linkspan0/mode", "direct");
+    let mode = || fs::read_to_string(tree.0.join("sys/class/linkspan/linkspan0/mode")).expect("read");
+    assert_eq!(tree.root().set_mode(B, LinkMode::Network).expect("known"), ["linkspan0"]);
+    assert_eq!(mode(), "network");
+    tree.root().set_mode(B, LinkMode::Direct).expect("known");
+    assert_eq!(mode(), "direct");
+    let refused = tree.root().set_mode(A, LinkMode::Network).expect_err("unknown").to_string();
+    assert!(refused.starts_with("LS1531") && refused.contains(B), "{refused}");
+}
+
+#[test]
 fn a_host_is_allowed_by_its_uuid() {
     let tree = Tree::new("allow", A, B);
     let refused = tree.root().allow(B, true).expect_err("no module").to_string();
