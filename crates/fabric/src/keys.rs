@@ -317,9 +317,10 @@ impl Keyring {
         Guard::Keys { own: self.own.clone(), admit: Admit::Only([*peer].into()), encrypt }
     }
 
-    /// Lets in whoever has the listener's token: for pairing alone.
+    /// Lets in whoever has the listener's token: for pairing alone. Always in records: names and hosts are stored by what is said there,
+    /// whatever the network and the settings are.
     pub fn guard_of_pairing(&self) -> Guard {
-        Guard::Keys { own: self.own.clone(), admit: Admit::Anyone, encrypt: false }
+        Guard::Keys { own: self.own.clone(), admit: Admit::Anyone, encrypt: true }
     }
 }
 

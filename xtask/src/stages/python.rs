@@ -29,7 +29,7 @@ pub(super) fn wheel_for(root: &Path, place: &Path) -> Result<(), Outcome> {
     let own = run::target_dir(root).join("python");
     environment(&own.join("venv"), &TOOLS[..1])
         .map_err(|why| Outcome::Skipped(format!("the tools could not be installed: {why}")))?;
-    build(&root.join("bindings/python"), &own, &own.join("venv/bin"), place).map_err(Outcome::Failed)
+    build(root, &own.join("venv/bin"), place).map_err(Outcome::Failed)
 }
 
 /// The wheel in a folder.
@@ -60,7 +60,7 @@ pub(crate) fn run(root: &Path, torch: bool) -> Outcome {
     if !torch {
         println!("python: without torch: its tests and two recipes are left to cargo xtask python --torch");
     }
-    if let Err(why) = wheel(&folder, &place, &bin) {
+    if let Err(why) = wheel(root, &place, &bin) {
         return Outcome::Failed(why);
     }
     let mut pytest = tool(&folder, &bin, "pytest");
@@ -80,7 +80,7 @@ pub(crate) fn run(root: &Path, torch: bool) -> Outcome {
     pyright.args(checked);
     let lint = |command: &str, args: &[&str]| {
         let mut cargo = run::cargo(&folder);
-        cargo.env("CARGO_TARGET_DIR", place.join("build")).arg(command).args(args);
+        cargo.env("CARGO_TARGET_DIR", run::target_dir(root)).arg(command).args(args);
         run::must(&mut cargo)
     };
     all([
@@ -143,18 +143,18 @@ pub(crate) fn environment(venv: &Path, packages: &[&str]) -> Result<(), String> 
 }
 
 /// Builds the wheel and installs it.
-fn wheel(folder: &Path, place: &Path, bin: &Path) -> Result<(), String> {
-    build(folder, place, bin, place)?;
+fn wheel(root: &Path, place: &Path, bin: &Path) -> Result<(), String> {
+    build(root, bin, place)?;
     let wheel = built(place).ok_or("maturin left no wheel")?;
     run::output(pip(bin).args(["--force-reinstall", "--no-deps"]).arg(wheel)).map(drop)
 }
 
 /// Builds the wheel into `wheels` below `out`. A development build: the tests ask for behaviour, not for speed.
-fn build(folder: &Path, place: &Path, bin: &Path, out: &Path) -> Result<(), String> {
+fn build(root: &Path, bin: &Path, out: &Path) -> Result<(), String> {
     let wheels = out.join("wheels");
     let _ = std::fs::remove_dir_all(&wheels);
-    let mut maturin = tool(folder, bin, "maturin");
+    let mut maturin = tool(&root.join("bindings/python"), bin, "maturin");
     maturin.args(["build", "--profile", "dev", "--locked", "--out"]).arg(&wheels);
-    maturin.env("CARGO_TARGET_DIR", place.join("build"));
+    maturin.env("CARGO_TARGET_DIR", run::target_dir(root));
     run::must(&mut maturin)
 }

@@ -65,14 +65,18 @@ impl Channel {
             let mut step = || -> Result<(), ConnError> {
                 post(&mut sending, || self.post_send(tag, from))?;
                 post(&mut receiving, || self.post_recv(&[(tag, to)]))?;
-                self.progress()?;
+                // The peer may be done, and end the connection, with both messages on their way: what has come counts.
+                let ended = self.progress().err();
                 if let (Some(ticket), false) = (sending, sent) {
                     sent = self.test(ticket)?.is_some();
                 }
                 if let (Some(ticket), None) = (receiving, got) {
                     got = self.test(ticket)?;
                 }
-                Ok(())
+                match ended {
+                    Some(error) if !sent || got.is_none() => Err(error),
+                    _ => Ok(()),
+                }
             };
             if let Err(error) = step() {
                 return Err(SwapError::Ended(self.lost().unwrap_or_else(|| error.to_string())));

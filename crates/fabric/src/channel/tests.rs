@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
+use linkspan_proto::login::{Guard, Psk};
 use linkspan_stream::{Dial, Options};
 use linkspan_transport::StaticBuf;
 use linkspan_verbs::{Config as RailConfig, Domain, Setup, join};
@@ -84,13 +85,18 @@ fn silenced() -> (Keepalive, TcpStream) {
 
 /// Two ends over loopback, as if on two hosts, with one more setting.
 fn tcp(setting: (&str, &str)) -> [Channel; 2] {
+    guarded(setting, Guard::Token)
+}
+
+fn guarded(setting: (&str, &str), guard: Guard) -> [Channel; 2] {
     let get = |name: &str| match name {
         "LINKSPAN_IFNAME" => Some("=lo".to_owned()),
         "LINKSPAN_STATS_DIR" => Some("off".to_owned()),
         "LINKSPAN_PATH" => Some("tcp".to_owned()),
         name => (name == setting.0).then(|| setting.1.to_owned()),
     };
-    let fabric = Fabric::apart(Config::read(&get).unwrap(), Log::off(), false, Vec::new()).unwrap();
+    let config = Config { guard, ..Config::read(&get).unwrap() };
+    let fabric = Fabric::apart(config, Log::off(), false, Vec::new()).unwrap();
     let listener = fabric.listen(0).unwrap();
     let real = Handle::decode(&listener.handle()).unwrap();
     let mut handle = Handle::new(real.listen_id, real.token.clone(), real.host ^ 1);
@@ -215,6 +221,34 @@ fn what_the_rails_have_brought_is_read_before_the_end_of_the_keepalive_is_believ
     }
     let missing = recvs.into_iter().filter(|&recv| !matches!(b.test(recv), Ok(Some(100)))).count();
     assert_eq!(missing, 0, "its last messages");
+}
+
+/// As a process that has what it wants and ends: both messages of [`Channel::swap`] are on their way, and so is the end.
+#[test]
+fn messages_are_swapped_with_a_peer_that_ends_at_once() {
+    let psk = Psk::new([7; 32]);
+    let [a, b] = guarded(("LINKSPAN_TCP_STREAMS", "1"), Guard::Psk { psk, encrypt: true });
+    let a = std::cell::Cell::new(Some(a));
+    let (src, dst) = (StaticBuf::new(5), StaticBuf::new(5));
+    assert!(src.slice().fill(0, b"there"));
+    // Asked when the other end has sent its message and is about to sleep.
+    let swaps_and_ends = || {
+        let Some(mut a) = a.take() else { return false };
+        let (recv, send) =
+            (a.post_recv(&[(1, dst.slice())]).unwrap().unwrap(), a.post_send(1, src.slice()).unwrap().unwrap());
+        let since = Instant::now();
+        let (mut received, mut sent) = (false, false);
+        while !received || !sent {
+            assert!(since.elapsed() < LONG);
+            a.progress().unwrap();
+            received = received || a.test(recv).unwrap().is_some();
+            sent = sent || a.test(send).unwrap().is_some();
+        }
+        false
+    };
+    let (b, heard) = b.swap(1, b"here", 5, Instant::now() + LONG, &swaps_and_ends).unwrap();
+    assert_eq!((&dst.slice().to_vec()[..4], &heard[..]), (&b"here"[..], &b"there"[..]));
+    assert!(b.lost().is_some(), "it has seen the end");
 }
 
 fn carries_on(keepalive: Keepalive) {

@@ -182,6 +182,58 @@ fn one_that_has_not_the_line_does_not_come_in() {
     assert!(ada.ring.peers().is_empty() && eve.ring.peers().is_empty());
 }
 
+/// A proxy in front of the first address of a line, which looks for what is said in clear and changes it, and the line with its address.
+fn changed_on_the_way(line: &JoinLine) -> (JoinLine, Arc<AtomicU32>) {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    let handle = linkspan_proto::handle::Handle::decode(&line.handle()).unwrap();
+    let mut addr = handle.addrs()[0];
+    let (to, listener) = (std::net::SocketAddr::new(addr.ip, addr.port), TcpListener::bind("127.0.0.1:0").unwrap());
+    addr.port = listener.local_addr().unwrap().port();
+    let mut via = linkspan_proto::handle::Handle::new(handle.listen_id, handle.token.clone(), handle.host);
+    via.keys = true;
+    via.push(addr).unwrap();
+    let seen = Arc::new(AtomicU32::new(0));
+    let count = seen.clone();
+    thread::spawn(move || {
+        for here in listener.incoming() {
+            let (here, there) = (here.unwrap(), TcpStream::connect(to).unwrap());
+            for (mut from, mut to) in [(here.try_clone().unwrap(), there.try_clone().unwrap()), (there, here)] {
+                let count = count.clone();
+                thread::spawn(move || {
+                    let mut bytes = [0; 16 << 10];
+                    while let Ok(length @ 1..) = from.read(&mut bytes) {
+                        for at in 0..length.saturating_sub(9) {
+                            if &bytes[at..at + 9] == b"linkspan1" {
+                                bytes[at] = b'L';
+                                count.fetch_add(1, Ordering::Relaxed);
+                            }
+                        }
+                        if to.write_all(&bytes[..length]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = to.shutdown(std::net::Shutdown::Both);
+                });
+            }
+        }
+    });
+    (JoinLine::new(&via.encode(), SystemTime::now() + LIFETIME).unwrap(), seen)
+}
+
+#[test]
+fn nobody_on_the_way_reads_or_changes_who_the_two_are() {
+    let (ada, bob) = (user("ada"), user("bob"));
+    let (offer, _) = offer(&ada);
+    let (line, seen) = changed_on_the_way(offer.line());
+    thread::scope(|scope| {
+        let there = scope.spawn(|| joined(&bob, &line).unwrap());
+        assert_eq!(offer.wait(&ada.names, &|| false).unwrap().peer.name, "bob");
+        assert_eq!(there.join().unwrap().peer.name, "ada");
+    });
+    assert_eq!(seen.load(Ordering::Relaxed), 0, "it is said in clear");
+}
+
 #[test]
 fn a_line_is_void_when_its_time_is_over() {
     let ada = user("ada");
