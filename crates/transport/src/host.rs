@@ -82,12 +82,15 @@ mod fixed {
     use std::sync::Mutex;
 
     use super::HostBuf;
-    use crate::MemSlice;
+    use crate::{Buf, MemSlice};
 
     /// A [`HostBuf`] for tests, whose memory stays allocated until the process ends, so that handles on it are always safe to
-    /// use. The memory of dropped ones serves again.
+    /// use. The memory of dropped ones serves again, for all lengths up to the same power of two: tests ask for thousands of lengths.
     #[derive(Debug)]
-    pub struct StaticBuf(ManuallyDrop<HostBuf>);
+    pub struct StaticBuf {
+        buf: ManuallyDrop<HostBuf>,
+        len: usize,
+    }
 
     /// What was dropped, by its length.
     static POOL: Mutex<BTreeMap<usize, Vec<HostBuf>>> = Mutex::new(BTreeMap::new());
@@ -95,7 +98,8 @@ mod fixed {
     impl StaticBuf {
         /// `len` zero bytes.
         pub fn new(len: usize) -> StaticBuf {
-            let again = POOL.lock().unwrap_or_else(|e| e.into_inner()).get_mut(&len).and_then(Vec::pop);
+            let whole = len.next_power_of_two();
+            let again = POOL.lock().unwrap_or_else(|e| e.into_inner()).get_mut(&whole).and_then(Vec::pop);
             let buf = again.inspect(|buf| {
                 let zeros = [0; 4096];
                 for at in (0..len).step_by(zeros.len()) {
@@ -103,30 +107,31 @@ mod fixed {
                     debug_assert!(inside);
                 }
             });
-            StaticBuf(ManuallyDrop::new(buf.unwrap_or_else(|| HostBuf::new(len))))
+            StaticBuf { buf: ManuallyDrop::new(buf.unwrap_or_else(|| HostBuf::new(whole))), len }
         }
 
         /// Bytes asked for.
         pub fn len(&self) -> usize {
-            self.0.len()
+            self.len
         }
 
         /// Whether no bytes were asked for.
         pub fn is_empty(&self) -> bool {
-            self.0.is_empty()
+            self.len == 0
         }
 
-        /// A handle on the whole buffer.
+        /// A handle on the bytes asked for.
         pub fn slice(&self) -> MemSlice {
             // SAFETY: the buffer is never dropped.
-            unsafe { self.0.slice() }
+            let whole = unsafe { self.buf.slice() };
+            whole.sub(0, self.len as u64).expect("a buffer is no shorter than what was asked for")
         }
     }
 
     impl Drop for StaticBuf {
         fn drop(&mut self) {
             // SAFETY: once.
-            let buf = unsafe { ManuallyDrop::take(&mut self.0) };
+            let buf = unsafe { ManuallyDrop::take(&mut self.buf) };
             POOL.lock().unwrap_or_else(|e| e.into_inner()).entry(buf.len()).or_default().push(buf);
         }
     }

@@ -49,6 +49,10 @@ impl Toolchain {
         cargo.env("CARGO_BUILD_TARGET", TARGET).env("CARGO_TARGET_DIR", run::target_dir(root).join("aarch64"));
         cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", self.dir.join("gcc"));
         cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", self.dir.join("qemu"));
+        // BLAKE3's NEON code is C.
+        cargo
+            .env("CC_aarch64_unknown_linux_gnu", self.dir.join("gcc"))
+            .env("AR_aarch64_unknown_linux_gnu", self.dir.join("ar"));
         cargo
     }
 }
@@ -175,6 +179,7 @@ fn wrappers(dir: &Path) -> std::io::Result<()> {
                 "LD_LIBRARY_PATH=\"{libraries}\" exec \"{root}/usr/bin/aarch64-linux-gnu-gcc\" --sysroot=\"{root}\" \"$@\""
             ),
         ),
+        ("ar", format!("LD_LIBRARY_PATH=\"{libraries}\" exec \"{root}/usr/bin/aarch64-linux-gnu-ar\" \"$@\"")),
         ("strip", format!("LD_LIBRARY_PATH=\"{libraries}\" exec \"{root}/usr/bin/aarch64-linux-gnu-strip\" \"$@\"")),
         (
             "objcopy",

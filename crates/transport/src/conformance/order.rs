@@ -247,7 +247,7 @@ pub(super) fn sends_before_receives<R: Rail>(bed: &mut dyn Testbed<R = R>, _: Le
     let several = super::bench::several(bed);
     for want in shapes(bed) {
         let mut duo = Duo::new(bed, want);
-        for (round, len) in [0usize, 8, 8192, 8193, 64 << 20].into_iter().enumerate() {
+        for (round, len) in [0usize, 8, 8192, 8193, 16 << 20].into_iter().enumerate() {
             if len > 1 << 20 && want != several {
                 continue; // one shape takes it where a message of this size takes long
             }

@@ -226,10 +226,14 @@ unsafe impl StreamDevice for SoftStream {
         if world.unplugged || world.ends[self.side].closed || !world.ends[self.side].open {
             return Err(io::Error::from_raw_os_error(ENXIO));
         }
-        let all: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
-        let transport = (world.ring - 1).saturating_sub(world.ends[self.side].tx.len());
+        let space = (world.ring - 1).saturating_sub(world.ends[self.side].tx.len()) * FRAME;
+        let mut taken = Vec::new();
+        for piece in pieces {
+            let part = piece.sub(0, piece.len().min(space - taken.len()) as u64);
+            taken.extend_from_slice(&part.map(MemSlice::to_vec).unwrap_or_default());
+        }
         let mut done = 0;
-        for frame in all.chunks(FRAME).take(transport) {
+        for frame in taken.chunks(FRAME) {
             world.ends[self.side].tx.push_back(frame.to_vec());
             done += frame.len();
         }
