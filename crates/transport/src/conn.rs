@@ -1,6 +1,7 @@
 //! A connection: the protocol of `linkspan-proto` over one or several rails of any transports.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use linkspan_proto::Head;
 use linkspan_proto::conn::{Access, Action, Body, Broken, Config, Engine, MAX_RAILS, OpError, Outcome, Refused};
@@ -91,6 +92,10 @@ impl<R: Rail + ?Sized> Rails<R> {
 /// Polls after which a broken rail is dropped although it still brings something. What had arrived before it broke
 /// fits into the medium's buffers, a few MiB; a poll brings at least some KiB.
 const DRAIN_POLLS: usize = 4096;
+
+/// A rail that was heard of so lately carries, beside one that has stalled: that takes longer (1.4 s over TCP), so this is none that
+/// was heard of before all of them stopped.
+const HEARD: Duration = Duration::from_secs(1);
 
 /// The engine as one rail sees it.
 struct EngineSink<'a> {
@@ -431,15 +436,27 @@ impl<R: Rail + ?Sized> Conn<R> {
         }
     }
 
-    /// A rail whose path has stopped carrying while there is another one to go on with.
+    /// A rail whose path has stopped carrying while another one carries. Where none is known to, as when all cables are out for a
+    /// while, the others are given something to carry: two sides that each closed all rails but one might keep different ones.
     pub fn stalled_rail(&mut self) -> Option<(usize, String)> {
         if self.engine.live_rails() < 2 {
             return None;
         }
-        let rails = self.rails.up.iter_mut().enumerate();
-        rails
-            .filter_map(|(n, r)| Some((n, r.as_mut()?)))
-            .find_map(|(n, r)| r.stalled().then(|| (n, r.info().path.clone())))
+        let rails = &mut self.rails.up[..self.rails.used];
+        let stalled = rails.iter_mut().position(|rail| rail.as_mut().is_some_and(|rail| rail.stalled()))?;
+        let heard = |rail: &R| rail.health().heard.is_none_or(|heard| heard < HEARD);
+        let mut others = rails.iter().enumerate().filter(|(n, _)| *n != stalled);
+        if others.any(|(_, rail)| rail.as_deref().is_some_and(heard)) {
+            return rails[stalled].as_ref().map(|rail| (stalled, rail.info().path.clone()));
+        }
+        let head = self.engine.report();
+        for rail in rails.iter_mut().flatten() {
+            if !rail.stalled() {
+                // Where it is busy there is something to carry.
+                let _ = rail.ctrl(&head, MemSlice::NONE);
+            }
+        }
+        None
     }
 
     /// Whether a rail that `counts` is not known to have stopped carrying. A system call or so for each.

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use linkspan_proto::Head;
 
@@ -76,6 +77,8 @@ pub struct Health {
     pub dead: bool,
     /// Packets sent again so far.
     pub retransmitted: u64,
+    /// Time since anything came from the peer, acknowledgements too; `None` where that is not known.
+    pub heard: Option<Duration>,
 }
 
 /// The rail carries nothing any more.
@@ -258,7 +261,7 @@ pub unsafe trait Rail {
     fn arm(&mut self) -> Option<WaitFd>;
 
     /// Whether the path itself has stopped carrying (as opposed to a peer that is silent or slow), as far as the transport
-    /// can tell. Asked rarely, only while there are other rails; such a rail is closed.
+    /// can tell. Asked rarely, only while there are other rails; such a rail is closed once one of them has been heard of.
     fn stalled(&mut self) -> bool {
         false
     }

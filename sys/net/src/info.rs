@@ -33,6 +33,8 @@ pub struct TcpInfo {
     pub unsent: u32,
     /// Time since the peer's last payload, or since the connection was made where there was none.
     pub quiet: Duration,
+    /// Time since the peer's last payload or acknowledgement, likewise.
+    pub heard: Duration,
     /// Latest measured delivery, bytes per second.
     pub delivery_rate: u64,
 }
@@ -82,6 +84,7 @@ struct Raw {
 // Offsets of the same fields in linux/tcp.h.
 const _: () = assert!(std::mem::offset_of!(Raw, rto) == 8);
 const _: () = assert!(std::mem::offset_of!(Raw, last_data_recv) == 52);
+const _: () = assert!(std::mem::offset_of!(Raw, last_ack_recv) == 56);
 const _: () = assert!(std::mem::offset_of!(Raw, total_retrans) == 100);
 const _: () = assert!(std::mem::offset_of!(Raw, bytes_acked) == 120);
 const _: () = assert!(std::mem::offset_of!(Raw, min_rtt) == 148);
@@ -119,6 +122,7 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
         bytes_received: raw.bytes_received,
         unsent: raw.notsent_bytes,
         quiet: Duration::from_millis(raw.last_data_recv.into()),
+        heard: Duration::from_millis(raw.last_data_recv.min(raw.last_ack_recv).into()),
         delivery_rate: raw.delivery_rate,
     })
 }

@@ -24,6 +24,12 @@ pub(crate) const ALL: &[Test] = &[
     },
     Test { name: "rail-loss", what: "a cable is cut in mid-transfer and comes back", waits: false, run: rail_loss },
     Test {
+        name: "all-cables-out",
+        what: "both cables are out for some seconds under the plugin's AllReduce, and it goes on",
+        waits: true,
+        run: all_cables_out,
+    },
+    Test {
         name: "clean-end",
         what: "connections over two cables that end in good order warn of nothing: lspan perf, the library, the plugin",
         waits: false,
@@ -244,6 +250,28 @@ fn rail_loss() -> Outcome<String> {
         return Err(format!("the counter is wrong: {done}"));
     }
     Ok(format!("noticed after {noticed:.1?}, back after {back:.1?}; {done}"))
+}
+
+/// As when the switch between them starts anew: nothing is left to go on with, and both sides must still have the same rail when it is back.
+fn all_cables_out() -> Outcome<String> {
+    let world = World::new(&["a", "b"])?;
+    two_cables(&world)?;
+    let env = [CABLES, ("LINKSPAN_TCP_STREAMS", "2")];
+    let line = "--version 12 --test rounds --size 1M --rounds 1000000";
+    let mut nodes = ranks(&world, &env, &["a", "b"], "10.77.0.1:7700", line)?;
+    let mut out = Vec::new();
+    for lasts in [2, 4] {
+        nodes[0].next("v12 rounds[0]: round ")?;
+        ["cab0", "cab1"].iter().try_for_each(|cable| world.ip("a", &format!("link set {cable} down")).map(drop))?;
+        std::thread::sleep(Duration::from_secs(lasts));
+        ["cab0", "cab1"].iter().try_for_each(|cable| world.ip("a", &format!("link set {cable} up")).map(drop))?;
+        let healed = Instant::now();
+        for (n, node) in nodes.iter_mut().enumerate() {
+            node.next(&format!("v12 rounds[{n}]: round ")).map_err(|why| format!("out for {lasts} s: {why}"))?;
+        }
+        out.push(format!("{lasts} s: on after {:.1?}", healed.elapsed()));
+    }
+    Ok(out.join(", "))
 }
 
 /// Rails of one connection end one after the other, and the GOAWAY comes on one of them.

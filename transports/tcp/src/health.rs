@@ -34,7 +34,7 @@ fn is_dead(info: &TcpInfo) -> bool {
 }
 
 pub(crate) fn health(info: &TcpInfo) -> Health {
-    Health { dead: is_dead(info), retransmitted: info.retransmitted.into() }
+    Health { dead: is_dead(info), retransmitted: info.retransmitted.into(), heard: Some(info.heard) }
 }
 
 #[cfg(test)]

@@ -181,16 +181,25 @@ impl Control {
 
     /// What tells the peer what has been processed, outside the numbered order.
     pub(super) fn next_report(&mut self) -> Option<Head> {
-        let ack = self.queue.front().map_or(self.rx_next, |q| q.1);
+        let ack = self.processed();
         if !self.owes_ack || ack <= self.reported || planted::is(Bug::LostAcknowledgement) {
             return None;
         }
         self.offered_ack = ack;
+        Some(self.report(ack))
+    }
+
+    /// How many of the peer's control messages have been processed.
+    fn processed(&self) -> u64 {
+        self.queue.front().map_or(self.rx_next, |q| q.1)
+    }
+
+    fn report(&self, ack: u64) -> Head {
         let mut head = Head::new(Kind::Ack);
         head.id.set(NO_RAIL);
         head.seq.set(self.next_seq as u32);
         head.ack.set(ack as u32);
-        Some(head.sealed())
+        head.sealed()
     }
 
     pub(super) fn has_reported(&mut self) {
@@ -234,6 +243,12 @@ impl Control {
 }
 
 impl<B: Buf> Engine<B> {
+    /// What the peer's control messages have come to, outside their order: said twice it changes nothing, so any rail may carry it
+    /// at any time.
+    pub fn report(&self) -> Head {
+        self.control.report(self.control.processed())
+    }
+
     pub(super) fn on_ack(&mut self, head: &Head) -> Result<(), Broken> {
         if let Some(slot) = self.hear(head.id.get(), head.total.get())?
             && !self.rails.is_live(slot)

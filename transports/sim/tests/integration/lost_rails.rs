@@ -2,10 +2,13 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use linkspan_proto::Kind;
 use linkspan_sim::{Fault, LinkConfig, SimRail, World};
-use linkspan_transport::{Busy, Conn, Down, Error, Head, MemSlice, Poll, Rail, RailInfo, Sink, StaticBuf, WaitFd};
+use linkspan_transport::{
+    Busy, Conn, Down, Error, Head, Health, MemSlice, Poll, Rail, RailInfo, Sink, StaticBuf, WaitFd,
+};
 
 type Log = Rc<RefCell<Vec<(usize, String)>>>;
 
@@ -15,6 +18,7 @@ struct Logged {
     n: usize,
     log: Log,
     stalled: bool,
+    heard: Option<Duration>,
 }
 
 // SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
@@ -49,6 +53,10 @@ unsafe impl Rail for Logged {
         None
     }
 
+    fn health(&self) -> Health {
+        Health { heard: self.heard, ..Health::default() }
+    }
+
     fn stalled(&mut self) -> bool {
         self.stalled
     }
@@ -65,7 +73,7 @@ fn pair(world: &World, rails: usize, acked: bool) -> (Conn<Logged>, Conn<Logged>
     let (a, b): (Vec<_>, Vec<_>) = (0..rails)
         .map(|n| {
             let (a, b) = world.link(LinkConfig::default());
-            let logged = |inner, n| Logged { inner, n, log: log.clone(), stalled: false };
+            let logged = |inner, n| Logged { inner, n, log: log.clone(), stalled: false, heard: None };
             (logged(a, n), logged(b, 100 + n))
         })
         .unzip();
@@ -146,4 +154,30 @@ fn a_rail_that_carries_nothing_is_given_up_only_beside_another_one() {
         .unwrap();
         assert_eq!(a.stalled_rail().map(|s| s.0), (rails > 1).then_some(0));
     }
+}
+
+/// As when all cables are out for a while: each side would close all rails but one, and the last ones might be different ones.
+#[test]
+fn rails_are_given_up_beside_one_that_is_heard_of_alone_and_idle_ones_are_asked() {
+    let world = World::new(1);
+    let (mut a, mut b, log) = pair(&world, 3, true);
+    let since = |a: &mut Conn<Logged>, heard: [u64; 3]| {
+        a.try_each_rail(|rail| {
+            (rail.stalled, rail.heard) = (rail.n != 2, Some(Duration::from_millis(heard[rail.n])));
+            Ok::<(), Error>(())
+        })
+        .unwrap();
+        log.borrow_mut().clear();
+    };
+    since(&mut a, [1500, 1400, 1400]);
+    assert_eq!(a.stalled_rail(), None);
+    assert_eq!(*log.borrow(), [(2, "Ack".to_owned())], "the idle one is given something to carry");
+    for _ in 0..100 {
+        a.progress().unwrap();
+        b.progress().unwrap();
+        world.pass();
+    }
+    since(&mut a, [1500, 1400, 100]);
+    assert_eq!(a.stalled_rail().map(|s| s.0), Some(0));
+    assert_eq!(*log.borrow(), []);
 }
