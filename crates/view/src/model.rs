@@ -174,11 +174,6 @@ impl Model {
         notices
     }
 
-    /// Time of the newest event that is known; 0: none.
-    pub fn last_event_us(&self) -> u64 {
-        self.events.last()
-    }
-
     /// All that the window shows.
     pub fn pages(&self, now_us: u64) -> Pages {
         Pages {

@@ -45,12 +45,6 @@ pub const ID_UNDEF: i16 = -1;
 pub const DEVICE_HOST: c_int = 0;
 /// Net device type: device unpacks (TCPX).
 pub const DEVICE_UNPACK: c_int = 1;
-/// Net device type: GIN by proxy.
-pub const DEVICE_GIN_PROXY: c_int = 2;
-/// Net device type: GIN by GDAKI.
-pub const DEVICE_GIN_GDAKI: c_int = 3;
-/// Net device type: GIN by GPI.
-pub const DEVICE_GIN_GPI: c_int = 4;
 /// Version of the unpack device queue.
 pub const DEVICE_UNPACK_VERSION: c_int = 0x7;
 /// Version a host device reports.
@@ -67,9 +61,5 @@ pub const LOG_TRACE: c_int = 5;
 pub const SUBSYS_INIT: c_ulong = 0x1;
 /// Log subsystem: network.
 pub const SUBSYS_NET: c_ulong = 0x10;
-/// Log subsystem: topology.
-pub const SUBSYS_GRAPH: c_ulong = 0x20;
-/// Log subsystem: environment variables.
-pub const SUBSYS_ENV: c_ulong = 0x80;
 /// Log subsystem: all.
 pub const SUBSYS_ALL: c_ulong = !0;

@@ -4,12 +4,8 @@ use std::ffi::{c_char, c_float, c_int, c_void};
 
 use super::LogFn;
 
-/// Protocol number in cost tables: LL.
-pub const PROTO_LL: usize = 0;
 /// Protocol number in cost tables: LL128.
 pub const PROTO_LL128: usize = 1;
-/// Protocol number in cost tables: Simple.
-pub const PROTO_SIMPLE: usize = 2;
 /// Cost of a combination that must not be used.
 pub const COST_IGNORE: c_float = -1.0;
 
