@@ -301,7 +301,7 @@ meshes! {
     "1410" "mesh-no-address" Broken "an end of a cable between two hosts has no address", "nothing goes over that cable";
     "1411" "mesh-same-address" Broken "both ends of a cable have the same address", "nothing goes over that cable";
     "1412" "mesh-prefixes" Broken "the prefixes of a cable's two ends differ", "one end does not see the other";
-    "1413" "mesh-subnets" Broken "the two ends of a cable are in different subnets, or the cables are crossed", "nothing goes over that cable but TCP by link-local addresses, where it is a Thunderbolt one";
+    "1413" "mesh-subnets" Broken "the two ends of a cable are in different subnets, or the cables are crossed", "nothing goes over that cable but TCP by link-local addresses, where it is a Thunderbolt one; crossed ones may carry IP all the same, for Linux answers for the addresses of its other cables unless reverse-path filters are strict";
     "1414" "mesh-one-way" Broken "one end of a cable receives nothing from the other", "nothing goes over that cable";
     "1415" "mesh-mtu" Broken "the two ends of a cable have different MTUs", "large packets are lost";
     "1416" "mesh-small-mtu" Slower "a fast cable has a small MTU", "about half of the speed of TCP";

@@ -11,7 +11,7 @@ pub(crate) const ALL: &[Test] = &[
     Test {
         name: "doctor-no-address",
         what: "an interface without address: named, mended, and it carries",
-        waits: false,
+        waits: true,
         run: no_address,
     },
     Test { name: "doctor-subnets", what: "two ends of a cable in different subnets", waits: false, run: subnets },
@@ -42,7 +42,7 @@ pub(crate) const ALL: &[Test] = &[
     Test {
         name: "doctor-healthy",
         what: "two hosts and two cables without a fault: silence, alone and together",
-        waits: false,
+        waits: true,
         run: healthy,
     },
     Test {
@@ -66,7 +66,7 @@ pub(crate) const ALL: &[Test] = &[
     Test {
         name: "cable-name",
         what: "`cable` is the host at the other end, without an address: wait, perf and doctor find it, and say what is missing",
-        waits: false,
+        waits: true,
         run: cable_name,
     },
     Test {

@@ -117,13 +117,13 @@ pub(crate) const ALL: &[Test] = &[
     Test {
         name: "files",
         what: "the guide of docs/files.md between two hosts that are paired, and nobody else is let in",
-        waits: false,
+        waits: true,
         run: files,
     },
     Test {
         name: "guides",
         what: "the pages of docs/start, typed in as printed",
-        waits: false,
+        waits: true,
         run: crate::guides::run,
     },
     Test {
