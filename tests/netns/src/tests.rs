@@ -120,12 +120,7 @@ pub(crate) const ALL: &[Test] = &[
         waits: true,
         run: files,
     },
-    Test {
-        name: "guides",
-        what: "the pages of docs/start, typed in as printed",
-        waits: true,
-        run: crate::guides::run,
-    },
+    Test { name: "guides", what: "the pages of docs/start, typed in as printed", waits: true, run: crate::guides::run },
     Test {
         name: "devmem-refused",
         what: "device-memory TCP on a card that cannot: the kernel's own messages, and nothing is changed",
