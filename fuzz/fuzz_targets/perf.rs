@@ -7,7 +7,9 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use linkspan_fuzz::Input;
 use linkspan_perf::wire::{self, CTRL_LEN, Kind, Message, Params, Reply, TAG_CTRL};
-use linkspan_perf::{Client, Limits, Link, LinkDesc, LinkError, PerfError, Quota, Spec, Stop, Test, Ticket, serve};
+use linkspan_perf::{
+    Client, Leftovers, Limits, Link, LinkDesc, LinkError, PerfError, Quota, Spec, Stop, Test, Ticket, serve,
+};
 use linkspan_proto::Buf;
 use linkspan_transport::MemSlice;
 use zerocopy::IntoBytes;
@@ -47,11 +49,12 @@ struct Enemy<'a> {
     budget: usize,
     next: u64,
     receives: Vec<(u64, u32, MemSlice)>,
+    leftovers: Leftovers,
 }
 
 impl<'a> Enemy<'a> {
     fn new(input: Input<'a>) -> Enemy<'a> {
-        Enemy { input, budget: 3000, next: 0, receives: Vec::new() }
+        Enemy { input, budget: 3000, next: 0, receives: Vec::new(), leftovers: Leftovers::default() }
     }
 
     fn spend(&mut self) -> Result<(), LinkError> {
@@ -88,6 +91,10 @@ impl<'a> Enemy<'a> {
 unsafe impl Link for Enemy<'_> {
     fn describe(&self) -> LinkDesc {
         LinkDesc::default()
+    }
+
+    fn leftovers(&self) -> Leftovers {
+        self.leftovers.clone()
     }
 
     fn post_send(&mut self, _tag: u32, _mem: MemSlice) -> Result<Option<Ticket>, LinkError> {

@@ -18,8 +18,8 @@ pub(crate) struct Ctrl {
 }
 
 impl Ctrl {
-    pub(crate) fn new() -> Ctrl {
-        Ctrl { out: OpMemory::host(CTRL_LEN), inn: OpMemory::host(CTRL_LEN), posted: None }
+    pub(crate) fn new<L: Link + ?Sized>(link: &L) -> Ctrl {
+        Ctrl { out: OpMemory::host(link, CTRL_LEN), inn: OpMemory::host(link, CTRL_LEN), posted: None }
     }
 
     /// Sends one message and waits until it has left.

@@ -32,7 +32,7 @@ pub use clock::thread_cpu_ns;
 pub use connect::{Connects, connects};
 pub use error::PerfError;
 pub use interrupt::Interrupt;
-pub use link::{Link, LinkDesc, LinkError, Ticket};
+pub use link::{Leftovers, Link, LinkDesc, LinkError, Ticket};
 pub use linkspan_net::{Quota, Share};
 pub use multi::{Streams, multi};
 pub use offer::Offers;

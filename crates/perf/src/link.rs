@@ -1,7 +1,7 @@
 //! What the engines ask of a connection.
 
-use std::mem::ManuallyDrop;
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use linkspan_gpu::MemoryName;
@@ -87,28 +87,33 @@ impl MessageMemory for HostBuf {
     }
 }
 
-/// Memory of operations. What an operation still uses when this is dropped, as after a timeout, is never given back.
+/// Memory that operations of a link may still use although the test that posted them has ended.
+#[derive(Clone, Debug, Default)]
+pub struct Leftovers(Arc<Mutex<Vec<Box<dyn MessageMemory>>>>);
+
+/// Memory of operations. What an operation still uses when this is dropped, as after a timeout, is left to the link.
 #[derive(Debug)]
 pub(crate) struct OpMemory {
-    owner: ManuallyDrop<Box<dyn MessageMemory>>,
+    owner: Option<Box<dyn MessageMemory>>,
     /// Operations posted and not reported.
     used: u32,
+    leftovers: Leftovers,
 }
 
 #[allow(unsafe_code)]
 impl OpMemory {
-    pub(crate) fn new(owner: Box<dyn MessageMemory>) -> OpMemory {
-        OpMemory { owner: ManuallyDrop::new(owner), used: 0 }
+    pub(crate) fn new<L: Link + ?Sized>(link: &L, owner: Box<dyn MessageMemory>) -> OpMemory {
+        OpMemory { owner: Some(owner), used: 0, leftovers: link.leftovers() }
     }
 
-    pub(crate) fn host(len: usize) -> OpMemory {
-        OpMemory::new(Box::new(HostBuf::new(len)))
+    pub(crate) fn host<L: Link + ?Sized>(link: &L, len: usize) -> OpMemory {
+        OpMemory::new(link, Box::new(HostBuf::new(len)))
     }
 
     /// A handle on all of it, for operations that are counted.
     pub(crate) fn slice(&self) -> MemSlice {
         // SAFETY: while an operation uses it the memory stays; this crate gives handles to its links alone.
-        unsafe { self.owner.slice() }
+        self.owner.as_ref().map_or(MemSlice::NONE, |owner| unsafe { owner.slice() })
     }
 
     /// An operation was posted.
@@ -122,12 +127,10 @@ impl OpMemory {
     }
 }
 
-#[allow(unsafe_code)]
 impl Drop for OpMemory {
     fn drop(&mut self) {
-        if self.used == 0 {
-            // SAFETY: once, and no operation uses it.
-            unsafe { ManuallyDrop::drop(&mut self.owner) };
+        if self.used > 0 {
+            self.leftovers.0.lock().unwrap_or_else(|e| e.into_inner()).extend(self.owner.take());
         }
     }
 }
@@ -144,6 +147,9 @@ impl Drop for OpMemory {
 pub unsafe trait Link {
     /// What this link is.
     fn describe(&self) -> LinkDesc;
+
+    /// Where tests leave memory that this link may still touch. The same list each time; a link drops it after whatever touches memory.
+    fn leftovers(&self) -> Leftovers;
 
     /// Memory for messages on this link: on the host, unless the link was made for a device's.
     ///

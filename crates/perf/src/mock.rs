@@ -8,7 +8,7 @@ use std::time::Duration;
 use linkspan_proto::Buf;
 use linkspan_transport::MemSlice;
 
-use crate::link::{Connector, Link, LinkDesc, LinkError, Ticket, WAIT_MAX};
+use crate::link::{Connector, Leftovers, Link, LinkDesc, LinkError, Ticket, WAIT_MAX};
 use crate::session::{Limits, serve};
 
 /// What goes wrong.
@@ -40,6 +40,8 @@ struct Shared {
     messages: u64,
     dead: bool,
     faults: Faults,
+    /// Of both: each writes to the other's memory.
+    leftovers: Leftovers,
 }
 
 pub(crate) struct Mock {
@@ -147,6 +149,10 @@ impl Mock {
 unsafe impl Link for Mock {
     fn describe(&self) -> LinkDesc {
         LinkDesc { transport: "mock".into(), path: "memory".into(), reason: "a test".into(), ..LinkDesc::default() }
+    }
+
+    fn leftovers(&self) -> Leftovers {
+        self.shared.0.lock().unwrap().leftovers.clone()
     }
 
     fn post_send(&mut self, tag: u32, mem: MemSlice) -> Result<Option<Ticket>, LinkError> {

@@ -41,7 +41,7 @@ impl<L: Link> Client<L> {
         let interrupt = self.interrupt().clone();
         let (link, ctrl) = self.parts();
         let mut patient = Turner::new(PATIENT, deadline, &interrupt);
-        let mut place = OpMemory::host(OFFER_MAX);
+        let mut place = OpMemory::host(link, OFFER_MAX);
         ctrl.send(link, &mut patient, &Params::offer(bytes))?;
         ctrl.expect(link, &mut patient, Kind::Ready)?;
         let ticket = loop {
@@ -73,7 +73,7 @@ pub(crate) fn send<L: Link + ?Sized>(
     text: &str,
 ) -> Result<(), PerfError> {
     ctrl.send(link, patient, &crate::wire::Reply::new(Kind::Ready))?;
-    let mut place = OpMemory::host(text.len());
+    let mut place = OpMemory::host(link, text.len());
     let inside = place.slice().fill(0, text.as_bytes());
     debug_assert!(inside);
     let ticket = loop {

@@ -102,7 +102,7 @@ pub struct Client<L> {
 impl<L: Link> Client<L> {
     /// Begins a session. `timeout` limits each test.
     pub fn new(link: L, timeout: Option<Duration>) -> Client<L> {
-        Client { link, ctrl: Ctrl::new(), timeout, interrupt: Interrupt::new() }
+        Client { ctrl: Ctrl::new(&link), link, timeout, interrupt: Interrupt::new() }
     }
 
     /// Lets `interrupt` end further tests: see [`Client::run`].
@@ -248,7 +248,7 @@ pub fn serve_with<L: Link + ?Sized>(
     interrupt: &Interrupt,
     offers: &mut dyn Offers,
 ) -> Result<(), PerfError> {
-    let mut ctrl = Ctrl::new();
+    let mut ctrl = Ctrl::new(link);
     let idle = Idle::new(limits.idle);
     let mut patient = Turner::new(PATIENT, None, interrupt).abrupt().hearing(&idle);
     // One for each session, which ends with it.

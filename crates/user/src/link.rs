@@ -9,7 +9,7 @@ use linkspan_fabric::{
 };
 use linkspan_net::WaitSet;
 use linkspan_perf::Interrupt;
-use linkspan_perf::link::{Connector, Link, LinkDesc, LinkError, MessageMemory, Ticket};
+use linkspan_perf::link::{Connector, Leftovers, Link, LinkDesc, LinkError, MessageMemory, Ticket};
 
 /// A channel, and where messages are.
 pub struct FabricLink {
@@ -17,6 +17,8 @@ pub struct FabricLink {
     memory: MemoryName,
     /// Its rails as it came up, for messages: one that is lost has none.
     path: String,
+    /// Dropped after the channel.
+    leftovers: Leftovers,
 }
 
 /// Device memory of a test.
@@ -41,7 +43,7 @@ impl FabricLink {
             }
             None => MemoryName::Host,
         };
-        let mut link = FabricLink { channel, memory, path: String::new() };
+        let mut link = FabricLink { channel, memory, path: String::new(), leftovers: Leftovers::default() };
         link.path = link.describe().path;
         Ok(link)
     }
@@ -85,6 +87,10 @@ unsafe impl Link for FabricLink {
             local: ends.0,
             peer: ends.1,
         }
+    }
+
+    fn leftovers(&self) -> Leftovers {
+        self.leftovers.clone()
     }
 
     fn memory(&self, len: usize) -> Result<Box<dyn MessageMemory>, LinkError> {

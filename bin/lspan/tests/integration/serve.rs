@@ -242,6 +242,24 @@ fn a_client_that_measures_one_sided_is_not_silent() {
 }
 
 #[test]
+fn clients_that_are_killed_leave_no_memory_behind() {
+    let server = Server::start("", 1024);
+    let measures = || {
+        let mut client = lspan(&format!("perf bw -s 16M -d 60s {}", server.at));
+        client.env("LINKSPAN_IFNAME", "=lo").env("LINKSPAN_PATH", "tcp").stdout(Stdio::null()).spawn().unwrap()
+    };
+    let before = server.status("VmRSS");
+    for _ in 0..4 {
+        let mut client = measures();
+        wait_until("it measures", || server.status("VmRSS") > before + (64 << 10));
+        client.kill().unwrap();
+        client.wait().unwrap();
+        // Eight messages of 16 MiB, which nobody has reported.
+        wait_until("its memory is given back", || server.status("VmRSS") < before + (64 << 10));
+    }
+}
+
+#[test]
 fn running_out_of_descriptors_is_a_pause_that_ends_with_its_visitors() {
     let server = Server::start("", 48);
     let fabric = fabric();

@@ -20,7 +20,7 @@ impl Slots {
     /// Buffers that are backed by memory already: a first touch costs more than a message.
     pub(crate) fn new<L: Link + ?Sized>(link: &L, size: usize, count: u32) -> Result<Slots, LinkError> {
         let count = count.max(1) as usize;
-        let bufs = OpMemory::new(link.memory(size * count)?);
+        let bufs = OpMemory::new(link, link.memory(size * count)?);
         let slots = Slots { size, bufs, tickets: vec![Ticket(0); count].into(), head: 0, tail: 0 };
         for slot in 0..count as u64 {
             Pattern::new(!0, slot).fill(slots.at(slot));
