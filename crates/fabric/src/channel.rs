@@ -587,9 +587,14 @@ impl Channel {
             self.conn.fail(Down::PeerGone { path: self.describe(), why });
         }
         self.watch_unguarded();
-        if let Some((slot, path)) = self.conn.stalled_rail() {
-            let why = "packets are not acknowledged".into();
-            let _ = self.conn.give_up_rail(slot, Down::PeerGone { path, why });
+        if self.conn.stalled_rail().is_some() {
+            // What has come while nobody called is read first: the peer may say that it has given another one up.
+            self.conn.catch_up();
+            let _ = self.conn.progress();
+            if let Some((slot, path)) = self.conn.stalled_rail() {
+                let why = "packets are not acknowledged".into();
+                let _ = self.conn.give_up_rail(slot, Down::PeerGone { path, why });
+            }
         }
         self.tell_losses(now);
         while let Some(lost) = self.conn.events() {

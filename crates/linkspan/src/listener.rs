@@ -182,13 +182,19 @@ impl ListenerState {
 
     /// Paths to the transport with this number come here too.
     pub(crate) fn register(&self, id: u64, shared: &Arc<Shared>) {
-        self.lock().children.insert(id, Arc::downgrade(shared));
+        let mut inner = self.lock();
+        inner.children.retain(|_, child| child.strong_count() > 0);
+        inner.children.insert(id, Arc::downgrade(shared));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn children_kept(&self) -> usize {
+        self.lock().children.len()
     }
 
     /// The transport a path belongs to, made where it is a new peer's.
     fn child(&self, to: u64) -> Result<Arc<Shared>, Error> {
-        let mut inner = self.lock();
-        inner.children.retain(|_, child| child.strong_count() > 0);
+        let inner = self.lock();
         if to != 0 {
             let why = || Error::Connect(Arc::from("the transport it wants has ended"));
             return inner.children.get(&to).and_then(Weak::upgrade).ok_or_else(why);
@@ -207,7 +213,7 @@ impl ListenerState {
         }
         state.accepting = self.own.upgrade().map(|accepting| accepting as Arc<dyn Any + Send + Sync>);
         let shared = Shared::new(state)?;
-        self.lock().children.insert(id, Arc::downgrade(&shared));
+        self.register(id, &shared);
         Ok(shared)
     }
 
@@ -231,6 +237,10 @@ impl ListenerState {
 
     fn arrived(&self, shared: Arc<Shared>) {
         let mut inner = self.lock();
+        if inner.closed {
+            drop(inner);
+            return drop(Transport::from_shared(shared));
+        }
         inner.ready.push_back(shared);
         let wakers = std::mem::take(&mut inner.wakers);
         drop(inner);

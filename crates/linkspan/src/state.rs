@@ -56,6 +56,9 @@ const DEAD: &str = "the peer's process has ended";
 /// Notifications kept over the end of a path; as many as a connection itself keeps.
 const MAX_CARRY: usize = 64 << 10;
 
+/// What ends a transport that would keep more.
+const UNWAITED: &str = "the peer sent more notifications than were waited for";
+
 /// Where a peer is dialled.
 #[derive(Clone)]
 pub(crate) struct Target {
@@ -484,13 +487,17 @@ impl TransportState {
         }
     }
 
+    fn carries_too_much(&self) -> bool {
+        self.carry.len() > MAX_CARRY
+    }
+
     fn remake(&mut self, now: Instant, limit: Duration, revoke_by: Option<Instant>, peer: PeerState) {
         if matches!(peer, PeerState::Gone) && self.target.is_none() {
             self.ends_with_peer();
             return;
         }
-        if self.carry.len() > MAX_CARRY {
-            return self.breaks("the peer sent more notifications than were waited for");
+        if self.carries_too_much() {
+            return self.breaks(UNWAITED);
         }
         let dial = if self.target.is_some() { Dial::At(now) } else { Dial::Off };
         self.phase = Phase::Making(Making { dial, since: now, until: now + limit, revoke_by, peer });

@@ -155,6 +155,12 @@ impl Mount {
     }
 }
 
+impl Drop for Mount {
+    fn drop(&mut self) {
+        self.view.pending.close();
+    }
+}
+
 impl Filesystem for Mount {
     fn lookup(&self, _: &From, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let Ok(name) = Name::new(name.as_bytes()) else { return reply.error(Errno::ENOENT) };

@@ -39,6 +39,8 @@ struct Table {
     next: u64,
     /// Until when the timer sleeps; `None`: until it is woken.
     asleep: Option<Instant>,
+    /// Nobody asks any more.
+    closed: bool,
 }
 
 /// Whoever takes a reply out answers it, so that it is answered once.
@@ -80,7 +82,13 @@ impl Pending {
         }
     }
 
-    /// Answers what is late, for ever.
+    /// The timer ends when all that waits has its answer.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.earlier.notify_all();
+    }
+
+    /// Answers what is late, until this is closed.
     pub(crate) fn time(&self) {
         let mut table = self.lock();
         loop {
@@ -88,6 +96,7 @@ impl Pending {
             let first = table.open.first_key_value().map(|(ticket, _)| *ticket);
             table.asleep = first.map(|(until, _)| until);
             table = match first {
+                None if table.closed => return,
                 None => self.earlier.wait(table).unwrap_or_else(|e| e.into_inner()),
                 Some((until, _)) if until > now => {
                     self.earlier.wait_timeout(table, until - now).unwrap_or_else(|e| e.into_inner()).0
@@ -100,5 +109,24 @@ impl Pending {
                 }
             };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::Pending;
+
+    #[test]
+    fn the_timer_of_a_mount_ends_with_it() {
+        let pending = Arc::<Pending>::default();
+        let timer = std::thread::spawn({
+            let pending = pending.clone();
+            move || pending.time()
+        });
+        pending.close();
+        timer.join().unwrap();
+        assert_eq!(Arc::strong_count(&pending), 1);
     }
 }

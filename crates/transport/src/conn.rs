@@ -1,7 +1,7 @@
 //! A connection: the protocol of `linkspan-proto` over one or several rails of any transports.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linkspan_proto::Head;
 use linkspan_proto::conn::{Access, Action, Body, Broken, Config, Engine, MAX_RAILS, OpError, Outcome, Refused};
@@ -136,6 +136,8 @@ pub struct Conn<R: Rail + ?Sized = dyn Rail + Send> {
     next_id: u32,
     /// Every rail moves device memory.
     device: bool,
+    /// When idle rails were given something to carry, beside one that has stalled.
+    asked: Option<Instant>,
 }
 
 impl<R: Rail + ?Sized> Conn<R> {
@@ -166,6 +168,7 @@ impl<R: Rail + ?Sized> Conn<R> {
             rails: Rails { idle, up: slots, used: n, taken: [0; MAX_RAILS] },
             engine,
             lost: None,
+            asked: None,
             events: VecDeque::new(),
             next_id: n as u32,
         }
@@ -443,12 +446,20 @@ impl<R: Rail + ?Sized> Conn<R> {
             return None;
         }
         let rails = &mut self.rails.up[..self.rails.used];
-        let stalled = rails.iter_mut().position(|rail| rail.as_mut().is_some_and(|rail| rail.stalled()))?;
-        let heard = |rail: &R| rail.health().heard.is_none_or(|heard| heard < HEARD);
+        let Some(stalled) = rails.iter_mut().position(|rail| rail.as_mut().is_some_and(|rail| rail.stalled())) else {
+            self.asked = None;
+            return None;
+        };
+        // A caller may look more seldom than that.
+        let lately = self.asked.map_or(HEARD, |at| at.elapsed().max(HEARD));
+        // Of a card nothing is known, which may be as dead as the stream that stands by for it.
+        let standby = rails[stalled].as_ref().is_some_and(|rail| rail.info().standby);
+        let heard = |rail: &R| rail.health().heard.map_or(!standby, |heard| heard < lately);
         let mut others = rails.iter().enumerate().filter(|(n, _)| *n != stalled);
         if others.any(|(_, rail)| rail.as_deref().is_some_and(heard)) {
             return rails[stalled].as_ref().map(|rail| (stalled, rail.info().path.clone()));
         }
+        self.asked = Some(Instant::now());
         let head = self.engine.report();
         for rail in rails.iter_mut().flatten() {
             if !rail.stalled() {

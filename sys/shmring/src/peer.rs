@@ -60,9 +60,14 @@ pub fn of_pid(pid: i32) -> io::Result<OwnedFd> {
 
 /// Whether the process behind a pidfd has ended: all its threads, so that no call of it is under way any more.
 pub fn ended(pidfd: impl AsFd) -> bool {
+    ends_within(pidfd, 0)
+}
+
+/// The same, within so many seconds.
+pub fn ends_within(pidfd: impl AsFd, tv_sec: i64) -> bool {
     let fd = pidfd.as_fd();
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
-    matches!(rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1))
+    matches!(rustix::event::poll(&mut fds, Some(&Timespec { tv_sec, tv_nsec: 0 })), Ok(1))
 }
 
 /// Number of the calling thread as `/proc` shows it. Remembered per thread; wrong in a child of fork, where no rail

@@ -1,7 +1,7 @@
 //! `org.linkspan.User1.Files`.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linkspan_files::fs::Kind as EntryKind;
 use linkspan_files::wire::{Answer, Entry, Request};
@@ -91,8 +91,17 @@ fn shown(entry: &Entry) -> Dict {
     to_dict(&line)
 }
 
+/// How long a peer may take for a list, and to remove a tree: one that never answers would keep a thread of the service.
+const LISTS: Duration = Duration::from_secs(20);
+const REMOVES: Duration = Duration::from_secs(300);
+
+fn after(most: Duration) -> impl Fn() -> bool + Send + Sync {
+    let until = Instant::now() + most;
+    move || Instant::now() >= until
+}
+
 fn list(user: &User, place: &Place) -> Result<(Vec<Dict>, bool), Error> {
-    let mut client = Dialer::to(&place.peer, work::log(&user.say))?.client(|| false)?;
+    let mut client = Dialer::to(&place.peer, work::log(&user.say))?.client(after(LISTS))?;
     if place.share.is_empty() {
         let Answer::Shares(shares) = client.request(Request::Shares)? else { return Ok((Vec::new(), true)) };
         let dict = |(name, writable): &(String, bool)| {
@@ -233,7 +242,7 @@ impl Files {
         texts("place", [&place])?;
         let place = Place::whole(&place)?;
         let remove = move |user: &User| {
-            let mut client = Dialer::to(&place.peer, work::log(&user.say))?.client(|| false)?;
+            let mut client = Dialer::to(&place.peer, work::log(&user.say))?.client(after(REMOVES))?;
             Ok(client.request(Request::Remove(place.at(), recursive)).map(drop)?)
         };
         self.0.blocking(connection, &header, remove).await

@@ -112,6 +112,8 @@ impl Channel {
                 let mut acceptor = acceptor.lock().unwrap_or_else(|e| e.into_inner());
                 back.extend(acceptor.returned(*conn));
             }
+            // It has closed the connection: a stream for it would be taken and never read.
+            ReconnectPolicy::Dials { .. } if self.conn.peer_sent_goaway() => {}
             ReconnectPolicy::Dials { handle, conn, next, reconnectors } => {
                 let to = Dialled { handle, conn: *conn, peer_key: self.peer_key.as_ref() };
                 back.extend(reconnectors.iter_mut().filter_map(|r| r.poll(&self.fabric, to, next, now)));

@@ -123,7 +123,7 @@ impl Service {
         &self.name
     }
 
-    fn open(&self, say: &Say) -> Result<(Ends, Option<Child>), Fault> {
+    fn open(&self, say: &Say) -> Result<(Ends, Option<Program>), Fault> {
         let failed = |what: String| move |error: std::io::Error| Fault::io(&format!("LS1818 {what}"), &error);
         match &self.what {
             What::Port(port) => {
@@ -150,15 +150,19 @@ impl Service {
                     // Without the thread the program sees that nobody reads.
                     let _ = thread::Builder::new().name("service errors".into()).spawn(body);
                 }
-                match Ends::of_program(&mut child) {
-                    Ok(ends) => Ok((ends, Some(child))),
-                    Err(error) => {
-                        let _ = child.kill().and_then(|()| child.wait());
-                        Err(started(error))
-                    }
-                }
+                let mut program = Program(child);
+                Ends::of_program(&mut program.0).map(|ends| (ends, Some(program))).map_err(started)
             }
         }
+    }
+}
+
+/// A program that runs for a peer. One that nobody waited for is ended, and its number given back.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill().and_then(|()| self.0.wait());
     }
 }
 
@@ -214,14 +218,14 @@ pub(crate) fn serve(
     })
 }
 
-fn join(line: &Line, ends: Ends, child: Option<Child>, mut flow: Flow, sender: Sender) -> Result<(), Error> {
+fn join(line: &Line, ends: Ends, child: Option<Program>, mut flow: Flow, sender: Sender) -> Result<(), Error> {
     let Ends { mut reader, mut writer, tail } = ends;
     // The service has said all that it had to say.
     let over: Arc<AtomicBool> = Arc::default();
     let (out, told) = (sender.clone(), over.clone());
     let out = thread::Builder::new().name("pipe out".into()).spawn(move || {
         let pumped = pump(&mut reader, &out);
-        let code = child.map(|mut child| child.wait());
+        let code = child.map(|mut program| program.0.wait());
         // Before it is said: the peer may leave as soon as it has heard.
         told.store(pumped.is_ok(), Ordering::Release);
         // A connection that is lost is told by the side that receives.
@@ -294,6 +298,15 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+
+    #[test]
+    fn a_program_that_nobody_waited_for_leaves_no_process_behind() {
+        let program = Program(Command::new("sleep").arg("600").spawn().unwrap());
+        let folder = format!("/proc/{}", program.0.id());
+        assert!(Path::new(&folder).exists());
+        drop(program);
+        assert!(!Path::new(&folder).exists());
+    }
 
     #[test]
     fn what_a_program_says_is_passed_on_up_to_a_bound() {

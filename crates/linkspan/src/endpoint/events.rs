@@ -211,7 +211,10 @@ impl Events {
 
     pub(crate) fn push(&self, shared: Arc<Shared>) {
         let mut queue = self.lock();
-        queue.ready.push_back(shared);
+        // Nobody takes it out any more, and it holds the queue.
+        if !queue.closed {
+            queue.ready.push_back(shared);
+        }
         self.told(queue);
     }
 

@@ -87,6 +87,32 @@ fn events_of_one_that_was_replaced_come_first_and_do_not_pile_up() {
 }
 
 #[test]
+fn of_peers_that_came_and_went_nothing_is_kept() {
+    let ctx = context();
+    let hub = ctx.endpoint("hub").expect("an endpoint");
+    for n in 0..20 {
+        drop(connect(&ctx, &format!("w{n}"), &hub, LONG).expect("connected"));
+        while !matches!(hub.next_event_blocking(Some(LONG)).expect("an event"), Event::Lost { .. }) {}
+    }
+    let _last = connect(&ctx, "last", &hub, LONG).expect("connected");
+    while !matches!(hub.next_event_blocking(Some(LONG)).expect("an event"), Event::Connected { .. }) {}
+    assert!(hub.accepting.upgrade().expect("it listens").children_kept() <= 2);
+}
+
+#[test]
+fn an_endpoint_that_was_closed_keeps_no_peer_with_news() {
+    let ctx = context();
+    let hub = ctx.endpoint("hub").expect("an endpoint");
+    let _worker = connect(&ctx, "worker", &hub, LONG).expect("connected");
+    while !matches!(hub.next_event_blocking(Some(LONG)).expect("an event"), Event::Connected { .. }) {}
+    let peer = hub.state.lock().peers.values().next().expect("a peer").shared.clone();
+    hub.close();
+    let kept = Arc::strong_count(&peer);
+    hub.state.events.push(peer.clone());
+    assert_eq!(Arc::strong_count(&peer), kept);
+}
+
+#[test]
 fn waits_that_were_given_up_leave_a_bounded_number_of_wakers() {
     let hub = context().endpoint("hub").expect("an endpoint");
     for _ in 0..10 * events::MOST_WAKERS {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use linkspan_fabric::{Channel, PeerState, chain};
 
-use super::{Dial, Making, PRECEDENCE, Phase, RECONNECT, TransportState, say};
+use super::{Dial, Making, PRECEDENCE, Phase, RECONNECT, TransportState, UNWAITED, say};
 use crate::acceptor::PendingHello;
 use crate::hello::{Hello, Refusal};
 use crate::ops::Fail;
@@ -148,6 +148,10 @@ impl TransportState {
             return ch.cut(why);
         }
         self.cut("the peer makes a new path");
+        if self.carries_too_much() {
+            ch.cut(UNWAITED);
+            return self.breaks(UNWAITED);
+        }
         // The path that we were making may be in use there already: cut, it is made again; closed in good order, it would tell the
         // peer that this transport was closed.
         if let Phase::Making(Making { dial, .. }) = &mut self.phase

@@ -249,8 +249,9 @@ fn serve(mut socket: Socket, terms: &Terms) -> io::Result<()> {
             (Loop::Ping | Loop::Stream | Loop::Window, _) => over_tcp(&mut socket, kind, &round, wait)?,
             (_, Some(split)) => {
                 if let Err(error) = copied(&mut socket, split, kind, &round, wait) {
-                    // Its memory is never freed: see `Split::round`.
-                    mem::forget(share);
+                    if split.kept {
+                        mem::forget(share);
+                    }
                     return Err(error);
                 }
             }

@@ -153,6 +153,9 @@ pub(super) struct Split {
     bare: Bare,
     guard: AccessGuard,
     patience: Patience,
+    pidfd: Arc<OwnedFd>,
+    /// A buffer was kept for good.
+    pub(super) kept: bool,
 }
 
 impl Split {
@@ -164,21 +167,27 @@ impl Split {
         nonce: [u64; 2],
         patience: &Patience,
     ) -> io::Result<Split> {
-        let pidfd = process(pid)?;
+        let pidfd = Arc::new(process(pid)?);
         let remote = Remote::new(pid as i32, address);
         remote.probe(nonce)?;
         still(&pidfd)?;
         // Asked while this side waits. Between that and a copy the process may end, and in theory its number be another's.
-        let waits = patience.clone();
-        let watch = move || match peer::ended(&pidfd) {
+        let (waits, watched) = (patience.clone(), pidfd.clone());
+        let watch = move || match peer::ended(&*watched) {
             true => Err(io::ErrorKind::ConnectionReset.into()),
             false => waits.check(),
         };
-        Ok(Split { bare: Bare::watched(&map, me, remote, Box::new(watch)), guard, patience: patience.clone() })
+        Ok(Split {
+            bare: Bare::watched(&map, me, remote, Box::new(watch)),
+            guard,
+            patience: patience.clone(),
+            pidfd,
+            kept: false,
+        })
     }
 
     /// Runs a round over `buf`. After an error the peer may still be copying: the gate is closed to whatever comes
-    /// late, and the memory stays where a copy that was under way already may end.
+    /// late, and unless its process has ended the memory stays where a copy that was under way already may end.
     fn round<T>(
         &mut self,
         buf: HostBuf,
@@ -191,13 +200,18 @@ impl Split {
             WaitMode::Sleep => Idle::Sleep,
         });
         #[allow(unsafe_code)]
-        // SAFETY: each copy is awaited; after an error, when one may be under way, the buffer is kept for good.
+        // SAFETY: each copy is awaited; after an error, when one may be under way, the buffer is kept for good, but where the peer's
+        // process has ended, and all its calls with it.
         let mem = unsafe { buf.slice() };
         let result = work(&mut self.bare, mem);
         if result.is_err() {
             let closed = self.guard.close();
             debug_assert!(closed.is_ok());
-            mem::forget(buf);
+            // A process that is killed closes its sockets a moment before it has ended.
+            if !peer::ends_within(&*self.pidfd, 1) {
+                self.kept = true;
+                mem::forget(buf);
+            }
         }
         result
     }

@@ -89,7 +89,10 @@ impl LastCounters {
                 events.push(job(Kind::PeerRefused, more, format!("{peers} {whom}")));
             }
         }
-        // Not told of records that are gone: a page never takes one back.
+        // A page of ours never takes a record back; one of somebody else may rename them for ever.
+        let names =
+            |r: &Record, key: &(String, String, String)| (&r.device, &r.transport, &r.peer) == (&key.0, &key.1, &key.2);
+        self.counts.retain(|key, _| page.records.iter().any(|record| names(record, key)));
         for record in &page.records {
             let key = (record.device.clone(), record.transport.clone(), record.peer.clone());
             let counts = self.counts.entry(key).or_default();

@@ -163,3 +163,16 @@ fn whoever_writes_many_pages_is_heard_no_more_than_others() {
     assert_eq!(watch.look(&[]), []);
     assert_eq!(watch.look(&pages[2000..]).len(), 1);
 }
+
+#[test]
+fn a_page_that_renames_its_records_leaves_no_more_behind_than_it_has() {
+    let mut watch = JobWatch::default();
+    let mut looks = (0..1000).map(|n| {
+        let mut job = page(1, 7, 1, 0, 0);
+        job.records[0].peer = format!("peer{n:04}");
+        watch.look(&[job]);
+        format!("{watch:?}").len()
+    });
+    let first = looks.next();
+    assert_eq!(looks.max(), first);
+}

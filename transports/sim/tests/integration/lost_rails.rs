@@ -15,6 +15,7 @@ type Log = Rc<RefCell<Vec<(usize, String)>>>;
 /// A rail that writes down what it sends and when it is dropped, and that can be told to have stopped carrying.
 struct Logged {
     inner: SimRail,
+    info: RailInfo,
     n: usize,
     log: Log,
     stalled: bool,
@@ -24,7 +25,7 @@ struct Logged {
 // SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
 unsafe impl Rail for Logged {
     fn info(&self) -> &RailInfo {
-        self.inner.info()
+        &self.info
     }
 
     fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
@@ -73,7 +74,10 @@ fn pair(world: &World, rails: usize, acked: bool) -> (Conn<Logged>, Conn<Logged>
     let (a, b): (Vec<_>, Vec<_>) = (0..rails)
         .map(|n| {
             let (a, b) = world.link(LinkConfig::default());
-            let logged = |inner, n| Logged { inner, n, log: log.clone(), stalled: false, heard: None };
+            let logged = |inner: SimRail, n| {
+                let info = inner.info().clone();
+                Logged { inner, info, n, log: log.clone(), stalled: false, heard: None }
+            };
             (logged(a, n), logged(b, 100 + n))
         })
         .unzip();
@@ -180,4 +184,37 @@ fn rails_are_given_up_beside_one_that_is_heard_of_alone_and_idle_ones_are_asked(
     since(&mut a, [1500, 1400, 100]);
     assert_eq!(a.stalled_rail().map(|s| s.0), Some(0));
     assert_eq!(*log.borrow(), []);
+}
+
+#[test]
+fn who_looks_seldom_believes_what_was_heard_since_it_asked() {
+    let world = World::new(1);
+    let (mut a, _b, _log) = pair(&world, 2, true);
+    let heard = |a: &mut Conn<Logged>, ms: u64| {
+        a.try_each_rail(|rail| {
+            (rail.stalled, rail.heard) = (rail.n == 0, Some(Duration::from_millis(ms)));
+            Ok::<(), Error>(())
+        })
+        .unwrap();
+    };
+    heard(&mut a, 1100);
+    assert_eq!(a.stalled_rail(), None, "it may be of before the outage");
+    let asked = std::time::Instant::now();
+    while asked.elapsed() < Duration::from_millis(1150) {
+        std::thread::yield_now();
+    }
+    assert_eq!(a.stalled_rail().map(|s| s.0), Some(0), "of 50 ms after the question");
+}
+
+/// As after a cable of a card was out: the stream that stands by for it is all that may be left.
+#[test]
+fn a_stream_that_stands_by_is_not_given_up_beside_a_card_of_which_nothing_is_known() {
+    let world = World::new(1);
+    let (mut a, _b, _) = pair(&world, 2, true);
+    a.try_each_rail(|rail| {
+        (rail.stalled, rail.info.standby) = (rail.n == 1, rail.n == 1);
+        Ok::<(), Error>(())
+    })
+    .unwrap();
+    assert_eq!(a.stalled_rail(), None);
 }
