@@ -82,7 +82,7 @@ impl Udmabuf {
         self.dmabuf.as_ref().map(AsFd::as_fd)
     }
 
-    /// Its bytes, whole pages; they stay mapped until the process ends.
+    /// Its bytes, whole pages. They stay mapped until the process ends, and are zero once this is dropped.
     pub fn slice(&self) -> MemSlice {
         // SAFETY: never unmapped.
         unsafe { MemSlice::new(self.base.as_ptr(), self.bytes) }
@@ -97,5 +97,13 @@ impl Udmabuf {
     /// The exporter goes: both descriptors are closed. What has imported it keeps it.
     pub fn close(&mut self) {
         (self.dmabuf, self.memfd) = (None, None);
+    }
+}
+
+impl Drop for Udmabuf {
+    fn drop(&mut self) {
+        // The pages go back, the mapping stays: handles may still point there.
+        // SAFETY: a range of a mapping of ours, which stays mapped.
+        unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, libc::MADV_REMOVE) };
     }
 }
