@@ -114,6 +114,7 @@ impl Listener {
             pending_logins: Vec::new(),
             pending_conns: HashMap::new(),
             attended: false,
+            conns: Vec::new(),
             returned: Vec::new(),
             handshakes: Vec::new(),
         };
@@ -217,6 +218,8 @@ pub(crate) struct Acceptor {
     pending_conns: HashMap<ConnId, PendingConn>,
     /// The listener's owner looks after the sockets for as long as there are connections.
     attended: bool,
+    /// Connections that came up, as long as they live: only theirs are rails that are added.
+    conns: Vec<Weak<ConnId>>,
     /// Reconnected rails of connections that are up.
     returned: Vec<(ConnId, Recovered)>,
     /// Streams beside which queue pairs are being set up for them.
@@ -348,6 +351,10 @@ impl Acceptor {
         let conn = ConnId { number: session.conn_id, peer_key: session.peer_key };
         stream.number = session.stream;
         if stream.number >= FIRST_RETURN {
+            if !self.knows(&conn) {
+                let line = format!("ended a stream from {}: its connection is over here", stream.peer);
+                return self.fabric.log().info(&line);
+            }
             stream.slot = None;
             if stream.setup.is_handshake() {
                 make_space(&mut self.handshakes);
@@ -376,8 +383,26 @@ impl Acceptor {
         let Some((id, pending_conn)) = ready.and_then(|id| Some((id, self.pending_conns.remove(&id)?))) else {
             return Ok(None);
         };
-        let policy = ReconnectPolicy::Accepts { acceptor: acceptor.clone(), conn: id };
+        let conn = Arc::new(id);
+        let policy = ReconnectPolicy::Accepts { acceptor: acceptor.clone(), conn: conn.clone() };
+        self.forget_ended();
+        self.conns.push(Arc::downgrade(&conn));
         pending_conn.finish(&self.fabric, &self.device, policy, id.peer_key).map(Some)
+    }
+
+    /// Whether it is up, or about to be.
+    fn knows(&self, conn: &ConnId) -> bool {
+        let up = || self.conns.iter().filter_map(Weak::upgrade).any(|up| *up == *conn);
+        self.pending_conns.contains_key(conn) || up()
+    }
+
+    /// Drops what was kept for connections that are over.
+    fn forget_ended(&mut self) {
+        self.conns.retain(|conn| conn.strong_count() > 0);
+        let (mut returned, mut handshakes) = (std::mem::take(&mut self.returned), std::mem::take(&mut self.handshakes));
+        returned.retain(|(conn, _)| self.knows(conn));
+        handshakes.retain(|(conn, _)| self.knows(conn));
+        (self.returned, self.handshakes) = (returned, handshakes);
     }
 
     /// A reconnected rail of connection `conn`.

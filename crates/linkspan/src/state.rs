@@ -29,6 +29,12 @@ const REMAKE: Duration = Duration::from_secs(10);
 /// twice as long as a revocation may take.
 const RETURN: Duration = Duration::from_secs(2);
 
+/// The longest that a side may not know of a path whose other end is gone: what its keepalive connection takes.
+const UNHEARD: Duration = Duration::from_secs(25);
+
+/// How much later than one side the other may find the path silent: keepalive takes 15 to 25 s.
+const LATER: Duration = Duration::from_secs(10);
+
 /// How long the side with the smaller number holds its own dialling against a peer that dials at the same time.
 const PRECEDENCE: Duration = Duration::from_millis(300);
 
@@ -473,17 +479,12 @@ impl TransportState {
         self.ctx.fabric().config().revoke
     }
 
-    /// How long a path may take to be made again.
-    fn patience(&self, dials: bool) -> Duration {
-        if dials { REMAKE.max(self.grace()) } else { RETURN.max(2 * self.grace()) }
-    }
-
     /// Ends the path and makes it again in a new epoch.
     pub(crate) fn revoke(&mut self, why: &str, now: Instant) {
         if let Some(peer_state) = self.cut(why) {
             self.ctx.fabric().log().info(&format!("path revoked: {why}"));
             let revoke_by = self.ops.has_expired().then(|| now + self.grace());
-            self.remake(now, self.patience(true), revoke_by, peer_state);
+            self.remake(now, revoke_by, peer_state);
         }
     }
 
@@ -491,7 +492,7 @@ impl TransportState {
         self.carry.len() > MAX_CARRY
     }
 
-    fn remake(&mut self, now: Instant, limit: Duration, revoke_by: Option<Instant>, peer: PeerState) {
+    fn remake(&mut self, now: Instant, revoke_by: Option<Instant>, peer: PeerState) {
         if matches!(peer, PeerState::Gone) && self.target.is_none() {
             self.ends_with_peer();
             return;
@@ -500,7 +501,8 @@ impl TransportState {
             return self.breaks(UNWAITED);
         }
         let dial = if self.target.is_some() { Dial::At(now) } else { Dial::Off };
-        self.phase = Phase::Making(Making { dial, since: now, until: now + limit, revoke_by, peer });
+        let until = now + patience(self.target.is_some(), self.grace(), &peer);
+        self.phase = Phase::Making(Making { dial, since: now, until, revoke_by, peer });
         self.why = Arc::from(why_remade(&self.target));
     }
 
@@ -515,8 +517,7 @@ impl TransportState {
             return self.breaks("the peer closed its transport");
         }
         let Some(peer_state) = self.cut(&why) else { return };
-        let now = Instant::now();
-        self.remake(now, self.patience(self.target.is_some()), None, peer_state);
+        self.remake(Instant::now(), None, peer_state);
         self.why = Arc::from(format!("the path was lost ({why}) and the peer did not come back"));
     }
 
@@ -669,6 +670,17 @@ impl TransportState {
     /// Whether nothing at all is to be looked after.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Broken(_))
+    }
+}
+
+/// How long a path may take to be made again. A side that cannot dial waits until the other one knows, too, and has dialled.
+fn patience(can_dial: bool, grace: Duration, peer: &PeerState) -> Duration {
+    let dials = REMAKE.max(grace);
+    match peer {
+        _ if can_dial => dials,
+        PeerState::Ask(_) => UNHEARD + dials,
+        PeerState::Silent => LATER + dials,
+        PeerState::Gone | PeerState::Open => RETURN.max(2 * grace),
     }
 }
 

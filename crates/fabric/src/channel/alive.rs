@@ -29,6 +29,8 @@ pub enum PeerState {
     Gone,
     /// It has closed the path and is still running, or nothing is known.
     Open,
+    /// Its path has fallen silent or was reset on the way: it may live, and hear of that later than this side.
+    Silent,
     /// Not known yet: ask the keepalive connection.
     Ask(PeerLiveness),
 }
@@ -47,6 +49,7 @@ impl PeerLiveness {
         }
         match self.0.ended() {
             Some(Ended::Closed) => PeerState::Gone,
+            Some(Ended::Broken) => PeerState::Silent,
             _ => PeerState::Open,
         }
     }
@@ -80,7 +83,7 @@ pub(super) struct Unwatched {
 fn lives(fabric: &Fabric, peer: Option<u64>, policy: &ReconnectPolicy) -> bool {
     let arrives = match policy {
         ReconnectPolicy::Never => return false,
-        ReconnectPolicy::Accepts { acceptor, conn } => acceptor.lock().unwrap_or_else(|e| e.into_inner()).meets(*conn),
+        ReconnectPolicy::Accepts { acceptor, conn } => acceptor.lock().unwrap_or_else(|e| e.into_inner()).meets(**conn),
         ReconnectPolicy::Dials { reconnectors, .. } => reconnectors.iter().any(Reconnector::arrives),
     };
     let heard = |host| matches!(fabric.mesh(), Ok(Some(mesh)) if mesh.hears(host));
@@ -125,10 +128,12 @@ impl Channel {
             }
         }
         let Some(gone) = self.unwatched.as_mut() else { return };
-        // Rails over the keepalive connection's own interface prove nothing: idle ones end a little later.
+        // Rails over the keepalive connection's own interface prove nothing: idle ones end a little later. Others do until they count
+        // as dead: one that is stalled at this moment may have its cable back, and its next transmission still to come.
         let interface = gone.why.path().split(' ').next().unwrap_or_default();
         let any = gone.reported || gone.renewed;
-        if self.conn.carries(|rail| any || rail.info().interface != interface) {
+        let counts = |rail: &(dyn Rail + Send)| (any || rail.info().interface != interface) && !rail.health().dead;
+        if self.conn.rails().any(|(_, rail)| counts(rail)) {
             // From here on the rails' own TCP keepalive, and the grace, detect a dead host.
             gone.since = now;
             if !std::mem::replace(&mut gone.reported, true) {
@@ -185,6 +190,7 @@ impl Channel {
     pub fn peer_state(mut self) -> PeerState {
         match (self.ended, self.keepalive.take()) {
             (Some((Ended::Closed, when)), _) if when.elapsed() < TOGETHER => PeerState::Gone,
+            (Some((Ended::Broken, _)), _) => PeerState::Silent,
             (Some(_), _) | (None, None) => PeerState::Open,
             (None, Some(keepalive)) => PeerLiveness(keepalive).ask(),
         }

@@ -110,7 +110,7 @@ impl Channel {
             ReconnectPolicy::Never => {}
             ReconnectPolicy::Accepts { acceptor, conn } => {
                 let mut acceptor = acceptor.lock().unwrap_or_else(|e| e.into_inner());
-                back.extend(acceptor.returned(*conn));
+                back.extend(acceptor.returned(**conn));
             }
             // It has closed the connection: a stream for it would be taken and never read.
             ReconnectPolicy::Dials { .. } if self.conn.peer_sent_goaway() => {}

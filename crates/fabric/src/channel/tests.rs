@@ -10,6 +10,8 @@ use linkspan_verbs::{Config as RailConfig, Domain, Setup, join};
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
 
 use super::*;
+use crate::reconnect::Dialled;
+use crate::route::Path;
 use crate::{Config, Log};
 
 mod around;
@@ -32,13 +34,13 @@ fn fabric() -> (Fabric, Lines) {
     (Fabric::apart(Config::read(&get).unwrap(), log, false, Vec::new()).unwrap(), lines)
 }
 
-/// Two channels over one queue pair each, whose ports are on a network interface of this name, and the second's NIC. Cards that
+/// Two channels over one queue pair each, whose ports are on a network interface of this name, and their NICs. Cards that
 /// try again forever, as rdma_rxe does: they do not say that a cable is cut.
-fn pair(interface: &str, keepalive: Keepalive) -> (SoftNet, SoftNic, [Channel; 2], Lines) {
+fn pair(interface: &str, keepalive: Keepalive) -> (SoftNet, [SoftNic; 2], [Channel; 2], Lines) {
     asking(interface, keepalive, RailConfig::default().ask_after)
 }
 
-fn asking(interface: &str, keepalive: Keepalive, ask_after: Duration) -> (SoftNet, SoftNic, [Channel; 2], Lines) {
+fn asking(interface: &str, keepalive: Keepalive, ask_after: Duration) -> (SoftNet, [SoftNic; 2], [Channel; 2], Lines) {
     let net = SoftNet::new(1);
     let nics = [1, 2].map(|n| net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, n), 1)));
     let config = RailConfig { timeout: 31, interface: interface.into(), ask_after, ..RailConfig::default() };
@@ -55,8 +57,7 @@ fn asking(interface: &str, keepalive: Keepalive, ask_after: Duration) -> (SoftNe
         )
     };
     let ends = [channel(one, None), channel(two, Some(keepalive))];
-    let [first, _] = nics;
-    (net, first, ends, lines)
+    (net, nics, ends, lines)
 }
 
 /// A stream on `lo`, and its far end.
@@ -131,6 +132,33 @@ fn rails_come_back_when_the_numbers_of_streams_have_run_out() {
     }
 }
 
+#[test]
+fn a_stream_for_a_connection_that_is_over_is_not_kept() {
+    let [a, b] = tcp(("LINKSPAN_TCP_STREAMS", "2"));
+    let Channel { policy: ReconnectPolicy::Dials { handle, conn, next, .. }, fabric, .. } = &a else { panic!() };
+    let ReconnectPolicy::Accepts { acceptor, conn: there, .. } = &b.policy else { panic!("it accepts") };
+    let (acceptor, there) = (acceptor.clone(), **there);
+    let dialled = Dialled { handle, conn: *conn, peer_key: None };
+    // False: it was ended, not taken.
+    let dial = |mut number: u16| {
+        let mut way = Reconnector::now(Path::Plain { from: None, to: handle.addrs()[0].socket(), device: None });
+        let (since, mut stream) = (Instant::now(), None);
+        loop {
+            assert!(since.elapsed() < LONG, "neither taken nor ended");
+            if acceptor.lock().unwrap().returned(there).is_some() {
+                return true;
+            }
+            stream = stream.or_else(|| way.poll(fabric, dialled, &mut number, Instant::now()));
+            if stream.as_mut().is_some_and(|stream| stream.secured.read::<1>().is_err()) {
+                return false;
+            }
+        }
+    };
+    assert!(dial(*next));
+    drop(b);
+    assert!(!dial(*next + 1));
+}
+
 fn said(lines: &Lines, what: &str) -> bool {
     lines.lock().unwrap().iter().any(|line| line.contains(what))
 }
@@ -138,7 +166,7 @@ fn said(lines: &Lines, what: &str) -> bool {
 #[test]
 fn a_queue_pair_on_the_interface_of_a_silent_keepalive_proves_nothing() {
     let (keepalive, _far) = silenced();
-    let (net, nic, [_a, mut b], lines) = pair("lo", keepalive);
+    let (net, [nic, _], [_a, mut b], lines) = pair("lo", keepalive);
     // The other end's cable: this end's own port stays up.
     net.cable(&nic, false);
     let since = Instant::now();
@@ -153,7 +181,7 @@ fn a_queue_pair_on_the_interface_of_a_silent_keepalive_proves_nothing() {
 #[test]
 fn a_last_queue_pair_that_nobody_answers_ends_what_no_keepalive_watches() {
     let (stream, _far) = stream();
-    let (net, nic, [mut a, _b], lines) = asking("lo", Keepalive::new(stream), Duration::from_millis(50));
+    let (net, [nic, _], [mut a, _b], lines) = asking("lo", Keepalive::new(stream), Duration::from_millis(50));
     let since = Instant::now();
     while since.elapsed() < Duration::from_secs(1) {
         assert!(a.progress().is_ok(), "the peer's card answers: {lines:?}");
@@ -178,8 +206,19 @@ fn reset() -> Keepalive {
 fn one_on_another_interface_carries_on() {
     let (silent, _far) = silenced();
     for keepalive in [silent, reset()] {
-        carries_on(keepalive);
+        let (_net, _nics, ends, lines) = pair("another0", keepalive);
+        carries_on(ends, &lines, || ());
     }
+}
+
+/// Both cables were out, and that of the other interface has just come back: its next transmission is still to come.
+#[test]
+fn one_on_another_interface_that_is_stalled_at_that_moment_is_waited_for() {
+    let (silent, _far) = silenced();
+    let (net, [_, nic], ends, lines) = pair("another0", silent);
+    // A port that is down stalls its rails.
+    net.cable(&nic, false);
+    carries_on(ends, &lines, || net.cable(&nic, true));
 }
 
 #[test]
@@ -251,14 +290,15 @@ fn messages_are_swapped_with_a_peer_that_ends_at_once() {
     assert!(b.lost().is_some(), "it has seen the end");
 }
 
-fn carries_on(keepalive: Keepalive) {
-    let (_net, _nic, [mut a, mut b], lines) = pair("another0", keepalive);
+/// The second end's keepalive connection falls silent; then `back`, and they go on.
+fn carries_on([mut a, mut b]: [Channel; 2], lines: &Lines, back: impl FnOnce()) {
     let since = Instant::now();
-    while !said(&lines, "the keepalive connection is lost, other paths carry on") {
+    while !said(lines, "the keepalive connection is lost, other paths carry on") {
         assert!(since.elapsed() < LONG, "{lines:?}");
         b.progress().unwrap();
     }
-    assert!(!said(&lines, "is gone"), "the path is, and not the peer: {lines:?}");
+    assert!(!said(lines, "is gone"), "the path is, and not the peer: {lines:?}");
+    back();
     let (src, dst) = (StaticBuf::new(100_000), StaticBuf::new(100_000));
     assert!(src.slice().fill(0, &[7; 100_000]));
     let recv = b.post_recv(&[(1, dst.slice())]).unwrap().unwrap();

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use linkspan_fabric::{Channel, PeerState, chain};
 
-use super::{Dial, Making, PRECEDENCE, Phase, RECONNECT, TransportState, UNWAITED, say};
+use super::{Dial, Making, PRECEDENCE, Phase, RECONNECT, REMAKE, TransportState, UNWAITED, patience, say};
 use crate::acceptor::PendingHello;
 use crate::hello::{Hello, Refusal};
 use crate::ops::Fail;
@@ -23,7 +23,14 @@ impl TransportState {
         let now = Instant::now();
         let Phase::Making(making) = &mut self.phase else { return true };
         making.peer = match std::mem::replace(&mut making.peer, PeerState::Open) {
-            PeerState::Ask(liveness) => liveness.ask(),
+            PeerState::Ask(liveness) => {
+                let peer = liveness.ask();
+                if !matches!(peer, PeerState::Ask(_)) {
+                    let limit = patience(self.target.is_some(), self.ctx.fabric().config().revoke, &peer);
+                    making.until = (making.since + REMAKE).max(now + limit);
+                }
+                peer
+            }
             known => known,
         };
         if matches!(making.peer, PeerState::Gone) && self.target.is_none() {
@@ -168,9 +175,8 @@ impl TransportState {
         let answer = Hello { to: hello.from, ..self.hello(epoch) };
         if !say(&mut ch, answer) {
             // It has gone again; it, or we, will dial once more.
-            let now = Instant::now();
             return if self.epoch > 0 {
-                self.remake(now, self.patience(false), None, PeerState::Open)
+                self.remake(Instant::now(), None, PeerState::Open)
             } else {
                 self.phase = Phase::Idle
             };

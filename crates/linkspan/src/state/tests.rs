@@ -1,7 +1,7 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Buf, Channel, Fabric, Listener};
+use linkspan_fabric::{Buf, Channel, Fabric, Listener, PeerState};
 use linkspan_transport::StaticBuf;
 use linkspan_verbs::Rdma;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
@@ -174,14 +174,12 @@ fn a_hello_that_would_wait_is_not_said() {
 }
 
 #[test]
-fn a_lost_path_is_dialled_for_10_s_and_awaited_for_2_s_and_longer_where_a_revocation_may_take_longer() {
-    for (revoke, dials, waits) in [(1000, 10, 2), (4000, 10, 8), (20_000, 20, 40)] {
-        let settings = [("LINKSPAN_REVOKE_MS", revoke.to_string()), ("LINKSPAN_STATS_DIR", "off".to_owned())];
-        let config = Config::read(&|name| settings.iter().find(|p| p.0 == name).map(|p| p.1.clone()));
-        let context = Context::new(config.expect("settings"), Log::off()).expect("a context");
-        let state = super::TransportState::new(&context, 0, 1);
-        let limits = [true, false].map(|can_dial| state.patience(can_dial).as_secs());
-        assert_eq!(limits, [dials, waits], "{revoke} ms");
+fn a_lost_path_is_dialled_for_10_s_and_awaited_until_who_dials_has_heard_of_it() {
+    for (revoke, dials, told, silent) in [(1000, 10, 2, 20), (4000, 10, 8, 20), (20_000, 20, 40, 30)] {
+        let limit = |can_dial, peer| super::patience(can_dial, Duration::from_millis(revoke), &peer).as_secs();
+        assert_eq!(limit(true, PeerState::Silent), dials, "{revoke} ms");
+        assert_eq!(limit(false, PeerState::Open), told, "{revoke} ms");
+        assert_eq!(limit(false, PeerState::Silent), silent, "{revoke} ms");
     }
 }
 

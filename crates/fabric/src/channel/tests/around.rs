@@ -11,8 +11,6 @@ use linkspan_topology::mesh::Route;
 use linkspan_transport::MAX_RAILS;
 
 use super::*;
-use crate::reconnect::Dialled;
-use crate::route::Path;
 
 /// The peer's host, and one that leads around.
 const PEER: u64 = 77;
@@ -70,7 +68,7 @@ fn dials(host: u64) -> ReconnectPolicy {
 fn accepts(fabric: &Fabric) -> ReconnectPolicy {
     ReconnectPolicy::Accepts {
         acceptor: fabric.listen(0).unwrap().acceptor,
-        conn: ConnId { number: 5, peer_key: None },
+        conn: Arc::new(ConnId { number: 5, peer_key: None }),
     }
 }
 
