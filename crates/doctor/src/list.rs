@@ -87,6 +87,10 @@ findings! {
         "USB4STREAM is there, and no stream is set up to the other host",
         "messages over the cable take the longer way through TCP",
         "`lspan link up` on both hosts", [];
+    TB_TSO = "LS2119 tb-tso", Slower,
+        "this host forwards or bridges to the cable, and the cable's driver takes large segments (TSO)",
+        "TCP of other hosts that goes over this one to the cable falls to a small part of its speed; 244 KB/s in place of 380 MB/s was reported",
+        "`ethtool -K thunderbolt0 tso off`", [TB_NET_DOWN];
 
     RDMA_NO_NODE = "LS2201 rdma-no-node", Broken,
         "this machine has RDMA devices, and /dev/infiniband is missing, as in a container that was not given it",

@@ -110,6 +110,18 @@ impl Manages {
         })]
     }
 
+    /// Has the kernel cut TCP segments in place of the driver. The command works at once below every manager; what holds is told beside it.
+    pub(crate) fn tso_off(&self, name: &str) -> Vec<Step> {
+        let stays = match self {
+            Manages::NetworkManager(_) => "nmcli connection modify CONNECTION ethtool.feature-tso off".to_owned(),
+            Manages::Networkd => {
+                "TCPSegmentationOffload=no in the [Link] part of a .link file (systemd.link(5))".to_owned()
+            }
+            Manages::None => format!("put that into the file that sets {name} up at boot"),
+        };
+        vec![Step::Run(format!("sudo ethtool -K {} tso off", word(name))), Step::Do(format!("to keep it: {stays}"))]
+    }
+
     /// Sets the MTU. The kernel's command works at once below every manager; what holds is told beside it.
     pub(crate) fn mtu(&self, name: &str, mtu: u32) -> Vec<Step> {
         let name = word(name);

@@ -60,6 +60,8 @@ pub struct Sources {
     pub signer: Option<String>,
     /// Device files of GPUs that this process may not open.
     pub closed: Vec<Closed>,
+    /// Interfaces of cables whose driver takes large TCP segments (TSO).
+    pub tso: Vec<String>,
     /// Who answered on the interfaces.
     pub heard: Vec<Heard>,
     /// What could not be asked, a sentence each.
@@ -83,6 +85,7 @@ impl Sources {
             log: log(),
             signer: programs.said("modinfo", &["-F", "sig_key", "linkspan"]).map(|key| key.trim().to_owned()),
             closed: closed(&roots),
+            tso: tso(&roots),
             roots,
             heard: Vec::new(),
             notes: Vec::new(),
@@ -156,6 +159,16 @@ fn closed(roots: &Roots) -> Vec<Closed> {
     };
     let files = ["/dev/kfd", "/dev/nvidiactl"].into_iter().filter(shut);
     files.map(|file| Closed { file: file.to_owned(), group: group(roots, file) }).collect()
+}
+
+/// Interfaces of thunderbolt_net whose driver takes large segments.
+fn tso(roots: &Roots) -> Vec<String> {
+    let cable = |name: &String| {
+        let driver = std::fs::read_link(roots.at(&format!("/sys/class/net/{name}/device/driver")));
+        driver.is_ok_and(|driver| driver.file_name().is_some_and(|driver| driver == "thunderbolt-net"))
+    };
+    let names = roots.names("/sys/class/net").into_iter().filter(cable);
+    names.filter(|name| linkspan_netdev::takes_large_segments(name).unwrap_or(false)).collect()
 }
 
 /// The group whose members may read and write a file, by its name (group(5)).

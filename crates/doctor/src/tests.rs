@@ -113,6 +113,7 @@ pub(crate) fn build(lines: &[String]) -> Built {
                 let (file, group) = rest.split_once(' ').map_or((rest, None), |(file, group)| (file, Some(group)));
                 sources.closed.push(Closed { file: file.to_owned(), group: group.map(str::to_owned) });
             }
+            Some(("tso", name)) => sources.tso.push(name.to_owned()),
             Some(("rules", rules)) => sources.rules = Some(rules.to_owned()),
             Some(("settings", why)) => sources.settings = Some(why.to_owned()),
             Some(("heard", rest)) => {
@@ -229,7 +230,7 @@ fn apart(a: &Fault, b: &Fault) -> bool {
 
 /// Faults of which the second leaves nothing of what the first is about: without its cable an interface has no firewall. Beside the
 /// causes that the list names.
-const GONE: [(&str, &str); 25] = [
+const GONE: [(&str, &str); 30] = [
     ("LS2103", "LS2112"),
     ("LS2104", "LS2112"),
     ("LS2106", "LS2112"),
@@ -242,6 +243,11 @@ const GONE: [(&str, &str); 25] = [
     // The router whose UUID makes the loop is gone with its driver.
     ("LS2112", "LS2105"),
     ("LS2118", "LS2117"),
+    ("LS2119", "LS2101"),
+    ("LS2119", "LS2106"),
+    ("LS2119", "LS2107"),
+    ("LS2119", "LS2108"),
+    ("LS2119", "LS2112"),
     ("LS2209", "LS2205"),
     ("LS2209", "LS2208"),
     ("LS2211", "LS2205"),

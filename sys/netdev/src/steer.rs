@@ -11,6 +11,7 @@ use crate::socket::Error;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
 /// Commands.
+const GET_TSO: u32 = 0x1e;
 const GET_FLAGS: u32 = 0x25;
 const SET_FLAGS: u32 = 0x26;
 const GET_QUEUES: u32 = 0x2d;
@@ -122,6 +123,17 @@ impl Command {
         let from = at % 8;
         u32::from_ne_bytes([all[from], all[from + 1], all[from + 2], all[from + 3]])
     }
+}
+
+/// Whether an interface's driver takes TCP segments that are larger than its packets (`tcp-segmentation-offload` of `ethtool -k`). Anybody may ask.
+///
+/// # Errors
+/// [`Error::Refused`] where the interface does not exist; [`Error::System`] for the socket.
+pub fn takes_large_segments(interface: &str) -> Result<bool, Error> {
+    // `struct ethtool_value`: command, value.
+    let mut ask = Command::new(8, GET_TSO);
+    Control::open(interface)?.ask("whether TSO is on", &mut ask.0)?;
+    Ok(ask.u32(4) != 0)
 }
 
 /// The rule for the stream `peer` -> `local`: exactly its two addresses and ports.

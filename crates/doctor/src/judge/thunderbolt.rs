@@ -204,8 +204,27 @@ fn interface(case: &mut Case<'_>, iface: &Interface, peer: &str) {
         let what = format!("{name}, the interface of the cable to {peer}, has no address");
         case.add(&TB_NO_ADDRESS, name, what, snap.manager(name).link_local(name));
     }
+    forwarded(case, name);
     if let Some(mtu) = iface.mtu.filter(|&mtu| mtu < 9000) {
         case.fact(format!("{name} has an MTU of {mtu}; thunderbolt_net takes up to 65522, on both ends alike"));
+    }
+}
+
+/// What is forwarded to a cable: thunderbolt_net cuts large segments of this host's own TCP well, and drops most of those that came in over
+/// another interface and were joined there.
+fn forwarded(case: &mut Case<'_>, name: &str) {
+    let snap = case.snap;
+    if !snap.sources.tso.iter().any(|tso| tso == name) {
+        return;
+    }
+    let routed = snap.text(&format!("/proc/sys/net/ipv4/conf/{name}/forwarding")).as_deref() == Some("1");
+    let bridged = snap.sources.roots.has(&format!("/sys/class/net/{name}/brport"));
+    if routed || bridged {
+        let how = if bridged { "is part of a bridge" } else { "is forwarded to (net.ipv4.ip_forward)" };
+        let what = format!("{name} {how}, and TSO is on: what others send over this host to the cable is slow");
+        case.add(&TB_TSO, name, what, snap.manager(name).tso_off(name));
+    } else {
+        case.fact(format!("{name} has TSO on, which is well as long as this host forwards nothing to it"));
     }
 }
 

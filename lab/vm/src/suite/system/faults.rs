@@ -86,11 +86,21 @@ const PROFILE: &str = "nmcli connection delete linkspan-thunderbolt0 bare 2>/dev
 const ON_INTERFACE: &[&str] = &["no-address", "one-subnet", "firewall"];
 
 /// Of an interface that another fault takes away, a lower MTU is gone for good, and it is seen of both hosts together alone.
-const NO_INTERFACE: &[&str] = &["mtu"];
+const NO_INTERFACE: &[&str] = &["mtu", "tso"];
 
 /// A cable that comes up anew has another interface, which has none of these.
-const NO_CABLE: &[&str] =
-    &["no-address", "one-subnet", "mtu", "down", "driver-off", "peer-down", "peer-driver-off", "one-lane", "slow-lane"];
+const NO_CABLE: &[&str] = &[
+    "no-address",
+    "one-subnet",
+    "mtu",
+    "tso",
+    "down",
+    "driver-off",
+    "peer-down",
+    "peer-driver-off",
+    "one-lane",
+    "slow-lane",
+];
 
 const FAULTS: &[Fault] = &[
     Fault {
@@ -166,6 +176,14 @@ const FAULTS: &[Fault] = &[
         ..BASE
     },
     Fault {
+        name: "tso",
+        make: Deed::Here("sysctl -qw net.ipv4.conf.thunderbolt0.forwarding=1"),
+        code: "LS2119",
+        undo: "sysctl -qw net.ipv4.conf.thunderbolt0.forwarding=0 && ethtool -K thunderbolt0 tso on",
+        not_with: NO_INTERFACE,
+        ..BASE
+    },
+    Fault {
         name: "memlock",
         make: Deed::Here("echo 'friend - memlock 64' >/etc/security/limits.d/20-low.conf"),
         code: "LS2203",
@@ -202,7 +220,7 @@ const FAULTS: &[Fault] = &[
         undo: "rm -f /etc/modules-load.d/thunderbolt_net.conf",
         closes: true,
         hides: ON_INTERFACE,
-        not_with: &["mtu", "down", "peer-down", "peer-driver-off"],
+        not_with: &["mtu", "tso", "down", "peer-down", "peer-driver-off"],
         ..BASE
     },
     Fault {
@@ -223,7 +241,7 @@ const FAULTS: &[Fault] = &[
         hand: Some(Deed::There("sudo modprobe thunderbolt_net")),
         closes: true,
         hides: ON_INTERFACE,
-        not_with: &["mtu", "down", "peer-down"],
+        not_with: &["mtu", "tso", "down", "peer-down"],
         ..BASE
     },
     Fault {
