@@ -49,6 +49,11 @@ pub(crate) const ALL: &[Test] = &[
         strangers,
     ),
     test("mesh-replay", "a hello that is sent again and again at a relay keeps nobody out", replay),
+    test(
+        "mesh-descriptors",
+        "strangers take a relay's last descriptors: it warns once, sleeps, keeps its ports and relays when they have gone",
+        descriptors,
+    ),
     test("mesh-ipv6", "a ring with IPv6 addresses alone: both ways round, and a cable that is cut", ipv6_ring),
     test(
         "mesh-mixed-way",
@@ -487,6 +492,33 @@ fn replay() -> Outcome<String> {
     let up = mesh.send("a", "c")?;
     wants(&up, &["relayed over b"])?;
     Ok(up)
+}
+
+fn descriptors() -> Outcome<String> {
+    const LOOKED: &str = "this process looks for neighbours on";
+    const WATCHED: Duration = Duration::from_secs(6);
+    let mesh = Mesh::new(&["a", "b", "c", "x"], &[("a", "b"), ("b", "c"), ("x", "b")])?;
+    let mut ranks = mesh.sit(&["b"])?;
+    let relay = &mut ranks[0];
+    // Fewer than the streams that it takes in before their logins, which is a number of when it began.
+    sh(&format!("prlimit --pid {} --nofile=64", relay.id()))?;
+    let mut strangers = mesh.world.node("x", &[], &["crowd", "10.77.2.2:7475", "200"])?;
+    strangers.expect("crowding", SOON)?;
+    relay.expect("WARN mesh: ", SOON)?;
+    let before = relay.cpu_ticks()?;
+    // It looks at its ports three times meanwhile, and finds no descriptor to do so.
+    std::thread::sleep(WATCHED);
+    let used = relay.cpu_ticks()? - before;
+    let (warned, opened) = (relay.heard("WARN"), relay.heard(LOOKED));
+    drop(strangers);
+    let up = mesh.send("a", "c")?;
+    wants(&up, &["relayed over b"])?;
+    if used > 60 || warned != 1 || opened != 1 {
+        return Err(format!(
+            "{used}0 ms of a processor in {WATCHED:?}, {warned} warnings, its ports were opened {opened} times"
+        ));
+    }
+    Ok(format!("{used}0 ms of a processor in {WATCHED:?}; {up}"))
 }
 
 fn ipv6_ring() -> Outcome<String> {
