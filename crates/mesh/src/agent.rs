@@ -58,7 +58,7 @@ pub(super) struct Agent {
 impl Agent {
     pub(super) fn new(config: Config, means: Means, woken: UnixStream) -> Result<(Agent, Arc<Shared>), Error> {
         let rdma = ports::rdma();
-        let list = ports::cabled(config.filter.as_ref(), &rdma);
+        let list = ports::cabled(config.filter.as_ref(), &rdma).unwrap_or_default();
         let name = Host::read(&Roots::default()).name;
         let declared = match &config.file {
             None => None,
@@ -123,8 +123,10 @@ impl Agent {
             self.hear(now);
             if now.saturating_sub(self.looked) >= LOOK {
                 self.looked = now;
-                let list = ports::cabled(self.config.filter.as_ref(), &self.rdma);
-                if list != self.ports {
+                // Without a descriptor to look with, the ports are what they were.
+                if let Ok(list) = ports::cabled(self.config.filter.as_ref(), &self.rdma)
+                    && list != self.ports
+                {
                     self.replug(list);
                     self.beat(now);
                 }

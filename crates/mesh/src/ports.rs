@@ -1,5 +1,7 @@
 //! The ports of this host that cables to neighbours can be plugged into.
 
+use std::io;
+
 use linkspan_proto::mesh::{MeshPort, PORTS_MAX};
 use linkspan_setup::interfaces;
 use linkspan_topology::{IfAddr, IfFilter, Interface, Kind, Machine, Reason, Roots, Verdict};
@@ -19,9 +21,12 @@ pub(super) fn rdma() -> Vec<(String, bool)> {
     ports.filter_map(|p| Some((p.interface.clone()?, p.ready().is_ok()))).collect()
 }
 
-/// The ports, by name; none where the system does not list them.
-pub(super) fn cabled(filter: Option<&IfFilter>, rdma: &[(String, bool)]) -> Vec<Cabled> {
-    let Ok(survey) = interfaces::look(filter, true) else { return Vec::new() };
+/// The ports, by name.
+///
+/// # Errors
+/// That of [`interfaces::look`], as EMFILE: nothing is known then.
+pub(super) fn cabled(filter: Option<&IfFilter>, rdma: &[(String, bool)]) -> io::Result<Vec<Cabled>> {
+    let survey = interfaces::look(filter, true)?;
     let mut used: Vec<(&Interface, Option<IfAddr>)> = survey
         .iter()
         .filter_map(|(interface, verdict)| match verdict {
@@ -39,23 +44,22 @@ pub(super) fn cabled(filter: Option<&IfFilter>, rdma: &[(String, bool)]) -> Vec<
     used.sort_by(|a, b| a.0.name.cmp(&b.0.name));
     used.truncate(PORTS_MAX);
     let names: Vec<&Interface> = used.iter().map(|(i, _)| *i).collect();
-    used.iter()
-        .map(|(interface, addr)| {
-            let addr = addr.filter(|a| !a.is_link_local());
-            let device = rdma.iter().find(|(name, _)| *name == interface.name);
-            let port = MeshPort {
-                name: interface.name.clone(),
-                addr: addr.map(|a| (a.ip, a.prefix)),
-                mtu: interface.mtu.unwrap_or(0),
-                mbps: interface.speed_mbps.unwrap_or(0),
-                carrier: interface.carrier != Some(false),
-                rdma: device.is_some(),
-                gid: device.is_some_and(|(_, ready)| *ready),
-                twin: names.iter().position(|other| twins(interface, other)).map(|n| n as u8),
-            };
-            Cabled { index: interface.index, addr, port }
-        })
-        .collect()
+    let ports = used.iter().map(|(interface, addr)| {
+        let addr = addr.filter(|a| !a.is_link_local());
+        let device = rdma.iter().find(|(name, _)| *name == interface.name);
+        let port = MeshPort {
+            name: interface.name.clone(),
+            addr: addr.map(|a| (a.ip, a.prefix)),
+            mtu: interface.mtu.unwrap_or(0),
+            mbps: interface.speed_mbps.unwrap_or(0),
+            carrier: interface.carrier != Some(false),
+            rdma: device.is_some(),
+            gid: device.is_some_and(|(_, ready)| *ready),
+            twin: names.iter().position(|other| twins(interface, other)).map(|n| n as u8),
+        };
+        Cabled { index: interface.index, addr, port }
+    });
+    Ok(ports.collect())
 }
 
 /// Whether two interfaces are halves of one socket: a DGX Spark reaches each of its ports through two PCI functions that

@@ -9,10 +9,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use linkspan_net::WaitSet;
+use linkspan_setup::clock;
 use linkspan_setup::log::Log;
 use linkspan_setup::secured::Secured;
 use linkspan_setup::stats::{Counter, Slot, Stats, Tally};
 use linkspan_stream::Stream;
+use linkspan_stream::health::{is_dead, is_stalled};
 use linkspan_transport::{Poll, Relay, chain};
 
 use super::crossing::{Crossing, Over};
@@ -21,12 +23,6 @@ use super::work::WorkSlot;
 
 /// Bytes held each way.
 pub(super) const BUFFER: usize = 256 << 10;
-
-/// Retransmissions in a row that nothing answers, after which the far side is cut off: as the rails have it.
-const TIMEOUTS: u8 = 3;
-
-/// The same of probes, which begin 0.2 s apart and double: a peer whose window is full answers each.
-const PROBES: u8 = 4;
 
 /// Longest sleep: the counters are told and the paths looked at that often.
 const TICK: Duration = Duration::from_millis(500);
@@ -228,8 +224,13 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, relay_slot: &WorkSlo
         if since.elapsed() >= TICK {
             since = Instant::now();
             told.pipes(&mut there, &mut back);
-            // The other side must be told that this one is dead.
-            let dead = |s: &Secured| s.stream.tcp_info().is_ok_and(|i| i.timeouts >= TIMEOUTS || i.probes >= PROBES);
+            // The other side must be told that this one is dead, which it cannot see. Where others tell of the host, those who are
+            // relayed have another way; else this may be the only one, and is given up as late as a direct one.
+            let around = |s: &Secured| {
+                let host = s.stream.peer_addr().ip().to_canonical();
+                relay_slot.shared.known().database.heard_around(host, clock::now())
+            };
+            let dead = |s: &Secured| s.stream.tcp_info().is_ok_and(|i| is_dead(&i) || is_stalled(&i) && around(s));
             let ended = there.shut && back.shut;
             if !ended && ends.iter().any(dead) || relay_slot.shared.stop.load(Ordering::Relaxed) {
                 break true;

@@ -10,6 +10,7 @@ use linkspan_proto::mesh::{LISTEN_ID, MeshReply, Request};
 use linkspan_setup::clock;
 use linkspan_setup::log::warn_seldom;
 use linkspan_setup::logins::{LoginRun, LoginStep, Slot, drop_unproven};
+use linkspan_setup::stats::Event;
 use linkspan_stream::{Listen, Stream};
 use linkspan_topology::mesh::same_subnet;
 use linkspan_transport::{Site, WaitFd, chain};
@@ -85,6 +86,9 @@ impl MeshServer {
                 }
                 Ok(None) => empty += 1,
                 Err(error) => {
+                    if matches!(error, linkspan_stream::Error::Shortage { .. }) {
+                        agent.config.stats.count(Event::AcceptPauses);
+                    }
                     warn_seldom(&agent.config.log, "mesh accept", &format!("mesh: {}", chain(&error)));
                     return;
                 }

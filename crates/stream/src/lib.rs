@@ -8,6 +8,7 @@ pub mod closing;
 mod congestion;
 mod dial;
 mod error;
+pub mod health;
 mod keepalive;
 mod listen;
 mod options;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::tests::{SOON, Test};
 use crate::world::{Node, Outcome, World, sh};
@@ -32,6 +32,16 @@ pub(crate) const ALL: &[Test] = &[
     ),
     test("mesh-dead-line", "the only relay is killed: both ends are told at once", dead_line),
     test("mesh-cut-line", "a far cable of a line is cut: both ends are told within 30 s", cut_line),
+    test(
+        "mesh-short-cut",
+        "the only cable between two relays is out for some seconds: the relayed connection goes on",
+        short_cut,
+    ),
+    test(
+        "mesh-far-cut",
+        "a far cable of one of two ways is cut in mid-transfer: the other carries on at once",
+        far_cut,
+    ),
     test("mesh-strict", "LINKSPAN_STRICT=1 refuses to be relayed", strict),
     test(
         "mesh-strangers",
@@ -39,6 +49,11 @@ pub(crate) const ALL: &[Test] = &[
         strangers,
     ),
     test("mesh-replay", "a hello that is sent again and again at a relay keeps nobody out", replay),
+    test(
+        "mesh-descriptors",
+        "strangers take a relay's last descriptors: it warns once, sleeps, keeps its ports and relays when they have gone",
+        descriptors,
+    ),
     test("mesh-ipv6", "a ring with IPv6 addresses alone: both ways round, and a cable that is cut", ipv6_ring),
     test(
         "mesh-mixed-way",
@@ -374,6 +389,58 @@ fn cut_line() -> Outcome<String> {
     Ok(format!("after {:.1?}: {here}", cut.elapsed()))
 }
 
+/// How many messages a node has moved, by the next line in which it tells.
+fn moved(node: &mut Node) -> Outcome<u64> {
+    let at = node.next("at")?;
+    at.split_whitespace().next().and_then(|n| n.parse().ok()).ok_or_else(|| format!("no number in {at}"))
+}
+
+fn short_cut() -> Outcome<String> {
+    let mesh = Mesh::new(&["a", "b", "c", "d"], &[("a", "b"), ("b", "c"), ("c", "d")])?;
+    mesh.world.shape("a", "cab0", 200)?;
+    let _ranks = mesh.sit(&["b", "c"])?;
+    let (_from, mut to, up) = mesh.up("a", "d", 4000, 1 << 20)?;
+    wants(&up, &["relayed over b, c"])?;
+    let mut out = Vec::new();
+    for lasts in [4, 8] {
+        moved(&mut to)?;
+        mesh.world.ip("b", "link set cab1 down")?;
+        std::thread::sleep(Duration::from_secs(lasts));
+        let before = moved(&mut to)?;
+        mesh.world.ip("b", "link set cab1 up")?;
+        let healed = Instant::now();
+        while moved(&mut to).map_err(|why| format!("out for {lasts} s: {why}"))? == before {
+            if healed.elapsed() > SOON * 3 {
+                return Err(format!("out for {lasts} s: nothing has moved for {:.1?} since", healed.elapsed()));
+            }
+        }
+        out.push(format!("{lasts} s: on after {:.1?}", healed.elapsed()));
+    }
+    Ok(out.join(", "))
+}
+
+fn far_cut() -> Outcome<String> {
+    let mut out = Vec::new();
+    for (host, cable) in [("b", "cab1"), ("d", "cab2")] {
+        let mesh = Mesh::new(&["a", "b", "c", "d"], &[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])?;
+        for cable in ["cab0", "cab3"] {
+            mesh.world.shape("a", cable, 200)?;
+        }
+        let _ranks = mesh.sit(&["b", "d"])?;
+        let (mut from, mut to, up) = mesh.up("a", "c", 300, 1 << 20)?;
+        wants(&up, &["2 rails"])?;
+        to.expect("at", SOON)?;
+        mesh.world.ip(host, &format!("link set {cable} down"))?;
+        let cut = Instant::now();
+        // A stream that is the only way is kept for 12.6 s.
+        from.expect("WARN rail lost", SOON).map_err(|why| format!("{cable}: {why}"))?;
+        out.push(format!("over {host}: noticed after {:.1?}", cut.elapsed()));
+        to.expect("done", SOON * 6)?;
+        from.expect("done", SOON)?;
+    }
+    Ok(out.join(", "))
+}
+
 fn strict() -> Outcome<String> {
     let mut mesh = Mesh::new(&["a", "b", "c"], &[("a", "b"), ("b", "c")])?;
     let _ranks = mesh.sit(&["b"])?;
@@ -425,6 +492,33 @@ fn replay() -> Outcome<String> {
     let up = mesh.send("a", "c")?;
     wants(&up, &["relayed over b"])?;
     Ok(up)
+}
+
+fn descriptors() -> Outcome<String> {
+    const LOOKED: &str = "this process looks for neighbours on";
+    const WATCHED: Duration = Duration::from_secs(6);
+    let mesh = Mesh::new(&["a", "b", "c", "x"], &[("a", "b"), ("b", "c"), ("x", "b")])?;
+    let mut ranks = mesh.sit(&["b"])?;
+    let relay = &mut ranks[0];
+    // Fewer than the streams that it takes in before their logins, which is a number of when it began.
+    sh(&format!("prlimit --pid {} --nofile=64", relay.id()))?;
+    let mut strangers = mesh.world.node("x", &[], &["crowd", "10.77.2.2:7475", "200"])?;
+    strangers.expect("crowding", SOON)?;
+    relay.expect("WARN mesh: ", SOON)?;
+    let before = relay.cpu_ticks()?;
+    // It looks at its ports three times meanwhile, and finds no descriptor to do so.
+    std::thread::sleep(WATCHED);
+    let used = relay.cpu_ticks()? - before;
+    let (warned, opened) = (relay.heard("WARN"), relay.heard(LOOKED));
+    drop(strangers);
+    let up = mesh.send("a", "c")?;
+    wants(&up, &["relayed over b"])?;
+    if used > 60 || warned != 1 || opened != 1 {
+        return Err(format!(
+            "{used}0 ms of a processor in {WATCHED:?}, {warned} warnings, its ports were opened {opened} times"
+        ));
+    }
+    Ok(format!("{used}0 ms of a processor in {WATCHED:?}; {up}"))
 }
 
 fn ipv6_ring() -> Outcome<String> {
@@ -531,7 +625,7 @@ fn stats() -> Outcome<String> {
     let _ranks = mesh.sit(&["b"])?;
     mesh.send("a", "c")?;
     // The relay tells its counters twice a second.
-    std::thread::sleep(std::time::Duration::from_millis(1200));
+    std::thread::sleep(Duration::from_millis(1200));
     let (code, said) = mesh.world.lspan("b", &mesh.env(), "stats --json")?.end(SOON)?;
     let _ = fs::remove_dir_all(&dir);
     // Fields come in the order of their names: the bytes come after the field `transport`.
@@ -606,7 +700,7 @@ fn relayed_perf() -> Outcome<String> {
         return Err(format!("over its own cable: {code:?}: {said}"));
     }
     let mut client = mesh.lspan("a", "perf bw -s 1M -n 400 192.168.77.2")?;
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(2));
     mesh.world.ip("a", "link set cab0 down")?;
     let (code, said) = client.end(SOON * 6)?;
     let row = said.lines().find(|line| line.starts_with("# tcp")).unwrap_or_default();
@@ -661,7 +755,7 @@ fn lspan_mesh() -> Outcome<String> {
     mesh.world.ip("b", "link set cab0 mtu 9000")?;
     mesh.world.ip("d", "addr del 10.77.3.1/24 dev cab3")?;
     mesh.world.ip("d", "addr add 10.77.9.1/24 dev cab3")?;
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(3));
     let (code, said) = mesh.lspan("a", "mesh --json --wait 5s")?.end(SOON)?;
     if code != Some(3) {
         return Err(format!("{code:?}: {said}"));
@@ -679,7 +773,7 @@ fn lspan_mesh() -> Outcome<String> {
     }
     // Nobody there: the others have gone.
     serving.clear();
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    std::thread::sleep(Duration::from_secs(1));
     let (code, said) = mesh.lspan("a", "mesh --wait 500ms")?.end(SOON)?;
     if code != Some(4) {
         return Err(format!("alone, but {code:?}: {said}"));

@@ -35,6 +35,7 @@ fn run(args: &[&str]) -> Result<(), String> {
     match args {
         ["expose"] => return expose().map_err(|e| linkspan_fabric::chain(&e)),
         ["write", url, remote] => return write(url, remote),
+        ["crowd", server, count] => return crowd(server, number(count)?),
         ["attack", rest @ ..] => return crate::hostile::enemy(rest),
         _ => {}
     }
@@ -81,6 +82,23 @@ fn run(args: &[&str]) -> Result<(), String> {
         ["repeat", server] => repeat(&fabric, server.parse().map_err(|_| format!("{server} is no address"))?),
         ["idle", count, seconds] => idle(&fabric, number(count)?, number(seconds)?),
         other => Err(format!("a node does not know {other:?}")),
+    }
+}
+
+/// Streams that say nothing; one that is ended comes again.
+fn crowd(server: &str, count: usize) -> Result<(), String> {
+    let connect = || TcpStream::connect(server).map_err(|e| format!("{server}: {e}"));
+    let mut streams = (0..count).map(|_| connect()).collect::<Result<Vec<_>, _>>()?;
+    streams.iter().try_for_each(|stream| stream.set_nonblocking(true)).map_err(|e| e.to_string())?;
+    println!("crowding");
+    loop {
+        for stream in &mut streams {
+            if !stream.read(&mut [0]).is_err_and(|e| e.kind() == ErrorKind::WouldBlock) {
+                *stream = connect()?;
+                stream.set_nonblocking(true).map_err(|e| e.to_string())?;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -9,10 +9,10 @@ use linkspan_proto::head::EAGER_MAX;
 use linkspan_transport::{Buf, Busy, Caps, Down, End, Health, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd, peer_gone};
 
 use crate::async_sink::AsyncSink;
-use crate::health::{health, is_stalled};
 use crate::rx::{Fault, Rx, SCRATCH};
 use crate::tx::Tx;
 use crate::zerocopy::{ZeroCopy, ZeroCopyPolicy};
+use linkspan_stream::health::{health, is_stalled};
 use linkspan_stream::{Stream, closing};
 
 use crate::Error;

@@ -19,10 +19,10 @@ use std::time::Duration;
 
 use linkspan_net::TcpInfo;
 use linkspan_proto::Head;
+use linkspan_stream::health::{health, is_stalled};
 use linkspan_transport::{Buf, Busy, Down, End, Health, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 use rtrb::{Consumer, Producer};
 
-use crate::health::{health, is_stalled};
 use queue::{WorkerCommand, WorkerEvent, WorkerQueue};
 use worker::Helper;
 pub use worker::{HELPERS_MAX, Helpers};

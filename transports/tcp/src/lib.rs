@@ -10,7 +10,6 @@ mod batch;
 mod endpoint;
 mod error;
 mod frames;
-mod health;
 mod helped;
 mod rx;
 mod sealed;

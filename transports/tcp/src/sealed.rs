@@ -14,8 +14,8 @@ use linkspan_transport::{Buf, Busy, Caps, Down, End, Health, MemSlice, Poll, Rai
 
 use crate::RailConfig;
 use crate::endpoint::{IDLE_POLLS, IDLE_TURNS};
-use crate::health::{health, is_stalled};
 use crate::rx::Fault as PlainFault;
+use linkspan_stream::health::{health, is_stalled};
 use linkspan_stream::{Stream, closing};
 use rx::{Fault, SealedRx};
 use tx::SealedTx;

@@ -1,5 +1,6 @@
 //! What one node has been told, and how long it is believed.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use linkspan_proto::mesh::{Beacon, HEARD_MAX, Heard, Node};
@@ -26,8 +27,9 @@ const HURRY: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 struct Known {
     node: Node,
-    /// When its number last grew.
+    /// When its number last grew, and by whose beacon.
     fresh: Duration,
+    told_by: u64,
     /// Neighbours it received from once and does not report now, with the time of the last report.
     once: Vec<(Heard, Duration)>,
 }
@@ -69,7 +71,7 @@ impl Database {
         }
         let mut news = self.hear(port, &beacon, now);
         if beacon.node.id != own {
-            news |= self.learn(beacon.node, now);
+            news |= self.learn(beacon.sender, beacon.node, now);
         }
         if news {
             self.hurry = Some(now);
@@ -106,7 +108,7 @@ impl Database {
         true
     }
 
-    fn learn(&mut self, node: Node, now: Duration) -> bool {
+    fn learn(&mut self, told_by: u64, node: Node, now: Duration) -> bool {
         if let Some(known) = self.known.iter_mut().find(|k| k.node.id == node.id) {
             if (node.epoch, node.seq) <= (known.node.epoch, known.node.seq) {
                 return false;
@@ -122,7 +124,7 @@ impl Database {
             let was = known.fresh;
             once.extend(gone.map(|heard| (*heard, was)));
             once.truncate(HEARD_MAX);
-            *known = Known { node, fresh: now, once };
+            *known = Known { node, fresh: now, told_by, once };
             return news;
         }
         if self.known.len() >= NODES_MAX {
@@ -133,7 +135,7 @@ impl Database {
                 None => return false,
             }
         }
-        self.known.push(Known { node, fresh: now, once: Vec::new() });
+        self.known.push(Known { node, fresh: now, told_by, once: Vec::new() });
         true
     }
 
@@ -152,6 +154,13 @@ impl Database {
     /// What is known of other nodes now.
     pub fn others(&self, now: Duration) -> impl Iterator<Item = &Node> {
         self.known.iter().filter(move |k| now.saturating_sub(k.fresh) < NODE_TIME).map(|k| &k.node)
+    }
+
+    /// Whether the node that has this address is heard of by another one's beacons now, and by its own no more: no cable of ours to
+    /// it carries, and another route does.
+    pub fn heard_around(&self, ip: IpAddr, now: Duration) -> bool {
+        let has = |node: &Node| node.ports.iter().any(|port| port.addr.is_some_and(|addr| addr.0 == ip));
+        self.known.iter().any(|k| k.told_by != k.node.id && now.saturating_sub(k.fresh) < LINK_TIME && has(&k.node))
     }
 
     /// The mesh with `own` in it; the neighbours of `own` are filled in here.

@@ -25,15 +25,17 @@ const STALLED_TIMEOUTS: u8 = 3;
 const STALLED_PROBES: u8 = 4;
 
 /// Whether the path carries nothing at the moment, for who has others.
-pub(crate) fn is_stalled(info: &TcpInfo) -> bool {
+pub fn is_stalled(info: &TcpInfo) -> bool {
     info.timeouts >= STALLED_TIMEOUTS || info.probes >= STALLED_PROBES
 }
 
-fn is_dead(info: &TcpInfo) -> bool {
+/// Whether nobody answers: the end of who has no other path.
+pub fn is_dead(info: &TcpInfo) -> bool {
     info.timeouts.max(info.probes) >= UNANSWERED || info.timeouts >= FEW && info.wait >= WAIT
 }
 
-pub(crate) fn health(info: &TcpInfo) -> Health {
+/// What a rail over this stream says of itself.
+pub fn health(info: &TcpInfo) -> Health {
     Health { dead: is_dead(info), retransmitted: info.retransmitted.into(), heard: Some(info.heard) }
 }
 
