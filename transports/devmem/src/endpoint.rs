@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use linkspan_gpu::unpack::CopyMode;
 use linkspan_gpu::{CHUNK, Gpu, GpuError, StageMemory};
-use linkspan_net::WaitPair;
+use linkspan_net::{WaitPair, tcp_info};
 use linkspan_proto::Head;
+use linkspan_stream::health::{health, is_stalled};
 use linkspan_transport::gpu::DeviceQueue;
 use linkspan_transport::{
     Buf, Busy, Caps, Down, End, Health, HostBuf, MemSlice, MemoryDomain, Poll, Rail, RailInfo, Registrar, Sink, WaitFd,
@@ -272,11 +273,17 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
     }
 
     fn stalled(&mut self) -> bool {
-        self.control.stalled()
+        self.control.stalled() || tcp_info(self.socket.fd()).is_ok_and(|info| is_stalled(&info))
     }
 
     fn health(&self) -> Health {
-        self.control.health()
+        let control = self.control.health();
+        let Ok(data) = tcp_info(self.socket.fd()).map(|info| health(&info)) else { return control };
+        Health {
+            dead: control.dead || data.dead,
+            retransmitted: control.retransmitted + data.retransmitted,
+            heard: control.heard.into_iter().chain(data.heard).min(),
+        }
     }
 
     fn catch_up(&mut self) {

@@ -5,13 +5,14 @@
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
-use crate::common::{rails, until};
+use crate::common::{rail, rails, streams, until};
+use linkspan_devmem::RailConfig;
 use linkspan_devmem::sim::SimConfig;
 #[cfg(feature = "planted")]
 use linkspan_devmem::{PlantedBug, plant};
 use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::{Gpu, SimGpu};
-use linkspan_transport::{Buf, Conn, MemSlice, StaticBuf};
+use linkspan_transport::{Buf, Conn, MemSlice, Rail, StaticBuf};
 
 /// Words of a message: few, for all of them are looked at after every step.
 const WORDS: usize = 6_001;
@@ -60,6 +61,28 @@ fn watch(sim: SimConfig, src: impl Fn(&Arc<dyn Gpu>, &[u8]) -> (MemSlice, Box<dy
         assert!(dst.slice().to_vec() == bytes, "round {round}");
     }
     assert_eq!(gpu.fault(), None);
+}
+
+#[test]
+fn a_rail_whose_payload_nobody_acknowledges_has_stopped_carrying() {
+    let gpu = SimGpu::new(linkspan_gpu::SimConfig::default()).unwrap();
+    let ((a, b), (c, d)) = (streams(), streams());
+    // `BPF_RET | BPF_K`, 0 bytes (linux/bpf_common.h): the stream of heads goes on.
+    socket2::SockRef::from(&d).attach_filter(&[socket2::SockFilter::new(6, 0, 0, 0)]).unwrap();
+    let ends =
+        [(a, c), (b, d)].map(|(heads, data)| rail(&gpu, heads, data, SimConfig::default(), RailConfig::default()));
+    let [mut a, mut b] = ends.map(|end| Conn::new([end], false));
+    let (src, dst) = (StaticBuf::new(100_000), StaticBuf::new(100_000));
+    b.post_recv(&[(1, dst.slice())]).unwrap().unwrap();
+    let mut send = None;
+    until("retransmissions", || {
+        send = send.or_else(|| a.post_send(1, src.slice()).unwrap());
+        a.progress().unwrap();
+        b.progress().unwrap();
+        (!a.carries(|_| true)).then_some(())
+    });
+    let [(_, end)] = a.rails().collect::<Vec<_>>()[..] else { panic!("one rail") };
+    assert!(!end.control().health().dead && end.health().retransmitted > 0);
 }
 
 /// Segments of odd lengths, many of them in part or wholly by way of the host.
