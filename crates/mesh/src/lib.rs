@@ -149,6 +149,12 @@ impl Shared {
         self.known.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    fn host_at(&self, ip: IpAddr) -> Option<u64> {
+        let known = self.known();
+        let has = |node: &&Node| node.ports.iter().any(|port| port.addr.is_some_and(|addr| addr.0 == ip));
+        known.database.others(clock::now()).find(has).map(|node| node.id)
+    }
+
     fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
         self.threads.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -263,9 +269,7 @@ impl Mesh {
 
     /// The host that tells of this address on one of its ports.
     pub fn host_at(&self, ip: IpAddr) -> Option<u64> {
-        let known = self.shared.known();
-        let has = |node: &&Node| node.ports.iter().any(|port| port.addr.is_some_and(|addr| addr.0 == ip));
-        known.database.others(clock::now()).find(has).map(|node| node.id)
+        self.shared.host_at(ip)
     }
 
     /// Whether beacons of this host have come lately, over any cable. A declared mesh receives none.

@@ -154,6 +154,7 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, relay_slot: &WorkSlo
     let mut ends = [Secured::new(a, None), Secured::new(b, None)];
     let (mut over, mut crossing, mut rails) = (over, None, None::<Rails>);
     let (mut since, mut idle) = (Instant::now(), 0u32);
+    let mut hosts = [None; 2];
     let mut set = WaitSet::new();
     let gone = loop {
         let mut moved = false;
@@ -226,13 +227,16 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, relay_slot: &WorkSlo
             told.pipes(&mut there, &mut back);
             // The other side must be told that this one is dead, which it cannot see. Where others tell of the host, those who are
             // relayed have another way; else this may be the only one, and is given up as late as a direct one.
-            let around = |s: &Secured| {
-                let host = s.stream.peer_addr().ip().to_canonical();
-                relay_slot.shared.known().database.heard_around(host, clock::now())
+            let shared = &relay_slot.shared;
+            let around = |host| shared.known().database.heard_around(host, clock::now());
+            let dead = |(end, host): (&Secured, &mut Option<u64>)| {
+                // A host no longer tells of its end of a cable that is cut.
+                *host = host.or_else(|| shared.host_at(end.stream.peer_addr().ip().to_canonical()));
+                let info = end.stream.tcp_info();
+                info.is_ok_and(|i| is_dead(&i) || is_stalled(&i) && host.is_some_and(around))
             };
-            let dead = |s: &Secured| s.stream.tcp_info().is_ok_and(|i| is_dead(&i) || is_stalled(&i) && around(s));
             let ended = there.shut && back.shut;
-            if !ended && ends.iter().any(dead) || relay_slot.shared.stop.load(Ordering::Relaxed) {
+            if !ended && ends.iter().zip(&mut hosts).any(dead) || relay_slot.shared.stop.load(Ordering::Relaxed) {
                 break true;
             }
             if let Some(joined) = &mut rails {

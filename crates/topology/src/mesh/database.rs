@@ -1,6 +1,5 @@
 //! What one node has been told, and how long it is believed.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use linkspan_proto::mesh::{Beacon, HEARD_MAX, Heard, Node};
@@ -156,11 +155,11 @@ impl Database {
         self.known.iter().filter(move |k| now.saturating_sub(k.fresh) < NODE_TIME).map(|k| &k.node)
     }
 
-    /// Whether the node that has this address is heard of by another one's beacons now, and by its own no more: no cable of ours to
+    /// Whether this node is heard of by another one's beacons now, and by its own no more: no cable of ours to
     /// it carries, and another route does.
-    pub fn heard_around(&self, ip: IpAddr, now: Duration) -> bool {
-        let has = |node: &Node| node.ports.iter().any(|port| port.addr.is_some_and(|addr| addr.0 == ip));
-        self.known.iter().any(|k| k.told_by != k.node.id && now.saturating_sub(k.fresh) < LINK_TIME && has(&k.node))
+    pub fn heard_around(&self, node: u64, now: Duration) -> bool {
+        let mut known = self.known.iter().filter(|k| k.node.id == node);
+        known.any(|k| k.told_by != node && now.saturating_sub(k.fresh) < LINK_TIME)
     }
 
     /// The mesh with `own` in it; the neighbours of `own` are filled in here.

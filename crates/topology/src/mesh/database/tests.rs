@@ -51,21 +51,21 @@ fn copies_from_the_past_keep_nobody_alive() {
 #[test]
 fn a_node_is_heard_around_its_cables_while_others_alone_tell_of_it() {
     let list = nodes(3, &[(0, 1), (1, 2), (2, 0)]);
-    let ip = list[1].ports[0].addr.unwrap().0;
+    let node = list[1].id;
     let mut db = Database::default();
     let newer = |seq| Node { seq, ..list[1].clone() };
     let carried = |seq, tick| Beacon { sender: list[2].id, port: 0, epoch: 1, tick, node: newer(seq) };
     db.take(100, 0, beacon(&newer(2), 0, 1), s(0.0));
     // What it has said itself is no news.
     db.take(100, 1, carried(2, 1), s(0.1));
-    assert!(!db.heard_around(ip, s(0.2)));
+    assert!(!db.heard_around(node, s(0.2)));
     db.take(100, 1, carried(3, 2), s(1.1));
-    assert!(db.heard_around(ip, s(1.2)));
-    assert!(!db.heard_around(ip, s(5.0)));
+    assert!(db.heard_around(node, s(1.2)));
+    assert!(!db.heard_around(node, s(5.0)));
     // The cable is back.
     db.take(100, 1, carried(4, 3), s(5.0));
     db.take(100, 0, beacon(&newer(5), 0, 2), s(5.1));
-    assert!(!db.heard_around(ip, s(5.2)));
+    assert!(!db.heard_around(node, s(5.2)));
 }
 
 #[test]
