@@ -149,6 +149,7 @@ impl ConnMemory {
         // Known first: a path that comes at this moment registers it too, which does no harm.
         let devices = {
             let mut known = self.lock();
+            known.lent.retain(|lent| lent.strong_count() > 0);
             known.lent.push(Arc::downgrade(&lent));
             known.devices.clone()
         };
@@ -198,5 +199,24 @@ impl Drop for Registered {
         self.holds.clear();
         // And what paths have registered by themselves.
         devices.iter().for_each(|device| device.invalidate(self.mem));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linkspan_transport::StaticBuf;
+
+    use super::*;
+
+    #[test]
+    fn device_memory_that_was_taken_back_leaves_nothing_behind() {
+        let (memory, file) = (ConnMemory::default(), std::fs::File::open("/dev/null").unwrap());
+        let buf = StaticBuf::new(8);
+        for _ in 0..10 {
+            let (lent, by, _) = memory.register_device(Some((file.as_fd(), 0)), buf.slice(), true).unwrap();
+            assert_eq!(by, DirectBy::DmaBuf);
+            drop(lent);
+        }
+        assert_eq!(memory.lock().lent.len(), 1);
     }
 }

@@ -66,6 +66,13 @@ impl Line {
         self.transport.path()
     }
 
+    /// Whether it has ended for good; a path that is made again has not.
+    pub(crate) fn is_over(&self) -> bool {
+        // Nobody here waits for writes, and such a wait touches nothing else.
+        let waits = self.transport.wait_for_write_blocking(Some(Duration::ZERO));
+        matches!(waits, Err(linkspan::Error::Broken(_)))
+    }
+
     pub(crate) fn transport(&self) -> &Transport {
         &self.transport
     }

@@ -98,7 +98,7 @@ impl Pipe {
         let (mut ended, mut taken) = (false, false);
         let result = loop {
             match flow.next() {
-                Ok(Frame::Data(bytes)) => match writer.as_mut().map(|writer| ends::put(writer, bytes)) {
+                Ok(Frame::Data(bytes)) => match writer.as_mut().map(|writer| ends::put(writer, bytes, None)) {
                     Some(Ok(())) => {}
                     Some(Err(error)) => break Err(Error::system("writing what the service sends", error)),
                     None => break Err(Violation("it sends after its end").into()),
@@ -145,7 +145,7 @@ fn pump(reader: &mut File, out: &Sender) -> Result<(), Stopped> {
         match reader.read(&mut piece) {
             Ok(0) => return Ok(()),
             Ok(len) => out.data(&piece[..len]).map_err(Stopped::Lost)?,
-            Err(error) => ends::again(reader, PollFlags::IN, error).map_err(Stopped::Source)?,
+            Err(error) => ends::again(reader, PollFlags::IN, error, None).map_err(Stopped::Source)?,
         }
     }
 }

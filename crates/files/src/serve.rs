@@ -29,6 +29,9 @@ pub const CONNECTIONS_MAX: u64 = 128;
 /// Connections of one peer at a time. Each session has two while it transfers.
 pub const PER_PEER_MAX: u64 = 16;
 
+/// Descriptors of open files and listings of one peer, in all of its sessions: half of those that a process has by default.
+pub const PER_PEER_OPEN: u64 = 512;
+
 /// How long a new connection may say nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -79,10 +82,16 @@ impl Share {
     }
 }
 
+/// What one peer may take.
+struct Own {
+    places: Quota,
+    open: Quota,
+}
+
 #[derive(Default)]
 struct Books {
-    /// Places of each peer that has connections.
-    places: HashMap<Identity, Quota>,
+    /// Of each peer that has connections.
+    own: HashMap<Identity, Own>,
     /// Sessions that wait for their bulk connection.
     tokens: HashMap<[u8; 16], (Identity, SyncSender<Incoming>)>,
     /// The last answers to each peer. Held while one of its requests is carried out.
@@ -148,13 +157,13 @@ impl Server {
 
     /// Serves one connection, on a thread of its own.
     pub fn accept(self: &Arc<Server>, transport: Transport, identity: Identity) {
-        let Some(places) = self.places(&identity) else {
+        let Some((places, open)) = self.places(&identity) else {
             (self.say)(&format!("a connection of {} was refused: too many are open", identity.name()));
             return;
         };
         let server = self.clone();
         let body = move || {
-            if let Err(error) = server.connection(transport, &identity) {
+            if let Err(error) = server.connection(transport, &identity, open) {
                 // The end of a connection is how every session ends.
                 if !matches!(error, Error::Lost(_) | Error::Stopped) {
                     (server.say)(&format!("a session of {} ended: {error}", identity.name()));
@@ -167,19 +176,20 @@ impl Server {
         }
     }
 
-    /// A place for a connection of this peer, among all and among its own.
-    fn places(&self, identity: &Identity) -> Option<[linkspan_net::Share; 2]> {
+    /// A place for a connection of this peer, among all and among its own, and what the peer may open.
+    fn places(&self, identity: &Identity) -> Option<([linkspan_net::Share; 2], Quota)> {
         let all = self.places.take(1)?;
         let mut books = self.books();
-        books.places.retain(|_, own| own.left() < PER_PEER_MAX);
-        let own = books.places.entry(identity.clone()).or_insert_with(|| Quota::new(PER_PEER_MAX)).take(1)?;
-        Some([all, own])
+        books.own.retain(|_, own| own.places.left() < PER_PEER_MAX);
+        let new = || Own { places: Quota::new(PER_PEER_MAX), open: Quota::new(PER_PEER_OPEN) };
+        let own = books.own.entry(identity.clone()).or_insert_with(new);
+        Some(([all, own.places.take(1)?], own.open.clone()))
     }
 
-    fn connection(&self, transport: Transport, identity: &Identity) -> Result<(), Error> {
+    fn connection(&self, transport: Transport, identity: &Identity, open: Quota) -> Result<(), Error> {
         match first_message(&transport, PATIENCE)? {
             Message::Hello { version, session } => {
-                session::Session::new(self, identity, session, Line::new(transport))?.run(version)
+                session::Session::new(self, identity, session, Line::new(transport), open)?.run(version)
             }
             Message::Bulk { token } => {
                 let waiting = self.books().tokens.remove(&token);

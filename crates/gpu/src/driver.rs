@@ -57,7 +57,7 @@ impl Handles {
     }
 }
 
-/// Device memory that was given back, by size. It is not given back to the driver.
+/// Device memory that came back, by size, for those who want as much.
 #[derive(Debug, Default)]
 pub struct Pool(Mutex<BTreeMap<usize, Vec<u64>>>);
 
@@ -79,6 +79,12 @@ impl Pool {
     pub fn give(&self, len: usize, addr: u64) {
         let size = len.max(1).next_multiple_of(ROUND);
         self.0.lock().unwrap_or_else(|e| e.into_inner()).entry(size).or_default().push(addr);
+    }
+
+    /// All of it, which is kept here no more.
+    pub fn drain(&self) -> Vec<u64> {
+        let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(|e| e.into_inner()));
+        all.into_values().flatten().collect()
     }
 }
 
@@ -219,6 +225,11 @@ impl Shell {
     /// Keeps memory of [`Shell::alloc`] for the next one.
     pub fn free(&self, mem: MemSlice) {
         self.pool.give(mem.len(), mem.as_ptr() as u64);
+    }
+
+    /// Takes what [`Shell::free`] has kept: memory that nobody has.
+    pub fn spare(&self) -> Vec<u64> {
+        self.pool.drain()
     }
 
     /// A retired stream, or one made by `make`.

@@ -22,7 +22,7 @@ mod events;
 
 use events::Before;
 pub use events::Event;
-pub(crate) use events::{Events, Member};
+pub(crate) use events::{Events, MOST_WAKERS, Member};
 
 /// Peers of one endpoint at a time: sixteen for each host of a large job, and a bound for what strangers can make us keep.
 const MOST_PEERS: usize = if cfg!(test) { 3 } else { 4096 };
@@ -652,4 +652,4 @@ fn peer_name(text: &str) -> Result<EndpointName, Error> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -11,7 +11,7 @@ use linkspan_fabric::{Channel, Gpu, WaitFd};
 
 use crate::acceptor::Acceptor;
 use crate::context::{Context, random};
-use crate::endpoint::EndpointState;
+use crate::endpoint::{EndpointState, MOST_WAKERS};
 use crate::engine::{Serve, Served};
 use crate::hello::Hello;
 use crate::paired::UrlServer;
@@ -159,6 +159,12 @@ impl Listener {
             }
             if !inner.wakers.iter().any(|w| w.will_wake(cx.waker())) {
                 inner.wakers.push(cx.waker().clone());
+                // Of waits that were given up nobody tells: the oldest is woken, and asks again if it still waits.
+                if inner.wakers.len() > MOST_WAKERS {
+                    let oldest = inner.wakers.remove(0);
+                    drop(inner);
+                    oldest.wake();
+                }
             }
             Poll::Pending
         })
@@ -283,6 +289,50 @@ impl Serve for ListenerState {
                 fds.truncate(before);
                 Served::Again
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MOST_WAKERS;
+    use crate::endpoint::tests::{LONG, Nobody, context};
+
+    #[test]
+    fn waits_for_peers_that_were_given_up_leave_a_bounded_number_of_wakers() {
+        let listener = context().listen().unwrap();
+        for _ in 0..10 * MOST_WAKERS {
+            let waker = std::task::Waker::from(std::sync::Arc::new(Nobody));
+            let mut wait = std::pin::pin!(listener.accept());
+            assert!(wait.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        }
+        assert_eq!(listener.accepting.lock().wakers.len(), MOST_WAKERS);
+    }
+
+    #[test]
+    fn a_listener_that_is_closed_while_a_peer_arrives_keeps_nothing_of_it() {
+        let ctx = context();
+        let listener = ctx.listen().unwrap();
+        let peer = ctx.transport().unwrap();
+        peer.connect_blocking(listener.url(), LONG).unwrap();
+        // As the engine has it in its hand when the listener is closed.
+        let began = std::time::Instant::now();
+        let arriving = loop {
+            if let Some(arriving) = listener.accepting.lock().ready.pop_front() {
+                break arriving;
+            }
+            assert!(began.elapsed() < LONG, "nobody arrives");
+        };
+        let state = listener.accepting.clone();
+        drop(listener);
+        let kept = std::sync::Arc::downgrade(&arriving);
+        state.arrived(arriving);
+        assert!(state.lock().ready.is_empty());
+        let error = peer.wait_for_write_blocking(Some(LONG)).unwrap_err();
+        assert!(error.to_string().contains("closed"), "{error}");
+        while kept.strong_count() > 0 {
+            assert!(began.elapsed() < LONG, "it is kept");
+            std::thread::yield_now();
         }
     }
 }

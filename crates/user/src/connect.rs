@@ -1,6 +1,7 @@
 //! The way to a peer that serves files.
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use linkspan::{Context, Url};
 use linkspan_fabric::{Config, Log};
@@ -48,6 +49,22 @@ impl Dialer {
         let find = self.find.clone();
         Client::connect(self.context.clone(), move || find(), stop)
     }
+
+    /// Asks something for which the peer may take so long: one that never answers would keep the caller's thread.
+    ///
+    /// # Errors
+    /// [`Error::Silent`]: the time is up. As [`Client::connect`], and those of `what`.
+    pub fn ask<T>(
+        &self,
+        most: Duration,
+        what: impl FnOnce(&mut Client) -> Result<T, linkspan_files::Error>,
+    ) -> Result<T, Error> {
+        let until = Instant::now() + most;
+        match self.client(move || Instant::now() >= until).and_then(|mut client| what(&mut client)) {
+            Err(linkspan_files::Error::Stopped) => Err(Error::Silent(most)),
+            other => Ok(other?),
+        }
+    }
 }
 
 /// A serving peer, and settings with which it has to prove who it is.
@@ -74,5 +91,29 @@ pub fn finder(
             }
         };
         Ok(Url::of_listener(&handle).map_err(linkspan::Error::from)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linkspan_files::wire::Request;
+
+    use super::*;
+
+    #[test]
+    fn a_peer_that_never_answers_is_asked_for_as_long_as_it_may_take() {
+        let settings = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_STATS_DIR", "off")];
+        let config = Config::read(&|name| settings.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned()));
+        let context = Context::new(config.unwrap(), Log::off()).unwrap();
+        let listener = context.listen().unwrap();
+        let url = listener.url().clone();
+        let dialer = Dialer::new(context, move || Ok(url.clone()));
+        let most = Duration::from_millis(300);
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || tell.send(dialer.ask(most, |client| client.request(Request::Shares))));
+        // It is connected, and says nothing.
+        let _silent = listener.accept_blocking(Duration::from_secs(60)).unwrap();
+        let answer = told.recv_timeout(Duration::from_secs(60)).expect("it waits without end");
+        assert!(matches!(answer, Err(Error::Silent(time)) if time == most), "{answer:?}");
     }
 }

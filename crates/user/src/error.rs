@@ -1,6 +1,7 @@
 //! What can go wrong.
 
 use std::io;
+use std::time::Duration;
 
 use linkspan_fabric::keys::KeyError;
 use linkspan_perf::PerfError;
@@ -47,6 +48,11 @@ pub enum Error {
     /// There is no such thing.
     #[error("LS1844 {0}")]
     Absent(String),
+    /// A peer did not answer in time.
+    #[error(
+        "LS1851 the peer did not answer within {0:?}, and may yet do what it was asked for: see there whether its program is stopped or its disk does not answer, then ask again"
+    )]
+    Silent(Duration),
     /// It came to its end, but not all of it is as it should be.
     #[error("{0}")]
     Incomplete(String),
@@ -81,7 +87,7 @@ impl Error {
     pub fn passes(&self) -> bool {
         use linkspan_files::Error as Files;
         match self {
-            Error::Files(Files::Lost(_) | Files::Cut(_) | Files::Unjoined(_)) => true,
+            Error::Silent(_) | Error::Files(Files::Lost(_) | Files::Cut(_) | Files::Unjoined(_)) => true,
             Error::Files(Files::Link(linkspan::Error::Connect(_))) | Error::Link(linkspan::Error::Connect(_)) => true,
             Error::Rendezvous(error) => matches!(
                 error,

@@ -21,15 +21,27 @@ pub struct FabricLink {
     leftovers: Leftovers,
 }
 
-/// Device memory of a test.
+/// Device memory of a test. Another test wants another size, and other users of the device want what it does not.
 #[derive(Debug)]
-struct OnDevice(GpuBuf);
+struct OnDevice {
+    buf: GpuBuf,
+    _then: GivesBack,
+}
+
+#[derive(Debug)]
+struct GivesBack(Arc<dyn Gpu>);
+
+impl Drop for GivesBack {
+    fn drop(&mut self) {
+        self.0.give_back();
+    }
+}
 
 #[allow(unsafe_code)]
 impl MessageMemory for OnDevice {
     unsafe fn slice(&self) -> MemSlice {
         // SAFETY: the caller's promise.
-        unsafe { self.0.slice() }
+        unsafe { self.buf.slice() }
     }
 }
 
@@ -96,7 +108,7 @@ unsafe impl Link for FabricLink {
     fn memory(&self, len: usize) -> Result<Box<dyn MessageMemory>, LinkError> {
         let Some(gpu) = self.channel.gpu() else { return Ok(Box::new(HostBuf::new(len))) };
         match GpuBuf::new(gpu, len) {
-            Ok(buf) => Ok(Box::new(OnDevice(buf))),
+            Ok(buf) => Ok(Box::new(OnDevice { buf, _then: GivesBack(gpu.clone()) })),
             Err(error) => {
                 Err(LinkError::Failed { what: "device memory", path: self.describe().path, source: Box::new(error) })
             }

@@ -71,6 +71,7 @@ linkspan_dl::api! {
     fn cuCtxGetDevice(*mut c_int) -> c_int;
     fn cuGetErrorString(c_int, *mut *const c_char) -> c_int;
     fn cuMemAlloc_v2(*mut u64, usize) -> c_int;
+    fn cuMemFree_v2(u64) -> c_int;
     fn cuMemHostRegister_v2(*mut c_void, usize, c_uint) -> c_int;
     fn cuMemHostUnregister(*mut c_void) -> c_int;
     fn cuMemHostGetDevicePointer_v2(*mut u64, *mut c_void, c_uint) -> c_int;

@@ -12,7 +12,7 @@ use linkspan_cuda::Driver;
 use linkspan_gpu::conformance::{StaticGpuBuf, StaticPinned};
 use linkspan_gpu::unpack::{Batch, CopyMode, Unpacker};
 use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuError, Pinned, Pointer};
-use linkspan_transport::{Buf, StaticBuf};
+use linkspan_transport::{Buf, MemSlice, StaticBuf};
 
 /// Builds the stand-in with these defines; `None`, and a line that says so, where there is no C compiler.
 fn fake(name: &str, defines: &[&str]) -> Option<PathBuf> {
@@ -185,6 +185,24 @@ fn what_a_device_cannot_do_is_said() {
         assert_eq!(gpu.info().dma_buf, Ability::No("the driver is older than 11.7".into()));
         gpu.flush_writes().unwrap();
     }
+}
+
+#[test]
+fn memory_that_came_back_serves_again_until_the_driver_has_it_back() {
+    let Some(gpu) = gpu("back", &[]) else { return };
+    let known = |mem: MemSlice| matches!(gpu.pointer(mem.as_ptr() as u64), Ok(Pointer::Device { .. }));
+    let sizes = (1..50).map(|n| gpu.alloc(n << 16).unwrap()).collect::<Vec<_>>();
+    let kept = gpu.alloc(1).unwrap();
+    for &mem in &sizes {
+        // SAFETY: it came from `alloc`, and nothing uses it.
+        unsafe { gpu.free(mem) };
+    }
+    let again = gpu.alloc(7 << 16).unwrap();
+    assert_eq!(again.as_ptr(), sizes[6].as_ptr());
+    gpu.give_back();
+    assert!(known(again) && known(kept));
+    let left = sizes.iter().filter(|mem| mem.as_ptr() != again.as_ptr() && known(**mem)).count();
+    assert_eq!(left, 0, "of 48");
 }
 
 #[test]

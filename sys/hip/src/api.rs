@@ -97,6 +97,7 @@ linkspan_dl::api! {
     fn hipDeviceGetPCIBusId(*mut c_char, c_int, c_int) -> c_int;
     fn hipGetErrorString(c_int) -> *const c_char;
     fn hipMalloc(*mut *mut c_void, usize) -> c_int;
+    fn hipFree(*mut c_void) -> c_int;
     fn hipHostRegister(*mut c_void, usize, c_uint) -> c_int;
     fn hipHostUnregister(*mut c_void) -> c_int;
     fn hipMemGetAddressRange(*mut *mut c_void, *mut usize, *mut c_void) -> c_int;

@@ -234,12 +234,20 @@ unsafe impl Gpu for Hip {
             self.check("hipMalloc", unsafe { (self.api.hipMalloc)(&raw mut addr, size) })?;
             Ok(addr as u64)
         })?;
-        // SAFETY: an allocation of at least this length, which is never unmapped.
+        // SAFETY: an allocation of at least this length, which stays until it has come back.
         Ok(unsafe { MemSlice::on_device(self.shell.place(), addr, len) })
     }
 
     unsafe fn free(&self, mem: MemSlice) {
         self.shell.free(mem);
+    }
+
+    fn give_back(&self) {
+        let Ok(_current) = self.current() else { return };
+        for addr in self.shell.spare() {
+            // SAFETY: an allocation of ours that nobody uses. At the end of the process the runtime may be gone before us, and says so.
+            unsafe { (self.api.hipFree)(addr as *mut c_void) };
+        }
     }
 
     fn pin(&self, mem: MemSlice) -> Result<(), GpuError> {

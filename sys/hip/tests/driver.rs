@@ -13,7 +13,7 @@ use linkspan_gpu::conformance::{StaticGpuBuf, StaticPinned};
 use linkspan_gpu::unpack::{Batch, CopyMode, Unpacker};
 use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuError, Pinned, Pointer};
 use linkspan_hip::Driver;
-use linkspan_transport::{Buf, StaticBuf};
+use linkspan_transport::{Buf, MemSlice, StaticBuf};
 
 /// Versions of the runtime as they report themselves: ROCm 5.2, 6.2 and 7.0.
 const VERSIONS: [&str; 3] = ["-DVERSION=50221153", "-DVERSION=60241133", "-DVERSION=70051831"];
@@ -195,6 +195,24 @@ fn exports_are_whole_pages_and_ours_to_close() {
     assert_eq!(&bytes[out.offset as usize..][..6], b"inside");
     assert!(gpu.export(StaticBuf::new(64).slice()).unwrap_err().to_string().starts_with("LS1306"));
     assert!(gpu.flush_writes().unwrap_err().to_string().starts_with("LS1305"));
+}
+
+#[test]
+fn memory_that_came_back_serves_again_until_the_driver_has_it_back() {
+    let Some(gpu) = gpu("back", &[]) else { return };
+    let known = |mem: MemSlice| matches!(gpu.pointer(mem.as_ptr() as u64), Ok(Pointer::Device { .. }));
+    let sizes = (1..50).map(|n| gpu.alloc(n << 16).unwrap()).collect::<Vec<_>>();
+    let kept = gpu.alloc(1).unwrap();
+    for &mem in &sizes {
+        // SAFETY: it came from `alloc`, and nothing uses it.
+        unsafe { gpu.free(mem) };
+    }
+    let again = gpu.alloc(7 << 16).unwrap();
+    assert_eq!(again.as_ptr(), sizes[6].as_ptr());
+    gpu.give_back();
+    assert!(known(again) && known(kept));
+    let left = sizes.iter().filter(|mem| mem.as_ptr() != again.as_ptr() && known(**mem)).count();
+    assert_eq!(left, 0, "of 48");
 }
 
 #[test]

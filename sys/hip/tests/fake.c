@@ -81,6 +81,17 @@ int hipMalloc(void **a, size_t n)
 	return add((u64)*a, n, 0);
 }
 
+int hipFree(void *a)
+{
+	LOCKED();
+	struct range *r = find((u64)a);
+	if (!r || r->pinned || r->base != (u64)a)
+		return 1;
+	r->len = 0;
+	free(a);
+	return 0;
+}
+
 int hipHostRegister(void *p, size_t n, unsigned flags) { return flags != 3 ? 1 : add((u64)p, n, 1); }
 
 int hipHostUnregister(void *p)

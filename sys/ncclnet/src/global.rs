@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::abi::LogFn;
 use crate::arena::{Arena, Kind};
 use crate::burst::Bursts;
-use crate::comm::{CommBody, CtxBody, ListenBody, MrBody};
+use crate::comm::{CommBody, CtxBody, ListenBody, MrBody, Pending};
 use crate::fail::Refused;
 use crate::requests::RequestSlots;
 use crate::{Init, Logger, Misuse, NetPlugin};
@@ -105,7 +105,7 @@ impl<P: NetPlugin> Global<P> {
             None => Arc::new(P::load(self.logger())?),
         };
         let body = CtxBody {
-            pending: Mutex::default(),
+            pending: Pending::default(),
             ctx: plugin.open(init)?,
             plugin: plugin.clone(),
             serial: self.serial.fetch_add(1, Ordering::Relaxed) + 1,

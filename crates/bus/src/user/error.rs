@@ -19,7 +19,7 @@ pub enum UserError {
     NotPermitted(String),
     /// An argument that cannot be.
     InvalidArgument(String),
-    /// The peer is not reached.
+    /// The peer is not reached, or does not answer.
     NoPeer(String),
     /// There is no such thing.
     NotFound(String),

@@ -1,8 +1,9 @@
 //! `org.linkspan.User1.Files`.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use linkspan_files::client::Client;
 use linkspan_files::fs::Kind as EntryKind;
 use linkspan_files::wire::{Answer, Entry, Request};
 use linkspan_user::mirror::Ends;
@@ -91,17 +92,11 @@ fn shown(entry: &Entry) -> Dict {
     to_dict(&line)
 }
 
-/// How long a peer may take for a list, and to remove a tree: one that never answers would keep a thread of the service.
+/// How long a peer may take for a list, and to remove a tree.
 const LISTS: Duration = Duration::from_secs(20);
 const REMOVES: Duration = Duration::from_secs(300);
 
-fn after(most: Duration) -> impl Fn() -> bool + Send + Sync {
-    let until = Instant::now() + most;
-    move || Instant::now() >= until
-}
-
-fn list(user: &User, place: &Place) -> Result<(Vec<Dict>, bool), Error> {
-    let mut client = Dialer::to(&place.peer, work::log(&user.say))?.client(after(LISTS))?;
+fn list(client: &mut Client, place: &Place) -> Result<(Vec<Dict>, bool), linkspan_files::Error> {
     if place.share.is_empty() {
         let Answer::Shares(shares) = client.request(Request::Shares)? else { return Ok((Vec::new(), true)) };
         let dict = |(name, writable): &(String, bool)| {
@@ -228,7 +223,9 @@ impl Files {
     ) -> Result<(Vec<Dict>, bool), UserError> {
         texts("place", [&place])?;
         let place = Place::parse(&place)?;
-        self.0.blocking(connection, &header, move |user| list(user, &place)).await
+        let list =
+            move |user: &User| Dialer::to(&place.peer, work::log(&user.say))?.ask(LISTS, |client| list(client, &place));
+        self.0.blocking(connection, &header, list).await
     }
 
     /// Removes a file at a peer, or with `recursive` a directory.
@@ -242,8 +239,8 @@ impl Files {
         texts("place", [&place])?;
         let place = Place::whole(&place)?;
         let remove = move |user: &User| {
-            let mut client = Dialer::to(&place.peer, work::log(&user.say))?.client(after(REMOVES))?;
-            Ok(client.request(Request::Remove(place.at(), recursive)).map(drop)?)
+            let what = Request::Remove(place.at(), recursive);
+            Dialer::to(&place.peer, work::log(&user.say))?.ask(REMOVES, |client| client.request(what)).map(drop)
         };
         self.0.blocking(connection, &header, remove).await
     }

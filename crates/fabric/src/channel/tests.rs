@@ -159,6 +159,23 @@ fn a_stream_for_a_connection_that_is_over_is_not_kept() {
     assert!(!dial(*next + 1));
 }
 
+#[test]
+fn no_path_is_dialled_for_a_connection_that_its_peer_has_closed() {
+    let [mut a, b] = tcp(("LINKSPAN_TCP_STREAMS", "2"));
+    drop(b);
+    let since = Instant::now();
+    while !a.conn.peer_sent_goaway() {
+        assert!(since.elapsed() < LONG);
+        let _ = a.progress();
+    }
+    let ReconnectPolicy::Dials { reconnectors, .. } = &mut a.policy else { panic!("it dials") };
+    let reach = reconnectors[0].reach().clone();
+    *reconnectors = vec![Reconnector::now(reach)];
+    a.take_back(Instant::now());
+    let ReconnectPolicy::Dials { reconnectors, .. } = &a.policy else { panic!("it dials") };
+    assert!(!reconnectors[0].is_busy());
+}
+
 fn said(lines: &Lines, what: &str) -> bool {
     lines.lock().unwrap().iter().any(|line| line.contains(what))
 }

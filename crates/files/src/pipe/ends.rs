@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::Child;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal};
 
 /// What is read and sent, and where what comes is written.
@@ -89,23 +89,30 @@ impl Tail {
     }
 }
 
-/// Writes all of it, also where another process has made the descriptor a non-blocking one.
-pub(super) fn put(to: &mut File, mut bytes: &[u8]) -> io::Result<()> {
+/// Says that nobody is left who waits for it.
+pub(super) type Over<'a> = &'a dyn Fn() -> bool;
+
+/// Time between two looks whether that is so.
+const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Writes all of it, also where the descriptor is a non-blocking one; for such a one it waits until it is over.
+pub(super) fn put(to: &mut File, mut bytes: &[u8], over: Option<Over<'_>>) -> io::Result<()> {
     while !bytes.is_empty() {
         match to.write(bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(len) => bytes = &bytes[len..],
-            Err(error) => again(to, PollFlags::OUT, error)?,
+            Err(error) => again(to, PollFlags::OUT, error, over)?,
         }
     }
     Ok(())
 }
 
-/// After a failure to read or write: waits until that can be tried again.
-pub(super) fn again(file: &File, until: PollFlags, error: io::Error) -> io::Result<()> {
+/// After a failure to read or write: waits until that can be tried again, or until it is over.
+pub(super) fn again(file: &File, until: PollFlags, error: io::Error, over: Option<Over<'_>>) -> io::Result<()> {
     match error.kind() {
         io::ErrorKind::Interrupted => Ok(()),
-        io::ErrorKind::WouldBlock => match poll(&mut [PollFd::new(file, until)], None) {
+        io::ErrorKind::WouldBlock => match poll(&mut [PollFd::new(file, until)], over.map(|_| &LOOK)) {
+            Ok(0) if over.is_some_and(|over| over()) => Err(error),
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         },

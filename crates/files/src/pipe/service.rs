@@ -220,6 +220,11 @@ pub(crate) fn serve(
 
 fn join(line: &Line, ends: Ends, child: Option<Program>, mut flow: Flow, sender: Sender) -> Result<(), Error> {
     let Ends { mut reader, mut writer, tail } = ends;
+    // The descriptors are ours alone. A service that takes nothing must not keep what is left of a peer that has gone.
+    if let Some(writer) = &writer {
+        let nonblocking = rustix::io::ioctl_fionbio(writer, true);
+        nonblocking.map_err(|error| Error::system("ioctl FIONBIO", error.into()))?;
+    }
     // The service has said all that it had to say.
     let over: Arc<AtomicBool> = Arc::default();
     let (out, told) = (sender.clone(), over.clone());
@@ -249,17 +254,19 @@ fn join(line: &Line, ends: Ends, child: Option<Program>, mut flow: Flow, sender:
     let result = loop {
         match flow.next() {
             Ok(Frame::Data(_)) if deaf => {}
-            Ok(Frame::Data(bytes)) => match writer.as_mut().map(|writer| put(writer, bytes)) {
-                Some(Ok(())) => {}
-                Some(Err(error)) => {
-                    deaf = true;
-                    // A program that reads no further has its reasons, and its exit code tells.
-                    if tail.is_socket() {
-                        let _ = sender.failed(&broken(&error));
+            Ok(Frame::Data(bytes)) => {
+                match writer.as_mut().map(|writer| put(writer, bytes, Some(&|| line.is_over()))) {
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => {
+                        deaf = true;
+                        // A program that reads no further has its reasons, and its exit code tells.
+                        if tail.is_socket() {
+                            let _ = sender.failed(&broken(&error));
+                        }
                     }
+                    None => break Err(Violation("it sends after its end").into()),
                 }
-                None => break Err(Violation("it sends after its end").into()),
-            },
+            }
             Ok(Frame::End) => {
                 end(writer.take());
                 taken = !deaf;

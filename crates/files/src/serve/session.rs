@@ -5,7 +5,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Identity, Server, Share};
+use linkspan_net::Quota;
+
+use super::{Identity, PER_PEER_OPEN, Server, Share};
 use crate::engine::{Clock, Event, Geometry, Violation};
 use crate::fs::{Fs, Links, RealFs, read_full};
 use crate::link::{ANSWERING, Control, Incoming, Line};
@@ -38,9 +40,11 @@ pub(super) struct Session<'a> {
     identity: &'a Identity,
     id: [u8; 16],
     control: Control,
-    cursors: BTreeMap<u32, Cursor<RealFs>>,
+    /// Of the peer, for descriptors.
+    open: Quota,
+    cursors: BTreeMap<u32, (Cursor<RealFs>, linkspan_net::Share)>,
     next_cursor: u32,
-    files: BTreeMap<u32, OwnedFd>,
+    files: BTreeMap<u32, (OwnedFd, linkspan_net::Share)>,
 }
 
 /// A server tells nobody.
@@ -65,9 +69,18 @@ impl<'a> Session<'a> {
         identity: &'a Identity,
         id: [u8; 16],
         line: Arc<Line>,
+        open: Quota,
     ) -> Result<Session<'a>, Error> {
         let control = Control::new(line, ANSWERING);
-        Ok(Session { server, identity, id, control, cursors: BTreeMap::new(), next_cursor: 0, files: BTreeMap::new() })
+        let (cursors, files) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Session { server, identity, id, control, open, cursors, next_cursor: 0, files })
+    }
+
+    /// So many descriptors, before they are there.
+    fn descriptors(&self, count: u64) -> Result<linkspan_net::Share, Fault> {
+        let text =
+            || format!("the {PER_PEER_OPEN} files and listings that one peer may have open are: close some of them");
+        self.open.take(count).ok_or_else(|| Fault::new(FaultKind::Limit, text()))
     }
 
     pub(super) fn run(mut self, version: u16) -> Result<(), Error> {
@@ -165,9 +178,11 @@ impl<'a> Session<'a> {
                 if self.cursors.len() >= CURSORS_MAX {
                     return Err(Fault::new(FaultKind::Limit, format!("{CURSORS_MAX} listings are open already")));
                 }
+                // The directory, and where its listing is.
+                let taken = self.descriptors(2)?;
                 let cursor = ops::list(fs, &*self.share(at)?, &at.path)?;
                 self.next_cursor = self.next_cursor.wrapping_add(1);
-                self.cursors.insert(self.next_cursor, cursor);
+                self.cursors.insert(self.next_cursor, (cursor, taken));
                 self.part(self.next_cursor)
             }
             Request::More(cursor) => self.part(*cursor),
@@ -179,9 +194,10 @@ impl<'a> Session<'a> {
                 if self.files.len() >= FILES_MAX {
                     return Err(Fault::new(FaultKind::Limit, format!("{FILES_MAX} files are open already")));
                 }
+                let taken = self.descriptors(1)?;
                 let (file, entry) = ops::open(fs, &*self.share(at)?, &at.path)?;
                 self.next_cursor = self.next_cursor.wrapping_add(1);
-                self.files.insert(self.next_cursor, file);
+                self.files.insert(self.next_cursor, (file, taken));
                 Ok(Answer::Opened(self.next_cursor, entry))
             }
             Request::Close(handle) => {
@@ -208,7 +224,7 @@ impl<'a> Session<'a> {
     /// Answers with bytes of an open file, which are read into the place where they are sent from.
     fn read(&self, number: u64, handle: u32, offset: u64, len: u32) -> Result<(), Error> {
         let refused = |fault| self.control.send(&Message::Answer { number, result: Err(fault) });
-        let Some(file) = self.files.get(&handle) else {
+        let Some((file, _)) = self.files.get(&handle) else {
             return refused(Fault::new(FaultKind::NotFound, "there is no such open file"));
         };
         let mut failed = None;
@@ -230,7 +246,8 @@ impl<'a> Session<'a> {
 
     fn part(&mut self, number: u32) -> Result<Answer, Fault> {
         let cursor = self.cursors.get_mut(&number);
-        let cursor = cursor.ok_or_else(|| Fault::new(FaultKind::NotFound, "there is no such listing under way"))?;
+        let (cursor, _) =
+            cursor.ok_or_else(|| Fault::new(FaultKind::NotFound, "there is no such listing under way"))?;
         let part = cursor.next(&self.server.fs, PART);
         if !matches!(part, Ok((_, true))) {
             self.cursors.remove(&number);

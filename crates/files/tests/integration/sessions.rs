@@ -13,7 +13,7 @@ use linkspan_files::client::{Client, Watcher};
 use linkspan_files::engine::{Event, Happened};
 use linkspan_files::fs::RealFs;
 use linkspan_files::name::{Name, RelPath};
-use linkspan_files::serve::{Identity, Server, Share};
+use linkspan_files::serve::{Identity, PER_PEER_OPEN, Server, Share};
 use linkspan_files::source::{Load, Start};
 use linkspan_files::wire::{Answer, Message, PeerPath, Request, VERSION};
 
@@ -167,6 +167,43 @@ fn a_peer_of_another_version_is_refused_by_either_side_and_both_versions_are_nam
     let error = Client::connect(context(), move || Ok(url.clone()), || false).unwrap_err();
     assert!(matches!(error, Error::Version(1)) && names_both(&error.to_string()), "{error}");
     drop(server.join().unwrap());
+}
+
+#[test]
+fn a_peer_opens_a_bounded_number_of_files_and_listings_in_all_of_its_sessions() {
+    let folder = Folder::new("open");
+    fs::write(folder.0.join("share/f"), "f").unwrap();
+    // A listing is open as long as there are names that were not told.
+    (0..600).for_each(|n| fs::write(folder.0.join(format!("share/{n}")), "").unwrap());
+    let (url, _said, over) = serve(&folder.0);
+    let file = PeerPath { share: "data".into(), path: RelPath::new(b"f").unwrap() };
+    let fills = |sessions: &mut Vec<Client>| {
+        let mut descriptors = 0;
+        for client in sessions {
+            for (what, each) in [(Request::List(place()), 2), (Request::Open(file.clone()), 1)] {
+                while let Ok(answer) = client.request(what.clone()) {
+                    assert!(matches!(answer, Answer::List(_, Some(_)) | Answer::Opened(..)), "{answer:?}");
+                    descriptors += each;
+                }
+            }
+        }
+        descriptors
+    };
+    let session = || {
+        let url = url.clone();
+        Client::connect(context(), move || Ok(url.clone()), || false).unwrap()
+    };
+    let mut sessions: Vec<Client> = (0..3).map(|_| session()).collect();
+    assert_eq!(fills(&mut sessions), PER_PEER_OPEN);
+    let error = sessions[2].request(Request::Open(file.clone())).unwrap_err();
+    assert!(error.to_string().contains(&format!("the {PER_PEER_OPEN} files and listings")), "{error}");
+    // What a session had open comes back with its end, which the server hears of by itself.
+    drop(sessions.remove(0));
+    let began = std::time::Instant::now();
+    while sessions[1].request(Request::Open(file.clone())).is_err() {
+        assert!(began.elapsed() < LONG, "its descriptors are not given back");
+    }
+    over.store(true, Relaxed);
 }
 
 /// Accepts a client's control connection, up to its first request.

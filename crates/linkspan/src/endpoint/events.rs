@@ -174,7 +174,7 @@ pub(crate) fn take(state: &mut TransportState) -> (Option<Event>, bool) {
 }
 
 /// Tasks that wait for one endpoint's events at a time; more are woken by turns.
-pub(super) const MOST_WAKERS: usize = 64;
+pub(crate) const MOST_WAKERS: usize = 64;
 
 #[derive(Default)]
 struct Queue {

@@ -3,9 +3,9 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::{Config, Log};
 
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-fn context() -> Context {
+pub(crate) fn context() -> Context {
     let settings = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", "off")];
     let config = Config::read(&|name| settings.iter().find(|p| p.0 == name).map(|p| p.1.to_owned()));
     Context::new(config.expect("settings"), Log::off()).expect("a context")
@@ -112,19 +112,21 @@ fn an_endpoint_that_was_closed_keeps_no_peer_with_news() {
     assert_eq!(Arc::strong_count(&peer), kept);
 }
 
+pub(crate) struct Nobody;
+
+impl std::task::Wake for Nobody {
+    fn wake(self: Arc<Nobody>) {}
+}
+
 #[test]
 fn waits_that_were_given_up_leave_a_bounded_number_of_wakers() {
     let hub = context().endpoint("hub").expect("an endpoint");
-    for _ in 0..10 * events::MOST_WAKERS {
-        struct Nobody;
-        impl std::task::Wake for Nobody {
-            fn wake(self: Arc<Nobody>) {}
-        }
+    for _ in 0..10 * MOST_WAKERS {
         let waker = std::task::Waker::from(Arc::new(Nobody));
         let mut wait = std::pin::pin!(hub.next_event());
         assert!(wait.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
     }
-    assert_eq!(hub.state.events.wakers_kept(), events::MOST_WAKERS);
+    assert_eq!(hub.state.events.wakers_kept(), MOST_WAKERS);
     let began = Instant::now();
     hub.close();
     assert!(matches!(hub.next_event_blocking(Some(LONG)), Err(Error::EndpointClosed(_))) && began.elapsed() < LONG);

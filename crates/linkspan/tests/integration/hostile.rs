@@ -71,6 +71,29 @@ impl Raw {
         self.outcome(ticket)
     }
 
+    /// So many writes that notify.
+    fn notify(&mut self, count: usize, key: u32) {
+        let src = StaticBuf::new(1);
+        let mut under_way = std::collections::VecDeque::new();
+        for _ in 0..count {
+            let end = Instant::now() + LONG;
+            let ticket = loop {
+                assert!(Instant::now() < end, "nothing moves");
+                match self.channel.post_write(src.slice(), RemoteSlice { key, offset: 0 }, Some(666)).unwrap() {
+                    Some(ticket) => break ticket,
+                    None => drop(self.channel.progress().unwrap()),
+                }
+            };
+            under_way.push_back(ticket);
+            if under_way.len() >= 64 {
+                self.outcome(under_way.pop_front()).unwrap();
+            }
+        }
+        for ticket in under_way {
+            self.outcome(Some(ticket)).unwrap();
+        }
+    }
+
     fn read(&mut self, len: usize, key: u32, offset: u64) -> Result<u64, String> {
         let dst = StaticBuf::new(len);
         let ticket = self.channel.post_read(dst.slice(), RemoteSlice { key, offset }).map_err(|e| e.to_string())?;
@@ -219,6 +242,30 @@ fn only_the_peer_itself_makes_a_path_again() {
     assert_eq!(again.write(8, key, 0), Ok(8));
     assert!(raw.write(8, key, 0).is_err(), "the old path is read no longer");
     assert_eq!(victim.epoch(), 2);
+}
+
+#[test]
+fn a_peer_that_makes_path_after_path_has_a_bounded_number_of_notifications_kept() {
+    // Less than a path keeps, and in two of them more.
+    const MANY: usize = 33_000;
+    let (victim, memory, raw) = victim();
+    let url = victim.bind().unwrap();
+    let key = victim.expose(&memory.view(), Access::Write).unwrap().remote().key();
+    // The old ones stay: an end in good order would say that the transport is closed.
+    let mut paths = vec![raw];
+    for epoch in 2..=3 {
+        paths.last_mut().unwrap().notify(MANY, key);
+        assert_eq!((victim.connected(), victim.epoch()), (true, epoch - 1));
+        paths.push(Raw::connect(&url, &Hello { from: 77, to: id_of(&url), epoch, ..Hello::default() }));
+    }
+    let end = Instant::now() + LONG;
+    while victim.connected() {
+        assert!(Instant::now() < end && victim.epoch() < 3, "a third path is taken");
+    }
+    let error = victim.send_blocking(1, &memory.view(), Some(LONG)).unwrap_err();
+    assert!(error.to_string().contains("more notifications than were waited for"), "{error}");
+    // Those that were kept are there still.
+    assert_eq!(victim.wait_for_write_blocking(Some(LONG)).unwrap(), 666);
 }
 
 #[test]

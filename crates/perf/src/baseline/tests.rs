@@ -142,6 +142,42 @@ fn the_end_of_a_session_ends_a_visitor_that_never_pauses() {
 }
 
 #[test]
+fn a_client_that_is_killed_in_a_copy_leaves_no_memory_taken() {
+    const PORT: &str = "LINKSPAN_TEST_PORT";
+    if let Ok(port) = std::env::var(PORT) {
+        let desc = LinkDesc::default();
+        let mut bare = Bare::connect(&desc, port.parse().unwrap(), TOKEN, &Interrupt::new()).unwrap();
+        bare.join().unwrap();
+        match bare.split() {
+            Ok(()) => bare.stream(Loop::Split, 1 << 18, 4, 1 << 40, WaitMode::Sleep).map(drop).unwrap(),
+            Err(why) => eprintln!("split CMA cannot be tested here: {why}"),
+        }
+        return;
+    }
+    let memory = Quota::new(1 << 20);
+    let server = server(&memory, true);
+    let mut client = std::process::Command::new(std::env::current_exe().unwrap());
+    client.args([
+        "--exact",
+        "baseline::tests::a_client_that_is_killed_in_a_copy_leaves_no_memory_taken",
+        "--nocapture",
+    ]);
+    let mut client = client.env(PORT, server.port().to_string()).spawn().unwrap();
+    while memory.left() == 1 << 20 {
+        if let Some(status) = client.try_wait().unwrap() {
+            assert!(status.success(), "it ended before it copied");
+            return;
+        }
+        thread::yield_now();
+    }
+    client.kill().unwrap();
+    client.wait().unwrap();
+    // Returns once its thread has ended.
+    drop(server);
+    assert_eq!(memory.left(), 1 << 20);
+}
+
+#[test]
 fn pairs_are_interleaved_and_ratios_spread() {
     let (ours, mut theirs) = pair(Faults::default());
     let server = thread::spawn(move || serve(&mut theirs, &Limits::default()));

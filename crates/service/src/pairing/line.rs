@@ -24,6 +24,9 @@ const SUM: usize = 4;
 /// Bytes of a handle before its addresses.
 const FIXED: usize = 40;
 
+/// Most characters of a line that are read: none is longer, with all addresses.
+const LONGEST: usize = 400;
+
 /// Where a handle says how many bytes its addresses use.
 const USED_AT: usize = 7;
 
@@ -79,12 +82,17 @@ impl JoinLine {
     pub fn text(&self) -> String {
         let handle = self.handle.expose();
         let used = usize::from(handle[USED_AT]);
-        let mut bytes = Zeroizing::new(vec![VERSION]);
+        // A vector that grows leaves what it had where it was.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(HEAD + HANDLE_LEN + SUM));
+        bytes.push(VERSION);
         bytes.extend_from_slice(&self.until.to_le_bytes());
         bytes.extend_from_slice(&handle[..(FIXED + used).min(SCRATCH_AT)]);
         let sum = sum(&bytes);
         bytes.extend_from_slice(&sum);
-        format!("{MARK}{}", BASE32_NOPAD.encode(&bytes))
+        let mut text = String::with_capacity(MARK.len() + BASE32_NOPAD.encode_len(bytes.len()));
+        text.push_str(MARK);
+        BASE32_NOPAD.encode_append(&bytes, &mut text);
+        text
     }
 
     /// Reads a line, whatever its case; white space, which terminals put where they break a long line, is passed over.
@@ -93,11 +101,14 @@ impl JoinLine {
     /// # Errors
     /// Every [`LineError`].
     pub fn parse(text: &str) -> Result<JoinLine, LineError> {
-        // No line is longer than one with all addresses.
-        let plain = text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_ascii_uppercase());
-        let plain: Zeroizing<String> = Zeroizing::new(plain.take(400).collect());
-        let code = plain.strip_prefix(MARK).ok_or(LineError::Foreign)?;
-        let bytes = Zeroizing::new(BASE32_NOPAD.decode(code.as_bytes()).map_err(|_| LineError::Damaged)?);
+        let characters = text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_ascii_uppercase());
+        // As above: a character has up to four bytes.
+        let mut plain = Zeroizing::new(String::with_capacity(4 * LONGEST));
+        plain.extend(characters.take(LONGEST));
+        let code = plain.strip_prefix(MARK).ok_or(LineError::Foreign)?.as_bytes();
+        let mut bytes = Zeroizing::new(vec![0; BASE32_NOPAD.decode_len(code.len()).map_err(|_| LineError::Damaged)?]);
+        let len = BASE32_NOPAD.decode_mut(code, &mut bytes).map_err(|_| LineError::Damaged)?;
+        bytes.truncate(len);
         let (bytes, code) = bytes.split_last_chunk::<SUM>().ok_or(LineError::Damaged)?;
         if sum(bytes) != *code {
             return Err(LineError::Damaged);
@@ -166,6 +177,61 @@ mod tests {
             assert_eq!(JoinLine::parse(&broken).unwrap(), line);
         }
         assert!(!format!("{:?}", line(1)).contains("0123"), "{:?}", line(1));
+    }
+
+    /// Looks for these bytes, each inverted so that it is not found here, in all memory but this thread's stack, as a core dump would show it.
+    fn in_memory(sought: &[[u8; 8]]) -> Option<String> {
+        use std::os::unix::fs::FileExt;
+        let memory = std::fs::File::open("/proc/self/mem").unwrap();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let mut block = [0; 1 << 16];
+        let here = block.as_ptr() as u64;
+        for map in maps.lines() {
+            let (range, rest) = map.split_once(' ').unwrap();
+            let (from, to) = range.split_once('-').unwrap();
+            let [from, to] = [from, to].map(|hex| u64::from_str_radix(hex, 16).unwrap());
+            if !rest.starts_with("rw") || (from..to).contains(&here) {
+                continue;
+            }
+            for at in (from..to).step_by(block.len() - 8) {
+                let Ok(len) = memory.read_at(&mut block, at) else { break };
+                let is = |here: &[u8], sought: &[u8]| here.iter().zip(sought).all(|(a, b)| *a == !b);
+                if block[..len].windows(8).any(|here| sought.iter().any(|sought| is(here, sought))) {
+                    return Some(map.to_owned());
+                }
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn of_a_line_nothing_is_left_in_memory_that_was_freed() {
+        let inverted = |bytes: &[u8]| std::array::from_fn(|n| !bytes[n]);
+        let token = Token::random().unwrap();
+        let raw = inverted(&token.expose()[4..]);
+        let mut handle = Handle::new(7, token, 9);
+        (0..6).for_each(|n| handle.push(Addr { ip: [10, 0, n, 1].into(), port: 4000, prefix: 24 }).unwrap());
+        let line = JoinLine::new(&handle.encode(), UNIX_EPOCH).unwrap();
+        drop(handle);
+        // Made before: what is allocated later may lie where the line was.
+        let mut kept: Vec<u8> = Vec::with_capacity(LONGEST);
+        let text = Zeroizing::new(line.text());
+        kept.extend(text.bytes().map(|byte| !byte));
+        drop((line, text));
+        // Characters of the token.
+        let sought = [raw, std::array::from_fn(|n| kept[52 + n])];
+        assert_eq!(in_memory(&sought), None);
+        for (what, end, wrong) in
+            [("whole", kept.len(), None), ("cut", kept.len() - 1, None), ("no base 32", kept.len(), Some(70))]
+        {
+            let mut text = Zeroizing::new(String::with_capacity(LONGEST));
+            let characters = kept[..end].iter().map(|byte| char::from(!byte)).enumerate();
+            text.extend(characters.map(|(n, c)| if Some(n) == wrong { '1' } else { c }));
+            let parsed = JoinLine::parse(&text);
+            assert_eq!(parsed.is_ok(), what == "whole");
+            drop((parsed, text));
+            assert_eq!(in_memory(&sought), None, "{what}");
+        }
     }
 
     #[test]

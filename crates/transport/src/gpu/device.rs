@@ -191,12 +191,16 @@ pub unsafe trait Gpu: DeviceMemory + fmt::Debug {
     /// [`GpuError::Call`] where the driver refuses (out of memory), [`GpuError::Exhausted`].
     fn alloc(&self, len: usize) -> Result<MemSlice, GpuError>;
 
-    /// Takes memory of [`Gpu::alloc`] back. Real devices keep it for the next `alloc` and unmap it never, so that a
+    /// Takes memory of [`Gpu::alloc`] back. Real devices keep it for the next `alloc`, and mapped until [`Gpu::give_back`], so that a
     /// handle that lived too long leads to device memory.
     ///
     /// # Safety
     /// `mem` is what [`Gpu::alloc`] gave, and nothing uses the handle, a copy or a part of it any more.
     unsafe fn free(&self, mem: MemSlice);
+
+    /// Lets the driver have what came back by [`Gpu::free`] and is kept for the next [`Gpu::alloc`]. It may wait for all that the
+    /// device does: not where a kernel may be waiting for this process.
+    fn give_back(&self) {}
 
     /// Pins host memory, so that copies from and to it run beside the processor; see `linkspan_gpu::Pinned`.
     ///

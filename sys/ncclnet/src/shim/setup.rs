@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
+use std::time::Instant;
 
 use super::border::{call, device, given, out};
 use crate::abi::{Config, DeviceHandle, HANDLE_MAXSIZE, LogFn, NetAttr, ProfilerFn, VDevice4, VDevice8};
@@ -171,9 +172,8 @@ fn step<P: Exported>(
     handle: &[u8; HANDLE_LEN],
     ticket: u64,
 ) -> Result<Step<P>, Refused> {
-    let pending = || ctx.pending.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let known = if ticket == 0 { None } else { pending().remove(&ticket) };
-    let (ticket, mut connecting) = if let Some(connecting) = known {
+    let now = Instant::now();
+    let (ticket, mut connecting) = if let Some(connecting) = ctx.pending.take(ticket, now) {
         (ticket, connecting)
     } else {
         let dev = device(dev, ctx.plugin.devices())?;
@@ -183,7 +183,7 @@ fn step<P: Exported>(
     if let Some(opened) = connecting.poll()? {
         return Ok((0, Some((opened, ctx.serial))));
     }
-    pending().insert(ticket, connecting);
+    ctx.pending.put(ticket, connecting, now);
     Ok((ticket, None))
 }
 

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, ChildStdin, Output, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -72,20 +72,11 @@ fn each_direction_of_a_pipe_ends_by_itself_and_everything_arrives() {
     assert!(service.join().unwrap() == sent, "it ended before the service had everything");
 }
 
-#[test]
-fn a_service_that_reads_no_further_stops_whoever_sends() {
-    const ALL: usize = 256 << 20;
-    // 64 KiB of standard input, four frames of 256 KiB at either end, and the buffers of sockets, which the kernel bounds (tcp(7)).
-    const MOST: usize = 48 << 20;
-    let world = World::new("pressure");
-    let port = Port::new();
-    let _server = world.allow(&[&port.1]);
-    let mut child = pipe(&world, &port.1);
-    let mut socket = port.accept();
-    let mut input = child.stdin.take().unwrap();
-    rustix::io::ioctl_fionbio(&input, true).unwrap();
-    let (piece, mut sent) = (noise(64 << 10, 3), 0);
-    while sent < ALL {
+/// Writes this again and again, until nothing more is taken or so much was; how much it was.
+fn fills(input: &mut ChildStdin, piece: &[u8], all: usize) -> usize {
+    rustix::io::ioctl_fionbio(&*input, true).unwrap();
+    let mut sent = 0;
+    while sent < all {
         match input.write(&piece[sent % piece.len()..]) {
             Ok(len) => sent += len,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -98,6 +89,22 @@ fn a_service_that_reads_no_further_stops_whoever_sends() {
             Err(error) => panic!("{error}"),
         }
     }
+    sent
+}
+
+#[test]
+fn a_service_that_reads_no_further_stops_whoever_sends() {
+    const ALL: usize = 256 << 20;
+    // 64 KiB of standard input, four frames of 256 KiB at either end, and the buffers of sockets, which the kernel bounds (tcp(7)).
+    const MOST: usize = 48 << 20;
+    let world = World::new("pressure");
+    let port = Port::new();
+    let _server = world.allow(&[&port.1]);
+    let mut child = pipe(&world, &port.1);
+    let mut socket = port.accept();
+    let mut input = child.stdin.take().unwrap();
+    let piece = noise(64 << 10, 3);
+    let sent = fills(&mut input, &piece, ALL);
     assert!(sent < MOST, "{sent} bytes were taken for a service that reads nothing");
     drop(input);
     let mut got = Vec::new();
@@ -106,6 +113,27 @@ fn a_service_that_reads_no_further_stops_whoever_sends() {
     assert!(got.iter().zip(piece.iter().cycle()).all(|(a, b)| a == b), "bytes have changed");
     drop(socket);
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn of_a_peer_that_was_killed_nothing_is_kept_where_the_service_takes_nothing() {
+    let world = World::new("taken");
+    let port = Port::new();
+    let server = world.allow(&[&port.1]);
+    let pid = server.child.id();
+    let sessions = || {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+        let name = |task: &std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        tasks.filter(|task| ["files session\n", "pipe out\n"].contains(&&*name(task))).count()
+    };
+    let mut child = pipe(&world, &port.1);
+    let _socket = port.accept();
+    let mut input = child.stdin.take().unwrap();
+    fills(&mut input, &[7; 64 << 10], 256 << 20);
+    assert_eq!(sessions(), 2);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    super::until("its session is kept", || sessions() == 0);
 }
 
 #[test]
