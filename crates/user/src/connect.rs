@@ -110,7 +110,10 @@ mod tests {
         let dialer = Dialer::new(context, move || Ok(url.clone()));
         let most = Duration::from_millis(300);
         let (tell, told) = std::sync::mpsc::channel();
-        std::thread::spawn(move || tell.send(dialer.ask(most, |client| client.request(Request::Shares))));
+        std::thread::spawn(move || {
+            let answer = dialer.ask(most, |client| client.request(Request::Shares));
+            tell.send(answer).is_ok()
+        });
         // It is connected, and says nothing.
         let _silent = listener.accept_blocking(Duration::from_secs(60)).unwrap();
         let answer = told.recv_timeout(Duration::from_secs(60)).expect("it waits without end");

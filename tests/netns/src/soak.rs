@@ -21,8 +21,9 @@ const CABLES: [(&str, &str); 8] =
 /// How long rails may take to come back: the longest time between two tries (8 s), and a login.
 const CALM: Duration = Duration::from_secs(11);
 
-/// Longest that a job is meant to take, and longest that it may: a host of the plugin ends itself after 300 s.
-const JOB: u64 = 120;
+/// Longest that a job is meant to take, and longest that it may: a host of the plugin ends itself after 300 s, whatever the machine does
+/// beside it meanwhile.
+const JOB: u64 = 60;
 const JOB_MOST: Duration = Duration::from_secs(290);
 
 /// Longest until a rank is told that another was killed.

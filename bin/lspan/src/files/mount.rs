@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use linkspan_user::Dialer;
@@ -51,8 +52,16 @@ fn watchdog(dir: &Path) -> io::Result<()> {
     let watch = move || {
         let _ = sd_notify::notify(&[NotifyState::Ready]);
         loop {
-            // An error is an answer, too.
-            let _ = rustix::fs::statfs(&dir);
+            // An error is an answer, too. Another process asks: a thread of this one that waits for its own process's answer cannot be
+            // killed, and keeps /dev/fuse and with it the mount for good.
+            let mut ask = Command::new("stat");
+            let _ = ask
+                .args(["-f", "--"])
+                .arg(&dir)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
             let _ = sd_notify::notify(&[NotifyState::Watchdog]);
             thread::sleep(limit / 3);
         }

@@ -374,7 +374,7 @@ fn a_service_manager_hears_that_it_is_mounted_and_answers_also_while_the_peer_do
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut command = world.lspan(&["mount", "127.0.0.1:data", "mnt", "--timeout", "1"]);
     command.env("NOTIFY_SOCKET", world.path("notify")).env("WATCHDOG_USEC", "300000").env_remove("WATCHDOG_PID");
-    let Some(_mount) = Mount::by(&world, command) else { return };
+    let Some(mut mount) = Mount::by(&world, command) else { return };
     let hear = || {
         let mut line = [0; 100];
         let len = socket.recv(&mut line).unwrap();
@@ -385,5 +385,11 @@ fn a_service_manager_hears_that_it_is_mounted_and_answers_also_while_the_peer_do
     signal(&server, Signal::STOP);
     // Some were on their way; what comes after them was said while the peer was stopped.
     (0..5).for_each(|_| assert_eq!(hear(), "WATCHDOG=1"));
+    // Killed while it is being asked, as by a service manager that has waited for long enough, it ends.
+    mount.child.kill().unwrap();
+    let since = Instant::now();
+    while mount.child.try_wait().unwrap().is_none() {
+        assert!(since.elapsed() < Duration::from_secs(60), "killed, and it has not ended");
+    }
     signal(&server, Signal::CONT);
 }
