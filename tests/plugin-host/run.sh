@@ -107,8 +107,14 @@ else
 	fi
 	if [ -n "${SIM_PLUGIN:-}" ]; then
 		echo "== $(basename "$SIM_PLUGIN"), NCCL's kernels unpack"
-		unset LINKSPAN_GPU
 		export LINKSPAN_PATH=devmem
+		# Unless it is asked for, NCCL is told host memory, with cards that could and a GPU too.
+		if LINKSPAN_GPU=auto timeout 60 "$host" --plugin "$SIM_PLUGIN" --version 12 --test data --mem cuda 2>&1 | grep -q "device memory is not taken"; then
+			echo "ok   device memory is taken only where it is asked for"
+		else
+			echo "FAIL device memory is taken unasked"
+			bad=1
+		fi
 		for version in 9 10 11 12; do
 			run "$SIM_PLUGIN" "--version $version --quick --ranks 2 --offload --test data" 120
 		done

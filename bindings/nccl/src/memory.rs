@@ -36,14 +36,10 @@ impl Mr {
     }
 }
 
-/// Whether NCCL is told that device memory is taken: only what every path of the device can keep.
+/// Whether NCCL is told that device memory is taken: only where somebody asks for it. CUDA lets no call of a process through while a
+/// copy to ordinary memory waits behind a kernel, and NCCL's kernels wait for us: docs/GPU.md.
 pub(crate) fn takes_device(fabric: &Fabric) -> bool {
-    match fabric.config().gpu {
-        GpuWish::Off => false,
-        GpuWish::Staged => gpus::any(),
-        // Connections that device-memory TCP cannot have are staged.
-        GpuWish::Direct => fabric.reaches_device_memory() && gpus::any(),
-    }
+    fabric.config().gpu == GpuWish::Staged && gpus::any()
 }
 
 /// First version of NCCL's table in which it is told that its own kernels unpack. Its LL and LL128 kernels do not: since

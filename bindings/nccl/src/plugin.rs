@@ -112,8 +112,13 @@ unsafe impl<M: Machine> NetPlugin for Plugin<M> {
                 log.info(&format!("linkspan {}: {}", release(), devices.join(", ")));
                 if takes_device(fabric) {
                     log.warn(
-                        "linkspan: device memory is taken (LINKSPAN_GPU=staged, or lspan devmem): on the one GPU that it was \
-                         tried on NCCL hung; LINKSPAN_GPU=off takes host memory, which was right there: see docs/GPU.md",
+                        "linkspan: LINKSPAN_GPU=staged: NCCL hands over device memory, and under CUDA hangs if the program copies \
+                         to ordinary memory behind a collective, as tensor.cpu() does: see docs/GPU.md",
+                    );
+                } else if fabric.reaches_device_memory() {
+                    log.info(
+                        "linkspan: device-memory TCP is set up, and NCCL hands over host memory all the same: LINKSPAN_GPU=staged \
+                         takes device memory, and docs/GPU.md says when that hangs",
                     );
                 }
             }

@@ -59,7 +59,7 @@ impl PathChoice {
     }
 }
 
-/// GPU memory in bindings that are told of it call by call.
+/// GPU memory where nobody named a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GpuWish {
     /// Where the path itself reaches it.

@@ -88,9 +88,8 @@ impl Pool {
     }
 }
 
-/// Bytes of ordinary memory on their way to a device or back: through pinned memory and an event, as chunks go, for such copies run
-/// beside kernels. Handed ordinary memory, or told to wait for a stream, a driver may stand behind a kernel of NCCL's that waits for
-/// these very bytes: what a hang of NCCL 2.28 on an H100 is put down to.
+/// Bytes of ordinary memory on their way to a device or back: through pinned memory and an event, as chunks go. Of ordinary memory a driver
+/// may wait for all that the program has queued, with a lock that stops the process's other calls.
 #[derive(Debug)]
 pub struct Bounce {
     stream: Stream,

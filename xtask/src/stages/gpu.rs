@@ -26,7 +26,8 @@ pub(crate) enum Half {
 
 /// Builds and runs everything; `record`: a file for what was measured.
 pub(crate) fn run(root: &Path, record: Option<&str>, half: Half) -> Outcome {
-    let place = run::target_dir(root).join("gpu");
+    // Links to what lies there are made elsewhere, too.
+    let place = std::path::absolute(run::target_dir(root)).unwrap_or_else(|_| run::target_dir(root)).join("gpu");
     if half != Half::Run
         && let Err(why) = build(root, &place)
     {
@@ -65,10 +66,9 @@ pub(crate) fn run(root: &Path, record: Option<&str>, half: Half) -> Outcome {
 }
 
 /// What cargo builds of it, below the target folder, and its name here.
-const PROGRAMS: [(&str, &str); 5] = [
+const PROGRAMS: [(&str, &str); 4] = [
     ("release/lspan", "lspan"),
     ("release/liblinkspan_nccl.so", "liblinkspan_nccl.so"),
-    ("debug/liblinkspan_sim_plugin.so", "liblinkspan_sim_plugin.so"),
     ("debug/xtask", "xtask"),
     ("release/examples/unpack_bench", "unpack_bench"),
 ];
@@ -315,7 +315,7 @@ impl Parts<'_> {
         self.step("Python", &mut pytest);
     }
 
-    /// Which calls of the driver wait for a kernel that runs.
+    /// What of the driver goes on while a kernel runs that waits.
     fn beside_kernel(&mut self) {
         let Some(nvcc) = run::which("nvcc") else {
             return self.say("skipped: calls beside a kernel: no nvcc".to_owned());
@@ -332,30 +332,26 @@ impl Parts<'_> {
         }
     }
 
-    /// Real NCCL: as it comes, with our staging, and with network cards in software whose payload NCCL's own kernels unpack.
+    /// Real NCCL over shared memory and TCP.
     fn nccl(&mut self) {
         let Some(python) = run::which("python3") else {
             return self.say("skipped: NCCL: no python3".to_owned());
         };
-        for (plugin, setting, value) in [
-            ("liblinkspan_nccl.so", "LINKSPAN_GPU", "auto"),
-            ("liblinkspan_nccl.so", "LINKSPAN_GPU", "staged"),
-            ("liblinkspan_sim_plugin.so", "LINKSPAN_PATH", "devmem"),
-        ] {
-            // Under the name that NCCL of every version looks for.
-            let dir = self.place.join("nccl");
-            let _ = fs::remove_dir_all(&dir);
-            let made = fs::create_dir_all(&dir)
-                .and_then(|()| symlink(self.program(plugin), dir.join("libnccl-net-linkspan.so")))
-                .and_then(|()| symlink(self.program(plugin), dir.join("librccl-net-linkspan.so")));
-            if let Err(e) = made {
-                self.failed.push(format!("{}: {e}", dir.display()));
-                return;
-            }
+        // Under the name that NCCL of every version looks for.
+        let (dir, plugin) = (self.place.join("nccl"), self.program("liblinkspan_nccl.so"));
+        let _ = fs::remove_dir_all(&dir);
+        let made = fs::create_dir_all(&dir)
+            .and_then(|()| symlink(&plugin, dir.join("libnccl-net-linkspan.so")))
+            .and_then(|()| symlink(&plugin, dir.join("librccl-net-linkspan.so")));
+        if let Err(e) = made {
+            self.failed.push(format!("{}: {e}", dir.display()));
+            return;
+        }
+        for path in ["shm", "tcp"] {
             let mut ranks = Command::new(&python);
-            ranks.arg("tests/gpu/two_ranks.py").env(setting, value).env("PYTHONUNBUFFERED", "1");
+            ranks.arg("tests/gpu/two_ranks.py").env("LINKSPAN_PATH", path).env("PYTHONUNBUFFERED", "1");
             ranks.env("LD_LIBRARY_PATH", before(&dir)).env("NCCL_NET_PLUGIN", "linkspan");
-            self.step(&format!("NCCL, {setting}={value}"), &mut ranks);
+            self.step(&format!("NCCL over {path}"), &mut ranks);
         }
     }
 }
