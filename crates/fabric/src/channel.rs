@@ -40,7 +40,7 @@ const TICK_CALLS: u32 = 64;
 
 /// Bursts of small messages that leave before arrivals are looked at again. To look costs a system call, and a sender needs what
 /// its peer says once in some hundred messages.
-const UNHEARD: u32 = 8;
+const BURSTS: u32 = 8;
 
 /// Least time between two periodic checks: keepalive connection, stalled rails, rails to reconnect.
 const TICK: Duration = Duration::from_millis(100);
@@ -67,7 +67,7 @@ pub struct Channel {
     unwatched: Option<Unwatched>,
     policy: ReconnectPolicy,
     calls: u32,
-    /// Bursts since arrivals were looked at; see [`UNHEARD`].
+    /// Bursts since arrivals were looked at; see [`BURSTS`].
     unheard: u32,
     /// What was sent last went as one control message.
     small: bool,
@@ -468,7 +468,7 @@ impl Channel {
         if let Some(bytes) = self.test(ticket)? {
             return Ok(Some(bytes));
         }
-        if self.small && self.unheard < UNHEARD && self.conn.waiting() == 0 {
+        if self.small && self.unheard < BURSTS && self.conn.waiting() == 0 {
             self.unheard += 1;
             self.conn.flush();
             if let Some(bytes) = self.test(ticket)? {

@@ -39,6 +39,7 @@ pub use linkspan_mesh::{EdgeSpeed, Error as MeshError, ForeignHost, Prober};
 pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
 pub use linkspan_setup::log::{Level, Log};
 pub use linkspan_setup::stats;
+pub use linkspan_stream::SILENCE;
 pub use linkspan_transport::{
     Access, Buf, Cancel, DirectBy, Error as ChannelError, HostBuf, MAX_GROUP, MAX_WAITING, MemSlice, MemoryDomain,
     OpError, Poll, Provider, RailInfo, RemoteSlice, Ticket, WaitFd, chain,

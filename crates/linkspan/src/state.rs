@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::{
-    Cancel, Channel, ChannelError, Connecting, Gpu, HANDLE_LEN, HostBuf, PeerState, Poll, WaitFd, chain,
+    Cancel, Channel, ChannelError, Connecting, Gpu, HANDLE_LEN, HostBuf, PeerState, Poll, SILENCE, WaitFd, chain,
 };
 use linkspan_proto::login::{PublicKey, Secret};
 
@@ -28,9 +28,6 @@ const REMAKE: Duration = Duration::from_secs(10);
 /// How long a side that cannot dial waits for a peer that was lost and may have revoked the path rather than ended, at least:
 /// twice as long as a revocation may take.
 const RETURN: Duration = Duration::from_secs(2);
-
-/// The longest that a side may not know of a path whose other end is gone: what its keepalive connection takes.
-const UNHEARD: Duration = Duration::from_secs(25);
 
 /// How much later than one side the other may find the path silent: keepalive takes 15 to 25 s.
 const LATER: Duration = Duration::from_secs(10);
@@ -678,7 +675,7 @@ fn patience(can_dial: bool, grace: Duration, peer: &PeerState) -> Duration {
     let dials = REMAKE.max(grace);
     match peer {
         _ if can_dial => dials,
-        PeerState::Ask(_) => UNHEARD + dials,
+        PeerState::Ask(_) => SILENCE + dials,
         PeerState::Silent => LATER + dials,
         PeerState::Gone | PeerState::Open => RETURN.max(2 * grace),
     }

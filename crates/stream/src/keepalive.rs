@@ -9,7 +9,7 @@ use crate::Stream;
 use linkspan_transport::peer_gone;
 
 /// Silence after which a host is dead: keepalive's own 10 s and 3 times 5 s.
-const SILENCE: Duration = Duration::from_secs(25);
+pub const SILENCE: Duration = Duration::from_secs(25);
 
 /// The one byte that may come: the sender ends this connection of its own will and lives.
 const LEAVING: u8 = b'L';

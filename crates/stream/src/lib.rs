@@ -17,7 +17,7 @@ mod stream;
 pub use congestion::Congestion;
 pub use dial::Dial;
 pub use error::Error;
-pub use keepalive::{Ended, Keepalive};
+pub use keepalive::{Ended, Keepalive, SILENCE};
 pub use linkspan_net::TcpInfo;
 pub use listen::Listen;
 pub use options::Options;

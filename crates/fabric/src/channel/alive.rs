@@ -2,16 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use linkspan_stream::{Ended, Keepalive};
+use linkspan_stream::{Ended, Keepalive, SILENCE};
 use linkspan_transport::{Down, Poll, Rail, WaitFd};
 
 use super::{Channel, ReconnectPolicy, cause};
 use crate::Fabric;
 use crate::reconnect::Reconnector;
-
-/// How long no path may carry after the keepalive connection was lost with its own: as long as keepalive takes (25 s, `SILENCE` of the
-/// TCP transport).
-const GRACE: Duration = Duration::from_secs(25);
 
 /// Rounds in which the rails are read once more when the keepalive connection has ended. A round brings up to a MiB and the kernel
 /// holds some tens at most, so a correct peer's last bytes fit; one that sends more does not hold this call.
@@ -142,14 +138,15 @@ impl Channel {
                 self.fabric.log().warn(&line);
             }
         } else if gone.reported || gone.waits {
-            if now.duration_since(gone.since) >= GRACE {
+            // No path may carry for as long as keepalive takes.
+            if now.duration_since(gone.since) >= SILENCE {
                 self.end_unwatched();
             }
         } else if lives(&self.fabric, self.peer, &self.policy) {
             (gone.since, gone.waits) = (now, true);
             let line = format!(
                 "the path to the peer is dead, but its host answers: waiting for another route, {} s at most: {}: {}",
-                GRACE.as_secs(),
+                SILENCE.as_secs(),
                 gone.why.path(),
                 cause(&gone.why)
             );

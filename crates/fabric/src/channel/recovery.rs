@@ -79,7 +79,7 @@ impl Channel {
         let cabled = relayed || matches!(mesh.way(handle.host, addrs.clone(), false), MeshRoute::Direct(_));
         // That the mesh no longer reports the peer may be a busy processor; that nothing moves either is a cut cable.
         let stuck = stuck(self.conn.moving(), self.last_active, self.last_moved, now);
-        let carries = self.conn.carries(|_| true);
+        let carries = self.conn.carries();
         if carries && (cabled || !stuck) {
             if relayed {
                 add_routes(&self.fabric, reconnectors, mesh.way(handle.host, addrs, false), self.rdma);

@@ -79,7 +79,7 @@ fn a_rail_whose_payload_nobody_acknowledges_has_stopped_carrying() {
         send = send.or_else(|| a.post_send(1, src.slice()).unwrap());
         a.progress().unwrap();
         b.progress().unwrap();
-        (!a.carries(|_| true)).then_some(())
+        (!a.carries()).then_some(())
     });
     let [(_, end)] = a.rails().collect::<Vec<_>>()[..] else { panic!("one rail") };
     assert!(!end.control().health().dead && end.health().retransmitted > 0);
