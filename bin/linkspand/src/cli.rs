@@ -43,6 +43,16 @@ pub(crate) enum Command {
         #[command(subcommand)]
         config: ConfigCommand,
     },
+    /// A mount of the service of a user, which starts this
+    #[command(hide = true)]
+    Mount {
+        /// PEER:SHARE[/PATH]
+        place: String,
+        /// An empty directory of this host
+        directory: PathBuf,
+        /// Longest time until data is answered, ms
+        timeout_ms: u64,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -11,6 +11,7 @@ mod user;
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -23,6 +24,10 @@ const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Some(Command::Mount { place, directory, timeout_ms }) = &cli.command {
+        let served = linkspan_user::mount::serve(place, directory, Duration::from_millis(*timeout_ms));
+        return if served { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let log = || Arc::new(if cli.foreground { Log::stderr() } else { Log::journal() });
     if cli.user {
         let log = log();
@@ -40,7 +45,7 @@ fn main() -> ExitCode {
             print!("{}", config.text(*origin));
             ExitCode::SUCCESS
         }
-        None => {
+        _ => {
             let log = log();
             ended(run::run(&cli, config, log.clone()), &log)
         }

@@ -67,6 +67,9 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// What the process of a mount said.
+    #[error("{0}")]
+    Mounting(String),
     /// The system.
     #[error("LS1831 {what}: {source}")]
     System {

@@ -1,8 +1,10 @@
 //! A place of a peer as a file system of this host.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use linkspan_files::fs::Kind;
@@ -11,7 +13,8 @@ use linkspan_mount::{Mounted, Options};
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::place::Place;
-use crate::{Dialer, Error};
+use crate::task::Say;
+use crate::{Dialer, Error, work};
 
 /// Longest time until a name or an attribute is answered.
 const NAMES: Duration = Duration::from_secs(5);
@@ -40,6 +43,59 @@ pub fn open(
     let options = Options { share, base, source, names: NAMES.min(data), data };
     linkspan_mount::mount(names, way.client(stop)?, dir, options)
         .map_err(|source| Error::Mount { dir: dir.display().to_string(), source })
+}
+
+/// One that a process has for another one, which has started it: until standard input ends and no program has anything open there, or
+/// until somebody else unmounts it. Says `mounted`, `note` and a text, or `error` and a text, a line each. False: the last was an error.
+pub fn serve(source: &str, dir: &Path, data: Duration) -> bool {
+    let served = attended(source, dir, data);
+    if let Err(error) = &served {
+        say("error", &error.text());
+    }
+    served.is_ok()
+}
+
+/// Nobody may be there to hear it.
+fn say(word: &str, text: &str) {
+    let _ = writeln!(io::stdout(), "{word} {}", text.replace('\n', " "));
+}
+
+fn attended(source: &str, dir: &Path, data: Duration) -> Result<(), Error> {
+    let place = Place::whole(source)?;
+    let note: Say = Arc::new(|line: &str| say("note", line));
+    let way = Dialer::to(&place.peer, work::log(&note))?;
+    // Once it is mounted its sessions go on as long as it does.
+    let (up, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (is_up, stop) = (up.clone(), over.clone());
+    let stop = move || stop.load(Ordering::SeqCst) && !is_up.load(Ordering::SeqCst);
+    let (at, is_up, ends) = (dir.to_owned(), up.clone(), over.clone());
+    let take = move || {
+        if let Err(error) = detach(&at) {
+            say("note", &error.text());
+        }
+    };
+    let takes = take.clone();
+    let waiting = move || {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        ends.store(true, Ordering::SeqCst);
+        if is_up.load(Ordering::SeqCst) {
+            takes();
+        }
+    };
+    let waits = std::thread::Builder::new().name("unmount".into()).spawn(waiting);
+    waits.map_err(|error| Error::system("a thread", error))?;
+    // What was killed has left; attributes may be remembered, a listing is not.
+    let dead = |error: io::Error| error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error());
+    if std::fs::read_dir(dir).is_err_and(dead) {
+        detach(dir)?;
+    }
+    let mounted = open(place, source, dir, data, &way, stop)?;
+    up.store(true, Ordering::SeqCst);
+    if over.load(Ordering::SeqCst) {
+        take();
+    }
+    let _ = writeln!(io::stdout(), "mounted");
+    mounted.run().map_err(|error| Error::system("/dev/fuse", error))
 }
 
 /// Takes a mount from its directory. What programs have open there they keep until they close it; it runs until then.

@@ -210,10 +210,6 @@ impl Task {
         self.wake.as_fd()
     }
 
-    pub(crate) fn rouse(&self) {
-        self.wake.signal();
-    }
-
     pub(crate) fn drain(&self) {
         self.wake.drain();
     }

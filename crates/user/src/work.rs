@@ -1,9 +1,10 @@
 //! What tasks do.
 
-use std::io;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use linkspan_fabric::keys::Keyring;
@@ -282,46 +283,52 @@ pub fn mirror(task: &Arc<Task>, ends: &Ends, how: How, init: bool, watch: bool) 
     }
 }
 
-/// Has a place mounted until it is cancelled and no program has anything open there, or until somebody else unmounts it.
+/// Has a place mounted, by a process of its own, until it is cancelled and no program has anything open there, or until somebody else
+/// unmounts it. What waits in a mount that its own process serves cannot be killed, and this one may be asked to send what is there.
 ///
 /// # Errors
-/// As [`mount::open`].
-pub fn mounted(task: &Arc<Task>, place: Place, source: &str, dir: &Path, data: Duration) -> Result<(), Error> {
-    let way = Dialer::to(&task.peer, log_to(task))?;
-    // Once it is mounted its sessions go on as long as it does.
-    let (up, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (stop, is_up) = (task.stop(), up.clone());
-    let stop = move || !is_up.load(Ordering::Relaxed) && stop();
-    // What a service that was killed has left; attributes may be remembered, a listing is not.
-    let dead = |error: io::Error| error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error());
-    if std::fs::read_dir(dir).is_err_and(dead) {
-        mount::detach(dir)?;
-    }
-    let mounted = mount::open(place, source, dir, data, &way, stop)?;
-    up.store(true, Ordering::Relaxed);
-    task.update(|progress| progress.state = "mounted");
-    let (own, ended, at) = (task.clone(), over.clone(), dir.to_owned());
-    let waiting = move || {
-        loop {
-            let _ = poll(&mut [PollFd::from_borrowed_fd(own.wake(), PollFlags::IN)], None);
-            own.drain();
-            if ended.load(Ordering::Acquire) {
-                return;
-            }
-            if own.interrupt.raised()
-                && let Err(error) = mount::detach(&at)
-            {
-                own.update(|progress| progress.note(&error.text()));
+/// [`Error::Mounting`]: what that process says; [`Error::System`].
+pub fn mounted(task: &Arc<Task>, source: &str, dir: &Path, data: Duration) -> Result<(), Error> {
+    let failed = |error: io::Error| Error::system("the process of a mount", error);
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["mount", source]).arg(dir).arg(data.as_millis().to_string());
+    // Ctrl-C at a terminal is for the service, which ends the mount by closing its input.
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().map_err(failed)?;
+    let (mut input, output) = (child.stdin.take(), child.stdout.take());
+    let mut output = output.ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
+    let (mut said, mut text, mut part) = (None, Vec::new(), [0; 1024]);
+    loop {
+        let mut ready = [PollFd::from_borrowed_fd(task.wake(), PollFlags::IN), PollFd::new(&output, PollFlags::IN)];
+        let _ = poll(&mut ready, None);
+        let says = !ready[1].revents().is_empty();
+        task.drain();
+        if task.interrupt.raised() {
+            input = None;
+        }
+        match if says { output.read(&mut part).map_err(failed)? } else { continue } {
+            0 => break,
+            more => text.extend_from_slice(&part[..more]),
+        }
+        while let Some(end) = text.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = text.drain(..=end).collect();
+            match String::from_utf8_lossy(&line).trim_end().split_once(' ') {
+                Some(("note", line)) => task.update(|progress| progress.note(line)),
+                Some(("error", line)) => said = Some(line.to_owned()),
+                _ => task.update(|progress| progress.state = "mounted"),
             }
         }
-    };
-    let waits = std::thread::Builder::new().name("unmount".into()).spawn(waiting);
-    let waits = waits.map_err(|error| Error::system("a thread", error))?;
-    let ran = mounted.run().map_err(|error| Error::system("/dev/fuse", error));
-    over.store(true, Ordering::Release);
-    task.rouse();
-    let _ = waits.join();
-    ran
+    }
+    drop(input);
+    let status = child.wait().map_err(failed)?;
+    match said {
+        Some(text) => Err(Error::Mounting(text)),
+        None if status.success() => Ok(()),
+        None => {
+            let _ = mount::detach(dir);
+            Err(failed(io::Error::other(format!("it has ended: {status}"))))
+        }
+    }
 }
 
 fn paired(task: &Task, paired: Paired) {

@@ -112,6 +112,16 @@ impl User<'_> {
         self.await_name();
     }
 
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.process), signal).unwrap();
+    }
+
+    /// What a file of /proc says of each thread.
+    pub(crate) fn threads(&self, file: &'static str) -> impl Iterator<Item = String> + use<> {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap().flatten();
+        threads.filter_map(move |thread| fs::read_to_string(thread.path().join(file)).ok())
+    }
+
     pub(crate) fn restart_bus(&mut self) {
         self.bus.restart();
         self.client = Builder::address(&*self.bus.address()).unwrap().build().unwrap();
@@ -119,8 +129,7 @@ impl User<'_> {
     }
 
     pub(crate) fn end(&mut self) {
-        let pid = rustix::process::Pid::from_child(&self.process);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.signal(rustix::process::Signal::TERM);
         assert!(self.process.wait().unwrap().success());
     }
 

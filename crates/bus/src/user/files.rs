@@ -205,9 +205,9 @@ impl Files {
         if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&data) {
             return Err(Error::Usage("timeout_ms must be 100 to 3600000".into()).into());
         }
-        let (at, dir) = (Place::whole(&place)?, local(&directory)?);
-        let (peer, source) = (at.peer.clone(), place.clone());
-        let run = move |task: &_| work::mounted(task, at, &source, &dir, data);
+        let (peer, dir) = (Place::whole(&place)?.peer, local(&directory)?);
+        let source = place.clone();
+        let run = move |task: &_| work::mounted(task, &source, &dir, data);
         self.0.begin(objects, (Kind::Mount, &peer, vec![place, directory]), run).await
     }
 

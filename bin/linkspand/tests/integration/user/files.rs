@@ -9,6 +9,7 @@ use linkspan_bus::user::{NAME, PATH};
 use linkspan_bus::zbus::blocking::connection::Builder;
 use linkspan_bus::zbus::blocking::fdo::PropertiesProxy;
 use linkspan_bus::{Dict, to_dict};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::super::bus::Bus;
@@ -216,7 +217,6 @@ fn a_mount_shows_the_share_and_goes_when_it_is_cancelled() {
     assert_eq!(std::io::read_to_string(&mut open).unwrap(), "a");
     drop(open);
     assert_eq!(one.ended(&task)["state"], "done");
-    // A mount of a service that was killed is dead, and makes place for another one.
     let mount = |one: &User<'_>| {
         let task = one.begin("Files.Mount", &(&*place, world.text("at"), Dict::new()));
         let ended = || panic!("{:?}", one.history());
@@ -224,9 +224,27 @@ fn a_mount_shows_the_share_and_goes_when_it_is_cancelled() {
         assert_eq!(fs::read_to_string(world.path("at/a")).unwrap(), "a");
         task
     };
+    // That of a service which is killed goes, also while that one itself waits there for a peer that has stopped.
     mount(&one);
+    fs::write(world.path("share/b"), vec![7; 1 << 20]).unwrap();
+    let Some(three) = world.user("three") else { return };
+    let words = (vec![world.text("at/b")], format!("{}/", three.serve(&world.path("other"))), Dict::new());
+    two.signal(Signal::STOP);
+    one.begin("Files.Send", &words);
+    // Only root sees where a thread waits.
+    if is_root() {
+        until("it waits in its own mount", || one.threads("stack").any(|calls| calls.contains("request_wait_answer")));
+    }
     one.kill_and_restart();
-    assert!(one.tasks().is_empty() && fs::read_dir(world.path("at")).is_err());
+    two.signal(Signal::CONT);
+    until("the mount has gone", || !world.path("at/a").exists());
+    assert!(one.tasks().is_empty());
+    // One whose process was killed leaves its directory, too.
+    let task = mount(&one);
+    let child = one.threads("children").find_map(|ids| ids.split_whitespace().next()?.parse().ok()).unwrap();
+    kill_process(Pid::from_raw(child).unwrap(), Signal::KILL).unwrap();
+    let record = one.ended(&task);
+    assert!(record["error"].as_str().unwrap().starts_with("LS1831"), "{record}");
     let task = mount(&one);
     one.cancel(&task).unwrap();
     assert_eq!(one.ended(&task)["state"], "done");
