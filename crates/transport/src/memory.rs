@@ -83,7 +83,13 @@ impl MemSlice {
 
     /// Lends `bytes` as a range to something that copies from it before it returns.
     pub(crate) fn with_bytes<T>(bytes: &[u8], f: impl FnOnce(MemSlice) -> T) -> T {
-        f(MemSlice::at(bytes.as_ptr().cast_mut(), bytes.len(), MemoryDomain::HOST))
+        let ptr = bytes.as_ptr().cast_mut();
+        // Miri reads memory that others may share with atomics, which want it writable.
+        #[cfg(miri)]
+        let mut own = bytes.to_vec();
+        #[cfg(miri)]
+        let ptr = own.as_mut_ptr();
+        f(MemSlice::at(ptr, bytes.len(), MemoryDomain::HOST))
     }
 
     /// Asks the processor for the first bytes, which are about to be read; nothing where they are on a device.
