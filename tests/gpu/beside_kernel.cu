@@ -121,7 +121,11 @@ int main()
 	size_t before, after, total;
 	OK(cuMemGetInfo(&before, &total));
 	auto then = Clock::now();
+#if CUDA_VERSION < 13000
+	OK(cuCtxCreate(&second, 0, number));
+#else
 	OK(cuCtxCreate(&second, nullptr, 0, number));
+#endif
 	double took = since(then);
 	Streams sets[] = {{"streams of the context", first, 32}, {"a second context", second, 8}};
 	for (auto &set : sets)

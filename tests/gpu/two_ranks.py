@@ -41,7 +41,7 @@ def rank(number: int, port: int) -> None:
     for count in (1, 1000, 1 << 18, (1 << 22) + 3):
         mine = torch.arange(count, device="cuda", dtype=torch.float64) * (number + 1)
         dist.all_reduce(mine)
-        # A copy to ordinary memory behind the kernel, during which CUDA lets no other call of the process through.
+        # A copy to ordinary memory on the default stream behind the kernel, during which CUDA starts no other of the process.
         mine.cpu()
         want = torch.arange(count, device="cuda", dtype=torch.float64) * sum(range(1, RANKS + 1))
         assert torch.equal(mine, want), f"all_reduce of {count}"

@@ -36,8 +36,8 @@ impl Mr {
     }
 }
 
-/// Whether NCCL is told that device memory is taken: only where somebody asks for it. CUDA lets no call of a process through while a
-/// copy to ordinary memory waits behind a kernel, and NCCL's kernels wait for us: docs/GPU.md.
+/// Whether NCCL is told that device memory is taken: only where somebody asks for it. What a program queues behind a kernel can stop our
+/// copies, and NCCL's kernels wait for us: docs/GPU.md.
 pub(crate) fn takes_device(fabric: &Fabric) -> bool {
     fabric.config().gpu == GpuWish::Staged && gpus::any()
 }

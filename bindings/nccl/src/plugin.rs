@@ -112,8 +112,8 @@ unsafe impl<M: Machine> NetPlugin for Plugin<M> {
                 log.info(&format!("linkspan {}: {}", release(), devices.join(", ")));
                 if takes_device(fabric) {
                     log.warn(
-                        "linkspan: LINKSPAN_GPU=staged: NCCL hands over device memory, and under CUDA hangs if the program copies \
-                         to ordinary memory behind a collective, as tensor.cpu() does: see docs/GPU.md",
+                        "linkspan: LINKSPAN_GPU=staged: NCCL hands over device memory; under CUDA what the program queues behind a \
+                         collective can stop our copies, and NCCL hangs, as on an H100: see docs/GPU.md",
                     );
                 } else if fabric.reaches_device_memory() {
                     log.info(

@@ -62,7 +62,7 @@ impl PathChoice {
 /// GPU memory where nobody named a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GpuWish {
-    /// Where the path itself reaches it.
+    /// Where the path itself reaches it; under NCCL never.
     #[default]
     Direct,
     /// On every path, staged where need be.
@@ -106,7 +106,7 @@ pub struct Config {
     pub guard: Guard,
     /// Names the peers of logins by key pairs; set by [`Config::use_keys`].
     pub keyring: Option<Arc<Keyring>>,
-    /// GPU memory in the NCCL plugin.
+    /// GPU memory where nobody named a GPU.
     pub gpu: GpuWish,
     /// Whether connections may be given device memory that their path does not reach.
     pub stage: bool,

@@ -85,7 +85,7 @@ params! {
     REVOKE_MS = "LINKSPAN_REVOKE_MS", Takes::Number(100, 3_600_000), "1000",
         "How long a one-sided operation that timed out waits for the peer to confirm that nothing of it lands any more, milliseconds; then it is reported as unrevoked. A host that lost its peer and cannot dial it waits twice as long, 2 s at least. Raise it on hosts with more work than processors.";
     GPU = "LINKSPAN_GPU", Takes::Word(&["auto", "staged", "off"]), "auto",
-        "GPU memory. `auto`: NCCL is told host memory and copies by itself, which is quicker than staging; the library takes it where it was asked for a GPU. `staged`: NCCL is told device memory, which device-memory TCP reaches by itself, and RDMA cards where they can; elsewhere linkspan stages it. Under CUDA a program then hangs that copies GPU memory to ordinary memory behind a collective, as tensor.cpu() does. `off`: host memory only.";
+        "GPU memory. `auto`: NCCL is told host memory and copies by itself, which is quicker than staging; the library takes it where it was asked for a GPU. `staged`: NCCL is told device memory, which device-memory TCP reaches by itself, and RDMA cards where they can; elsewhere linkspan stages it. Under CUDA what a program queues behind a collective (item(), cpu()) can then stop linkspan's copies, and NCCL hangs, as on an H100. `off`: host memory only.";
     STAGE_MEMORY = "LINKSPAN_STAGE_MEMORY", Takes::Number(8, 1_048_576), "1024",
         "Most pinned memory for staging GPU memory in a process, MiB. A direction of a connection takes 8 (40 on shared memory with direct copies), from its first message of GPU memory on.";
     UNPACK = "LINKSPAN_UNPACK", Takes::Word(&["auto", "kernel", "d2d", "host"]), "auto",

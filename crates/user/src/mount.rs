@@ -1,6 +1,6 @@
 //! A place of a peer as a file system of this host.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -45,9 +45,12 @@ pub fn open(
         .map_err(|source| Error::Mount { dir: dir.display().to_string(), source })
 }
 
-/// One that a process has for another one, which has started it: until standard input ends and no program has anything open there, or
-/// until somebody else unmounts it. Says `mounted`, `note` and a text, or `error` and a text, a line each. False: the last was an error.
+/// One that a process has for another one, which has started it, and by a byte on standard input, or its end, has the mount go from its
+/// directory; it ends when no program has anything open there, or when somebody else unmounts it. Says `mounted`, `note` and a text, or
+/// `error` and a text, a line each. False: the last was an error.
 pub fn serve(source: &str, dir: &Path, data: Duration) -> bool {
+    // Started by way of /proc/self/exe, it is called so.
+    let _ = rustix::thread::set_name(c"linkspand");
     let served = attended(source, dir, data);
     if let Err(error) = &served {
         say("error", &error.text());
@@ -60,42 +63,60 @@ fn say(word: &str, text: &str) {
     let _ = writeln!(io::stdout(), "{word} {}", text.replace('\n', " "));
 }
 
+/// What is wanted of a mount, by two threads.
+#[derive(Debug, Default)]
+struct Wanted {
+    up: AtomicBool,
+    gone: AtomicBool,
+    detached: AtomicBool,
+}
+
+impl Wanted {
+    /// Has it go from its directory, once.
+    fn detach(&self, dir: &Path) {
+        if !self.up.load(Ordering::SeqCst) || self.detached.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        if let Err(error) = detach(dir) {
+            self.detached.store(false, Ordering::SeqCst);
+            say("note", &error.text());
+        }
+    }
+}
+
 fn attended(source: &str, dir: &Path, data: Duration) -> Result<(), Error> {
     let place = Place::whole(source)?;
     let note: Say = Arc::new(|line: &str| say("note", line));
     let way = Dialer::to(&place.peer, work::log(&note))?;
-    // Once it is mounted its sessions go on as long as it does.
-    let (up, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (is_up, stop) = (up.clone(), over.clone());
-    let stop = move || stop.load(Ordering::SeqCst) && !is_up.load(Ordering::SeqCst);
-    let (at, is_up, ends) = (dir.to_owned(), up.clone(), over.clone());
-    let take = move || {
-        if let Err(error) = detach(&at) {
-            say("note", &error.text());
-        }
-    };
-    let takes = take.clone();
+    let wanted = Arc::new(Wanted::default());
+    let (all, at) = (wanted.clone(), dir.to_owned());
     let waiting = move || {
-        let _ = io::copy(&mut io::stdin(), &mut io::sink());
-        ends.store(true, Ordering::SeqCst);
-        if is_up.load(Ordering::SeqCst) {
-            takes();
+        let (mut more, mut part) = (true, [0; 64]);
+        while more {
+            more = io::stdin().read(&mut part).is_ok_and(|len| len > 0);
+            all.gone.store(true, Ordering::SeqCst);
+            all.detach(&at);
         }
     };
     let waits = std::thread::Builder::new().name("unmount".into()).spawn(waiting);
     waits.map_err(|error| Error::system("a thread", error))?;
-    // What was killed has left; attributes may be remembered, a listing is not.
-    let dead = |error: io::Error| error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error());
-    if std::fs::read_dir(dir).is_err_and(dead) {
-        detach(dir)?;
-    }
+    detach_dead(dir)?;
+    // Once it is mounted its sessions go on as long as it does.
+    let all = wanted.clone();
+    let stop = move || all.gone.load(Ordering::SeqCst) && !all.up.load(Ordering::SeqCst);
     let mounted = open(place, source, dir, data, &way, stop)?;
-    up.store(true, Ordering::SeqCst);
-    if over.load(Ordering::SeqCst) {
-        take();
+    wanted.up.store(true, Ordering::SeqCst);
+    if wanted.gone.load(Ordering::SeqCst) {
+        wanted.detach(dir);
     }
     let _ = writeln!(io::stdout(), "mounted");
     mounted.run().map_err(|error| Error::system("/dev/fuse", error))
+}
+
+/// Takes from a directory what a process that was killed has left there. Attributes may be remembered, a listing is not.
+pub(crate) fn detach_dead(dir: &Path) -> Result<(), Error> {
+    let dead = |error: io::Error| error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error());
+    if std::fs::read_dir(dir).is_err_and(dead) { detach(dir) } else { Ok(()) }
 }
 
 /// Takes a mount from its directory. What programs have open there they keep until they close it; it runs until then.

@@ -1,6 +1,6 @@
 //! What tasks do.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -291,8 +291,8 @@ pub fn mirror(task: &Arc<Task>, ends: &Ends, how: How, init: bool, watch: bool) 
 pub fn mounted(task: &Arc<Task>, source: &str, dir: &Path, data: Duration) -> Result<(), Error> {
     let failed = |error: io::Error| Error::system("the process of a mount", error);
     let mut command = Command::new("/proc/self/exe");
-    command.args(["mount", source]).arg(dir).arg(data.as_millis().to_string());
-    // Ctrl-C at a terminal is for the service, which ends the mount by closing its input.
+    command.arg0("linkspand").args(["mount", "--", source]).arg(dir).arg(data.as_millis().to_string());
+    // Ctrl-C at a terminal is for the service, whose word is the input of the mount's process.
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(failed)?;
     let (mut input, output) = (child.stdin.take(), child.stdout.take());
@@ -303,10 +303,10 @@ pub fn mounted(task: &Arc<Task>, source: &str, dir: &Path, data: Duration) -> Re
         let _ = poll(&mut ready, None);
         let says = !ready[1].revents().is_empty();
         task.drain();
-        if task.interrupt.raised() {
-            input = None;
+        if let (true, Some(input)) = (task.interrupt.raised(), &mut input) {
+            let _ = input.write_all(b"\n");
         }
-        match if says { output.read(&mut part).map_err(failed)? } else { continue } {
+        match if says { output.read(&mut part).unwrap_or(0) } else { continue } {
             0 => break,
             more => text.extend_from_slice(&part[..more]),
         }
@@ -325,7 +325,7 @@ pub fn mounted(task: &Arc<Task>, source: &str, dir: &Path, data: Duration) -> Re
         Some(text) => Err(Error::Mounting(text)),
         None if status.success() => Ok(()),
         None => {
-            let _ = mount::detach(dir);
+            let _ = mount::detach_dead(dir);
             Err(failed(io::Error::other(format!("it has ended: {status}"))))
         }
     }

@@ -349,7 +349,11 @@ impl Parts<'_> {
         }
         for path in ["shm", "tcp"] {
             let mut ranks = Command::new(&python);
-            ranks.arg("tests/gpu/two_ranks.py").env("LINKSPAN_PATH", path).env("PYTHONUNBUFFERED", "1");
+            ranks
+                .arg("tests/gpu/two_ranks.py")
+                .env("LINKSPAN_PATH", path)
+                .env("LINKSPAN_GPU", "auto")
+                .env("PYTHONUNBUFFERED", "1");
             ranks.env("LD_LIBRARY_PATH", before(&dir)).env("NCCL_NET_PLUGIN", "linkspan");
             self.step(&format!("NCCL over {path}"), &mut ranks);
         }
