@@ -1,6 +1,5 @@
 //! What callers hold.
 
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
@@ -47,8 +46,7 @@ impl SoftNic {
     pub(super) fn forge(&self, number: u32, wr: SendWr) -> Result<(), PostError> {
         let caps = self.net.lock().nics[self.index].pairs.get(&number).map(|pair| pair.caps);
         let caps = caps.ok_or(PostError { taken: 0, errno: libc::ENODEV })?;
-        // It is not ours to destroy.
-        ManuallyDrop::new(SoftQp { nic: self.clone(), number, caps }).post_send(&[wr])
+        SoftQp { nic: self.clone(), number, caps, own: false }.post_send(&[wr])
     }
 
     fn errno(&self, call: &'static str, code: i32) -> Error {
@@ -193,7 +191,7 @@ unsafe impl Nic for SoftNic {
         let number = nic.next_qpn;
         nic.next_qpn = (nic.next_qpn + 1) & PSN_MASK;
         nic.pairs.insert(number, Pair::new(number, cq.id, self.pd, caps));
-        Ok(SoftQp { nic: self.clone(), number, caps })
+        Ok(SoftQp { nic: self.clone(), number, caps, own: true })
     }
 
     fn event(&self) -> Result<Option<AsyncEvent>, Error> {
@@ -292,6 +290,8 @@ pub struct SoftQp {
     nic: SoftNic,
     number: u32,
     caps: QpCaps,
+    /// Whether it ends with this value.
+    own: bool,
 }
 
 impl SoftQp {
@@ -439,6 +439,8 @@ impl Qp for SoftQp {
 
 impl Drop for SoftQp {
     fn drop(&mut self) {
-        self.nic.net.lock().nics[self.nic.index].pairs.remove(&self.number);
+        if self.own {
+            self.nic.net.lock().nics[self.nic.index].pairs.remove(&self.number);
+        }
     }
 }
