@@ -24,30 +24,33 @@ const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    if let Some(Command::Mount { place, directory, timeout_ms }) = &cli.command {
-        let served = linkspan_user::mount::serve(place, directory, Duration::from_millis(*timeout_ms));
-        return if served { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    }
     let log = || Arc::new(if cli.foreground { Log::stderr() } else { Log::journal() });
-    if cli.user {
-        let log = log();
-        return ended(user::run(cli.as_root, log.clone()), &log);
-    }
-    let config = match Config::read(&cli.config) {
-        Ok(config) => config,
-        Err(error) => {
-            eprintln!("linkspand: {error}");
-            return ExitCode::from(USAGE);
-        }
-    };
     match &cli.command {
-        Some(Command::Config { config: ConfigCommand::Show { origin } }) => {
+        Some(Command::Mount { place, directory, timeout_ms }) => {
+            let served = linkspan_user::mount::serve(place, directory, Duration::from_millis(*timeout_ms));
+            if served { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Some(Command::Config { config: ConfigCommand::Show { origin } }) => configured(&cli, |config| {
             print!("{}", config.text(*origin));
             ExitCode::SUCCESS
+        }),
+        None if cli.user => {
+            let log = log();
+            ended(user::run(cli.as_root, log.clone()), &log)
         }
-        _ => {
+        None => configured(&cli, |config| {
             let log = log();
             ended(run::run(&cli, config, log.clone()), &log)
+        }),
+    }
+}
+
+fn configured(cli: &Cli, with: impl FnOnce(Config) -> ExitCode) -> ExitCode {
+    match Config::read(&cli.config) {
+        Ok(config) => with(config),
+        Err(error) => {
+            eprintln!("linkspand: {error}");
+            ExitCode::from(USAGE)
         }
     }
 }

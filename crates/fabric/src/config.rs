@@ -64,7 +64,7 @@ impl PathChoice {
 pub enum GpuWish {
     /// Where the path itself reaches it; under NCCL never.
     #[default]
-    Direct,
+    Auto,
     /// On every path, staged where need be.
     Staged,
     /// Never.
@@ -167,7 +167,7 @@ impl Config {
         let gpu = match params::GPU.read(get)?.as_deref() {
             Some("staged") => GpuWish::Staged,
             Some("off") => GpuWish::Off,
-            _ => GpuWish::Direct,
+            _ => GpuWish::Auto,
         };
         let stage_memory = params::STAGE_MEMORY.number(get)?.unwrap_or(1024);
         let mesh_port = params::MESH_PORT.number(get)?.unwrap_or(0) as u16;

@@ -353,9 +353,13 @@ fn hello(
     session: [u8; 16],
     stop: &Arc<dyn Fn() -> bool + Send + Sync>,
 ) -> Result<(Control, String), Error> {
-    let stopped = stop.clone();
-    let line = Line::stopped_by(connected(context, url)?, move || stopped());
-    let control = Control::new(line, ASKING);
+    let (transport, stopped) = (context.transport()?, stop.clone());
+    transport.stop_waiting_when(move || stopped());
+    match transport.connect_blocking(url, CONNECT) {
+        Err(_) if stop() => return Err(Error::Stopped),
+        connected => connected?,
+    }
+    let control = Control::new(Line::new(transport), ASKING);
     control.send(&Message::Hello { version: VERSION, session })?;
     match next(&control, stop)? {
         Message::Welcome { version: VERSION, identity } => Ok((control, crate::name::escape(identity.as_bytes()))),

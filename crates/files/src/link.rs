@@ -51,12 +51,6 @@ impl Line {
         Arc::new(Line { transport })
     }
 
-    /// Calls that wait also end where `stop` says so.
-    pub(crate) fn stopped_by(transport: Transport, stop: impl Fn() -> bool + Send + Sync + 'static) -> Arc<Line> {
-        transport.stop_waiting_when(stop);
-        Line::new(transport)
-    }
-
     /// Ends every call that waits, now and later. The peer hears of it at once, and lets go of what it holds.
     pub(crate) fn close(&self) {
         self.transport.close();

@@ -105,18 +105,20 @@ mod tests {
         let settings = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_STATS_DIR", "off")];
         let config = Config::read(&|name| settings.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned()));
         let context = Context::new(config.unwrap(), Log::off()).unwrap();
-        let listener = context.listen().unwrap();
-        let url = listener.url().clone();
-        let dialer = Dialer::new(context, move || Ok(url.clone()));
         let most = Duration::from_millis(300);
-        let (tell, told) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            let answer = dialer.ask(most, |client| client.request(Request::Shares));
-            tell.send(answer).is_ok()
-        });
-        // It is connected, and says nothing.
-        let _silent = listener.accept_blocking(Duration::from_secs(60)).unwrap();
-        let answer = told.recv_timeout(Duration::from_secs(60)).expect("it waits without end");
-        assert!(matches!(answer, Err(Error::Silent(time)) if time == most), "{answer:?}");
+        for connected in [true, false] {
+            let listener = context.listen().unwrap();
+            let url = listener.url().clone();
+            let dialer = Dialer::new(context.clone(), move || Ok(url.clone()));
+            let (tell, told) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                let answer = dialer.ask(most, |client| client.request(Request::Shares));
+                tell.send(answer).is_ok()
+            });
+            // It is connected, and says nothing.
+            let _silent = connected.then(|| listener.accept_blocking(Duration::from_secs(60)).unwrap());
+            let answer = told.recv_timeout(Duration::from_secs(15)).expect("it waits without end");
+            assert!(matches!(answer, Err(Error::Silent(time)) if time == most), "{connected}: {answer:?}");
+        }
     }
 }

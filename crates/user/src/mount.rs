@@ -3,11 +3,11 @@
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use linkspan_files::fs::Kind;
+use linkspan_files::lock;
 use linkspan_files::wire::{Answer, Request};
 use linkspan_mount::{Mounted, Options};
 use rustix::mount::{UnmountFlags, unmount};
@@ -63,51 +63,56 @@ fn say(word: &str, text: &str) {
     let _ = writeln!(io::stdout(), "{word} {}", text.replace('\n', " "));
 }
 
-/// What is wanted of a mount, by two threads.
-#[derive(Debug, Default)]
-struct Wanted {
-    up: AtomicBool,
-    gone: AtomicBool,
-    detached: AtomicBool,
+/// How far a mount is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Opening,
+    /// It was asked to go before it was there.
+    Cancelled,
+    Mounted,
+    Detached,
 }
 
-impl Wanted {
-    /// Has it go from its directory, once.
-    fn detach(&self, dir: &Path) {
-        if !self.up.load(Ordering::SeqCst) || self.detached.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        if let Err(error) = detach(dir) {
-            self.detached.store(false, Ordering::SeqCst);
-            say("note", &error.text());
-        }
-    }
+/// Has a mount go from its directory. Asked again, it tries what has failed before.
+fn leave(stage: &mut Stage, dir: &Path) {
+    *stage = match stage {
+        Stage::Opening | Stage::Cancelled => Stage::Cancelled,
+        Stage::Detached => Stage::Detached,
+        Stage::Mounted => match detach(dir) {
+            Ok(()) => Stage::Detached,
+            Err(error) => {
+                say("note", &error.text());
+                Stage::Mounted
+            }
+        },
+    };
 }
 
 fn attended(source: &str, dir: &Path, data: Duration) -> Result<(), Error> {
     let place = Place::whole(source)?;
     let note: Say = Arc::new(|line: &str| say("note", line));
     let way = Dialer::to(&place.peer, work::log(&note))?;
-    let wanted = Arc::new(Wanted::default());
-    let (all, at) = (wanted.clone(), dir.to_owned());
+    let stage = Arc::new(Mutex::new(Stage::Opening));
+    let (asked, at) = (stage.clone(), dir.to_owned());
     let waiting = move || {
         let (mut more, mut part) = (true, [0; 64]);
         while more {
             more = io::stdin().read(&mut part).is_ok_and(|len| len > 0);
-            all.gone.store(true, Ordering::SeqCst);
-            all.detach(&at);
+            leave(&mut lock(&asked), &at);
         }
     };
     let waits = std::thread::Builder::new().name("unmount".into()).spawn(waiting);
     waits.map_err(|error| Error::system("a thread", error))?;
     detach_dead(dir)?;
     // Once it is mounted its sessions go on as long as it does.
-    let all = wanted.clone();
-    let stop = move || all.gone.load(Ordering::SeqCst) && !all.up.load(Ordering::SeqCst);
+    let asked = stage.clone();
+    let stop = move || *lock(&asked) == Stage::Cancelled;
     let mounted = open(place, source, dir, data, &way, stop)?;
-    wanted.up.store(true, Ordering::SeqCst);
-    if wanted.gone.load(Ordering::SeqCst) {
-        wanted.detach(dir);
+    {
+        let mut stage = lock(&stage);
+        if std::mem::replace(&mut *stage, Stage::Mounted) == Stage::Cancelled {
+            leave(&mut stage, dir);
+        }
     }
     let _ = writeln!(io::stdout(), "mounted");
     mounted.run().map_err(|error| Error::system("/dev/fuse", error))

@@ -216,6 +216,7 @@ fn a_mount_shows_the_share_and_goes_when_it_is_cancelled() {
     one.cancel(&task).unwrap();
     until("it has gone from its directory", || !world.path("at/a").exists());
     assert_eq!(one.progress(&task).unwrap()["state"], "mounted");
+    one.cancel(&task).unwrap();
     assert_eq!(std::io::read_to_string(&mut open).unwrap(), "a");
     drop(open);
     assert_eq!(one.ended(&task)["state"], "done");
@@ -256,6 +257,14 @@ fn a_mount_shows_the_share_and_goes_when_it_is_cancelled() {
     let task = mount(&one);
     one.cancel(&task).unwrap();
     assert_eq!(one.ended(&task)["state"], "done");
+    // Cancelled before its peer has said a word.
+    two.signal(Signal::STOP);
+    let task = one.begin("Files.Mount", &(&*place, world.text("at"), Dict::new()));
+    until("its process is there", || one.threads("children").any(|ids| !ids.trim().is_empty()));
+    one.cancel(&task).unwrap();
+    let record = one.ended(&task);
+    assert!(record["state"] == "cancelled" && gone(), "{record}");
+    two.signal(Signal::CONT);
 }
 
 const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
