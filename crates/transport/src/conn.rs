@@ -452,9 +452,10 @@ impl<R: Rail + ?Sized> Conn<R> {
         };
         // A caller may look more seldom than that.
         let lately = self.asked.map_or(HEARD, |at| at.elapsed().max(HEARD));
-        // Of a card nothing is known, which may be as dead as the stream that stands by for it.
-        let standby = rails[stalled].as_ref().is_some_and(|rail| rail.info().standby);
-        let heard = |rail: &R| rail.health().heard.map_or(!standby, |heard| heard < lately);
+        // A cable of which nothing is known may be as dead as the stream that stands by for it, which may have taken messages that
+        // no other rail has.
+        let stays = rails[stalled].as_ref().is_some_and(|rail| rail.info().standby && !rail.health().dead);
+        let heard = |rail: &R| rail.health().heard.map_or(!stays, |heard| heard < lately);
         let mut others = rails.iter().enumerate().filter(|(n, _)| *n != stalled);
         if others.any(|(_, rail)| rail.as_deref().is_some_and(heard)) {
             return rails[stalled].as_ref().map(|rail| (stalled, rail.info().path.clone()));

@@ -82,6 +82,7 @@ pub struct VerbsRail<N: Nic> {
     stash: [Completion; BATCH],
     stashed: usize,
     idle: u32,
+    /// Completions, each of which is an acknowledgement of the peer's card or a frame of the peer, and when there were more last.
     heard: (u64, Instant),
     /// When the peer was asked last.
     asked: Instant,
@@ -273,14 +274,11 @@ impl<N: Nic> VerbsRail<N> {
         }
         self.idle = 0;
         let now = Instant::now();
-        if self.heard.0 != self.rx.frames {
-            self.heard = (self.rx.frames, now);
-        } else if now.duration_since(self.heard.1) >= self.ask_after {
-            self.heard.1 = now;
-            if !self.tx.probing() {
-                self.tx.probe();
-                self.asked = now;
-            }
+        if self.heard.0 != self.tx.counts.completions {
+            self.heard = (self.tx.counts.completions, now);
+        } else if now.duration_since(self.heard.1.max(self.asked)) >= self.ask_after && !self.tx.probing() {
+            self.tx.probe();
+            self.asked = now;
         }
     }
 
@@ -443,7 +441,9 @@ unsafe impl<N: Nic> Rail for VerbsRail<N> {
     }
 
     fn health(&self) -> Health {
-        Health { dead: self.unanswered(), ..Health::default() }
+        let (counted, last) = self.heard;
+        let heard = if counted == self.tx.counts.completions { last.elapsed() } else { Duration::ZERO };
+        Health { dead: self.unanswered(), heard: Some(heard), ..Health::default() }
     }
 
     fn registrar(&self) -> Option<Arc<dyn Registrar>> {

@@ -377,6 +377,19 @@ pub(crate) fn used(lab: &mut Lab) -> Result<()> {
     lab.finish([a, b])
 }
 
+/// Takes a cable out: this end is without a port, and what the other end sends is lost. Without that it would fill the virtual card there,
+/// and soft-RoCE waits with the end of a queue pair for every packet of it.
+fn out(near: (&Guest, &str), far: (&Guest, &str)) -> Result<()> {
+    far.0.sh(&format!("modprobe sch_netem && /usr/bin/tc qdisc replace dev {} root netem loss 100%", far.1))?;
+    near.0.sh(&format!("ip link set {} down", near.1)).map(drop)
+}
+
+/// Puts it in again.
+fn back(near: (&Guest, &str), address: &str, far: (&Guest, &str)) -> Result<()> {
+    far.0.sh(&format!("/usr/bin/tc qdisc del dev {} root", far.1))?;
+    near.0.sh(&format!("ip link set {0} up && ip addr replace {address} dev {0}", near.1)).map(drop)
+}
+
 /// The plugin over two RoCE cables, of which one is cut and comes back, then over one, which is cut.
 pub(crate) fn cut(lab: &mut Lab) -> Result<()> {
     let [a, b] = two_cables(lab)?;
@@ -387,7 +400,7 @@ pub(crate) fn cut(lab: &mut Lab) -> Result<()> {
         job.expect("round 2", SOON * 2)?;
     }
     let cut = Instant::now();
-    a.sh("ip link set lan1 down")?;
+    out((&a, "lan1"), (&b, "lan1"))?;
     goes_on(&mut jobs[0], 2, SOON)?;
     let over = cut.elapsed().as_secs_f64();
     for job in &mut jobs {
@@ -395,7 +408,7 @@ pub(crate) fn cut(lab: &mut Lab) -> Result<()> {
         goes_on(job, 5, SOON)?;
     }
     lab.say(&format!("one of two cables down in mid-run: two rounds later after {over:.1} s, every value right"));
-    a.sh("ip link set lan1 up && ip addr replace 10.2.0.1/24 dev lan1")?;
+    back((&a, "lan1"), "10.2.0.1/24", (&b, "lan1"))?;
     let up = Instant::now();
     for job in &mut jobs {
         tells(job, "rail back: verbs rxe1", SOON * 2)?;
@@ -416,7 +429,7 @@ pub(crate) fn cut(lab: &mut Lab) -> Result<()> {
     for job in &mut jobs {
         job.expect("round 2", SOON * 2)?;
     }
-    a.sh("ip link set lan0 down")?;
+    out((&a, "lan0"), (&b, "lan0"))?;
     let cut = Instant::now();
     for job in jobs {
         ended(job, TOLD, 1, &["returned 6", "LS0"])?;
@@ -633,17 +646,18 @@ pub(crate) fn mesh_ring(lab: &mut Lab) -> Result<()> {
         job.expect("round 2", SOON * 2)?;
     }
     let cut = Instant::now();
-    b.sh("ip link set lan1 down")?;
+    out((b, "lan1"), (c, "lan0"))?;
     tells(&mut jobs[1], "rail lost: verbs rxe1", SOON)?;
     tells(&mut jobs[1], "relaying over a, d", SOON)?;
     tells(&mut jobs[1], "RDMA is in use again", SOON)?;
     let took = cut.elapsed().as_secs_f64();
-    // So many that buffers lie where others have lain before, which the devices of this way have to know.
+    // So many that buffers lie where others have lain before, which the devices of this way have to know. All go on in step.
+    goes_on(&mut jobs[0], 12, SOON)?;
     for job in &mut jobs {
-        goes_on(job, 12, SOON)?;
+        goes_on(job, 1, SOON)?;
     }
     lab.say(&format!("a cable cut in mid-run: RDMA the other way round after {took:.1} s, every value right"));
-    b.sh("ip link set lan1 up && ip addr replace 10.1.1.1/30 dev lan1")?;
+    back((b, "lan1"), "10.1.1.1/30", (c, "lan0"))?;
     let up = Instant::now();
     tells(&mut jobs[1], "rail back: verbs rxe1", SOON * 2)?;
     let back = up.elapsed().as_secs_f64();
@@ -670,7 +684,7 @@ pub(crate) fn mesh_ring(lab: &mut Lab) -> Result<()> {
         job.expect("round 2", SOON * 2)?;
     }
     let cut = Instant::now();
-    a.sh("ip link set lan0 down")?;
+    out((a, "lan0"), (b, "lan0"))?;
     for job in jobs {
         ended(job, TOLD, 1, &["returned 6", "LS0"])?;
     }

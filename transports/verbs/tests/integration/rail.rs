@@ -405,6 +405,28 @@ fn a_peer_that_dies_in_silence_is_found_by_one_that_only_waits() {
     }
 }
 
+#[test]
+fn a_peer_whose_card_answers_is_heard_of_and_one_whose_cable_is_out_is_not() {
+    let transport = Verbs::new();
+    let patient = Config { timeout: 31, ..config() };
+    let side = |d: &Domain<SoftNic>| Setup::new(d.clone(), patient.clone()).expect("a side");
+    let (mut a, _b) = join(side(&transport.a), side(&transport.b)).expect("joined");
+    let since = Instant::now();
+    let looked = |a: &mut VerbsRail<SoftNic>, enough: &dyn Fn(Duration) -> bool| {
+        while !enough(a.health().heard.expect("known")) {
+            assert!(since.elapsed() < Duration::from_secs(30), "heard of {:?} ago", a.health().heard);
+            a.flush().and_then(|_| a.poll(&mut Bag::default())).expect("the device says nothing");
+        }
+    };
+    let long = 3 * patient.ask_after;
+    while a.counts().probes < 4 {
+        looked(&mut a, &|heard| heard < long);
+        a.flush().and_then(|_| a.poll(&mut Bag::default())).expect("alive");
+    }
+    transport.net.cable(transport.b.nic(), false);
+    looked(&mut a, &|heard| heard > long);
+}
+
 /// Whether what the rail waits for comes in time.
 fn woken(fd: WaitFd, ms: u64) -> bool {
     let mut set = linkspan_net::WaitSet::new();
