@@ -9,9 +9,10 @@ use crate::error::{At, Error, Result};
 pub(crate) const KERNELS: [Known; 2] =
     [Known { name: "7.3", suite: "trixie-backports" }, Known { name: "6.12", suite: "trixie" }];
 
-/// Whole systems that setup knows, by the number of their Debian release.
-pub(crate) const SYSTEMS: [System; 2] = [
+/// Whole systems that setup knows, by the number of their Debian release and, where it has another one too, their kernel.
+pub(crate) const SYSTEMS: [System; 3] = [
     System { name: "13", suite: "trixie", kernels: "trixie" },
+    System { name: "13-backports", suite: "trixie", kernels: "trixie-backports" },
     System { name: "12", suite: "bookworm", kernels: "bookworm-backports" },
 ];
 
@@ -30,7 +31,7 @@ pub(crate) struct Known {
 /// One of [`SYSTEMS`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct System {
-    /// Number of the release.
+    /// Number of the release, and what sets its kernel apart.
     pub(crate) name: &'static str,
     /// Its suite.
     pub(crate) suite: &'static str,

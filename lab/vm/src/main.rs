@@ -35,15 +35,15 @@ use error::{Error, Result};
 const USAGE: &str = "\
 usage: cargo xtask lab COMMAND
 
-  setup [--kernel NAME]... [--sys 12|13]... fetches the Debian root, QEMU, kernels and whole systems; without a name all
+  setup [--kernel NAME]... [--sys NAME]...  fetches the Debian root, QEMU, kernels and whole systems; without a name all
   list                                      the tests: name, kernels, what they prove
-  run NAME...|all [--kernel NAME]... [--sys 12|13]... [--module FILE.ko]... [--seed N] [--once]
+  run NAME...|all [--kernel NAME]... [--sys NAME]... [--module FILE.ko]... [--seed N] [--once]
                                             runs tests; FILE.ko is put into the guests, in place of a module of that name;
                                             N is for tests that choose by chance (1 where none is given);
                                             a test that fails is run once more after the others, with --once it is not
   shell [--kernel NAME] [--module FILE.ko]... [--hosts N] [--load NAME]...
                                             guests joined by the virtual cable, with a prompt for each of them
-  shell --sys 12|13                         the same with two whole systems
+  shell --sys NAME                          the same with two whole systems
   module FOLDER [--kernel NAME]             builds the kernel module in FOLDER against a kernel of the lab
   lint FOLDER [--kernel NAME]...            sparse, the compiler with W=1, and checkpatch over the module in FOLDER
   debug-kernel                              builds the kernel `debug`: KASAN, lockdep, kmemleak, DMA API checks

@@ -1,12 +1,15 @@
 //! Tests in whole systems: Debian as it is installed, systemd as PID 1, its own kernel, udev and NetworkManager.
 
 mod boot;
+mod containers;
 mod doctor;
+mod driver;
 mod faults;
 pub(crate) mod host;
 mod net;
 mod service;
 mod slurm;
+mod streams;
 mod user;
 
 use super::{ANY, Test};
@@ -43,6 +46,21 @@ pub(crate) const ALL: &[Test] = &[
         "sys-fault-boot",
         "a fault of the kernel's command line: thunderbolt.xdomain=0 is named, taken out, and the cable carries",
         faults::boot,
+    ),
+    test(
+        "sys-fault-driver",
+        "our module for another kernel, unloaded, unsigned where signatures are enforced: named, mended as printed",
+        driver::faults,
+    ),
+    test(
+        "sys-fault-streams",
+        "USB4STREAM without its driver, and with no stream set up: named, mended as printed",
+        streams::faults,
+    ),
+    test(
+        "sys-fault-containers",
+        "podman containers without RDMA devices, and with pid namespaces of their own: named, started as printed",
+        containers::faults,
     ),
     test(
         "sys-service",

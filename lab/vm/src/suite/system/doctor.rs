@@ -1,6 +1,8 @@
 //! `lspan` in a whole system: what its doctor finds, and the path that a measurement takes.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -49,6 +51,12 @@ pub(super) fn findings(report: &Value) -> Vec<Finding> {
     .collect()
 }
 
+/// These codes and no other, each once or more.
+pub(super) fn exactly(found: &[Finding], codes: &BTreeSet<&str>) -> Result<()> {
+    let have: BTreeSet<&str> = found.iter().map(|one| one.code.as_str()).collect();
+    check(have == *codes, || format!("{have:?} in place of {codes:?}: {found:?}"))
+}
+
 impl<'a> Asker<'a> {
     /// Root, as the runner's agent is.
     pub(super) fn root(guest: &'a Guest) -> Asker<'a> {
@@ -66,6 +74,19 @@ impl<'a> Asker<'a> {
         said.out.find('{').and_then(|at| serde_json::from_str(said.out[at..].trim()).ok()).ok_or_else(|| {
             Error::Check(format!("{}: no JSON of lspan doctor: {}{}", self.guest.name(), said.out, said.err))
         })
+    }
+
+    /// Types a command that was printed, which succeeds.
+    pub(super) fn types(self, limit: Duration, command: &str) -> Result<()> {
+        let said = self.guest.run(limit, &self.line(command))?;
+        check(said.code == 0, || format!("`{command}` ended with {}: {}{}", said.code, said.out, said.err))
+    }
+
+    /// What it finds with these words: this alone.
+    pub(super) fn finds(self, words: &str, code: &str) -> Result<Finding> {
+        let found = findings(&self.report(words)?);
+        exactly(&found, &BTreeSet::from([code]))?;
+        Ok(found[0].clone())
     }
 
     /// The codes of what it finds.
@@ -108,6 +129,19 @@ pub(super) fn ends(guest: &Guest, server: &Job) -> Result<()> {
     guest.until("the server to go", SOON, "! pidof lspan >/dev/null").map(drop)
 }
 
+/// Whether `lspan perf bw PEER` goes such a way to a server, which is ended after it; the path.
+pub(super) fn way(to: Asker<'_>, from: Asker<'_>, peer: &str, over: &[&str], there: bool) -> Result<String> {
+    let _server = serves(to)?;
+    let path = match there {
+        true => carries(from, peer, over)?,
+        false => misses(from, peer, over).map(|()| String::new())?,
+    };
+    // A user's shell, and a container, are not of the job's process group.
+    to.guest.sh("kill -INT $(pidof lspan)")?;
+    to.guest.until("the server to go", SOON, "! pidof lspan >/dev/null")?;
+    Ok(path)
+}
+
 /// `lspan perf bw PEER` with messages of 64 KiB, or as its words say, over a path whose text has all of these.
 pub(super) fn carries(from: Asker<'_>, peer: &str, over: &[&str]) -> Result<String> {
     let (path, said) = measured(from, peer)?;
@@ -123,8 +157,8 @@ pub(super) fn carries(from: Asker<'_>, peer: &str, over: &[&str]) -> Result<Stri
     Ok(path)
 }
 
-/// It does not: it ends without a measurement, or takes another path.
-pub(super) fn misses(from: Asker<'_>, peer: &str, over: &[&str]) -> Result<()> {
+/// `lspan perf bw PEER` does not: it ends without a measurement, or takes another path.
+fn misses(from: Asker<'_>, peer: &str, over: &[&str]) -> Result<()> {
     let (path, said) = measured(from, peer)?;
     check(!matches!(said.code, 0 | 3) || !over.iter().all(|part| path.contains(part)), || {
         format!("{}: lspan perf bw {peer} already goes over {path}", from.guest.name())
@@ -138,6 +172,7 @@ fn measured(from: Asker<'_>, peer: &str) -> Result<(String, Output)> {
     let said = from.guest.run(SOON, &line)?;
     let value: Value = serde_json::from_str(&said.out).unwrap_or_default();
     let row = &value["results"][0];
-    let path = format!("{} {}", row["transport"].as_str().unwrap_or("?"), row["path"].as_str().unwrap_or("?"));
+    let text = |name: &str| row[name].as_str().unwrap_or("?");
+    let path = format!("{} {} ({})", text("transport"), text("path"), text("reason"));
     Ok((path, said))
 }

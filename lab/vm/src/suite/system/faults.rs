@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::doctor::{Asker, Finding, carries, findings, misses, serves};
+use super::doctor::{Asker, Finding, exactly, findings, way};
 use super::host::{self, LAN_DEVICE, Pair};
 use super::net::{TWO_LANES, link_local};
 use crate::error::{Error, Result, check};
@@ -347,14 +347,14 @@ impl Route {
     }
 }
 
-fn way(way: Way) -> Route {
+fn route(way: Way) -> Route {
     match way {
         Way::Cable => Route {
             under: "LINKSPAN_PATH=tcp LINKSPAN_IFNAME=thunderbolt0 LINKSPAN_CONNECT_TIMEOUT_MS=8000 sh -c",
             peer: "cable",
             over: &["thunderbolt0 [fe80::"],
         },
-        Way::Rdma => Route { under: "LINKSPAN_IFNAME=en sh -c", peer: "10.1.0.1", over: &["verbs"] },
+        Way::Rdma => Route { under: "LINKSPAN_IFNAME=en sh -c", peer: "10.1.0.1", over: &["verbs rxe"] },
     }
 }
 
@@ -517,22 +517,9 @@ impl Bench {
                 continue;
             }
             let guest = self.guest(&found.host)?;
-            let line = Asker::root(guest).line(command);
-            let said = guest.run(SOON, &line)?;
-            check(said.code == 0, || format!("`{command}` ended with {}: {}{}", said.code, said.out, said.err))?;
+            Asker::root(guest).types(SOON, command)?;
         }
         Ok(format!("`{}`", found.commands.join("`, `")))
-    }
-
-    /// With `lspan perf serve` on `a`, which is ended after it.
-    fn serving<T>(&self, by: Ask, act: impl Fn(&Bench) -> Result<T>) -> Result<T> {
-        let a = &self.pair.guests[0];
-        let _server = serves(self.asker(by))?;
-        let did = act(self)?;
-        // A user's shell is not of the job's process group.
-        a.sh("kill -INT $(pidof lspan)")?;
-        a.until("the server to go", SOON, "! pidof lspan >/dev/null")?;
-        Ok(did)
     }
 
     /// `lspan perf bw` from `b` over the way of a fault.
@@ -542,21 +529,18 @@ impl Bench {
                 link_local(guest)?;
             }
         }
-        let way = way(fault.way);
-        self.serving(fault.ask, |bench| carries(way.by(&bench.pair.guests[1]), way.peer, way.over))
+        self.goes(fault, true)
     }
 
     /// That way is not there.
     fn closed(&self, fault: &Fault) -> Result<()> {
-        let way = way(fault.way);
-        self.serving(fault.ask, |bench| misses(way.by(&bench.pair.guests[1]), way.peer, way.over))
+        self.goes(fault, false).map(drop)
     }
-}
 
-/// These codes and no other, each once or more.
-fn exactly(found: &[Finding], codes: &BTreeSet<&str>) -> Result<()> {
-    let have: BTreeSet<&str> = found.iter().map(|one| one.code.as_str()).collect();
-    check(have == *codes, || format!("{have:?} in place of {codes:?}: {found:?}"))
+    fn goes(&self, fault: &Fault, there: bool) -> Result<String> {
+        let route = route(fault.way);
+        way(self.asker(fault.ask), route.by(&self.pair.guests[1]), route.peer, route.over, there)
+    }
 }
 
 /// An error with the fault that it came with.

@@ -1,0 +1,94 @@
+//! Faults of our kernel module, as DKMS builds it in a whole system.
+
+use super::doctor::{Asker, way};
+use super::host::{self, Pair};
+use super::net::{TWO_LANES, link_local};
+use crate::error::{Result, check};
+use crate::guest::Guest;
+use crate::lab::Lab;
+use crate::suite::tb::SOON;
+
+/// It compiles on an emulated processor.
+const BUILD: u32 = 20;
+
+/// A file of the module for a kernel that is not the running one.
+const ELSEWHERE: &str = "dkms add linkspan/1 >/dev/null && mkdir -p /lib/modules/6.1.0-lab/updates/dkms && \
+                         cd /lib/modules/6.1.0-lab && touch updates/dkms/linkspan.ko && \
+                         echo updates/dkms/linkspan.ko: >modules.dep";
+
+/// Bytes of a file that one command line carries.
+const PART: usize = 48 << 10;
+
+pub(super) fn faults(lab: &mut Lab) -> Result<()> {
+    let change = |spec: &mut crate::guest::Spec| (spec.cpus, spec.deadline) = (2, SOON * 40);
+    let (cable, mut specs) = host::planned(lab, &TWO_LANES, change)?;
+    let Pair { cable, guests: [a, b] } = host::up(lab, cable, &specs)?;
+    for guest in [&a, &b] {
+        link_local(guest)?;
+        Asker::root(guest).silent("")?;
+    }
+    let ring = |a: &Guest, b: &Guest, there: bool| {
+        link_local(a)?;
+        link_local(b)?;
+        way(Asker::root(a), Asker::root(b), "cable", &["tier 1 (ring)"], there)
+    };
+
+    a.sh(ELSEWHERE)?;
+    let other = Asker::root(&a).finds("", "LS2113")?;
+    ring(&a, &b, false)?;
+    mended(&a, &other.commands)?;
+    let file = a.sh("modinfo -n linkspan")?;
+    copied(&a, &b, file.trim())?;
+    b.sh("depmod && modprobe linkspan")?;
+    Asker::root(&a).silent("")?;
+    let path = ring(&a, &b, true)?;
+    lab.say(&format!("for another kernel: LS2113 alone; `{}`; gone; {path}", other.commands.join("`, `")));
+
+    a.sh("rmmod linkspan")?;
+    let off = Asker::root(&a).finds("", "LS2116")?;
+    ring(&a, &b, false)?;
+    mended(&a, &off.commands)?;
+    Asker::root(&a).silent("")?;
+    let path = ring(&a, &b, true)?;
+    lab.say(&format!("unloaded: LS2116 alone; `{}`; gone; {path}", off.commands.join("`, `")));
+
+    const WORD: &str = "module.sig_enforce=1";
+    let mut a = a;
+    for word in [WORD, ""] {
+        a.ends_by("sudo reboot")?;
+        specs[0].append = word.to_owned();
+        [a] = lab.boot([&specs[0]])?;
+        host::settled(&a)?;
+        link_local(&a)?;
+        if word.is_empty() {
+            break;
+        }
+        let unsigned = Asker::root(&a).finds("", "LS2115")?;
+        let told = unsigned.by_hand.iter().any(|step| step.contains(&format!("take {WORD} out")));
+        check(told && unsigned.commands == ["sudo reboot"], || format!("no mend of {WORD}: {unsigned:?}"))?;
+        let refused = a.run(SOON, "modprobe linkspan")?;
+        check(refused.code != 0 && refused.err.contains("Key was rejected"), || format!("{refused:?}"))?;
+        ring(&a, &b, false)?;
+        lab.say(&format!("{WORD}: LS2115 alone; {}", refused.err.trim()));
+    }
+    Asker::root(&a).silent("")?;
+    let path = ring(&a, &b, true)?;
+    lab.say(&format!("booted without the word, as printed: gone; {path}"));
+    host::end(lab, Pair { cable, guests: [a, b] })
+}
+
+fn mended(guest: &Guest, commands: &[String]) -> Result<()> {
+    check(!commands.is_empty(), || "nothing to type".to_owned())?;
+    commands.iter().try_for_each(|command| Asker::root(guest).types(SOON * BUILD, command))
+}
+
+/// The same file on the other host, which has the same kernel.
+fn copied(from: &Guest, to: &Guest, file: &str) -> Result<()> {
+    let text = from.sh(&format!("base64 -w0 {file}"))?;
+    to.sh(&format!("mkdir -p $(dirname {file})"))?;
+    for part in text.trim().as_bytes().chunks(PART) {
+        let part = String::from_utf8_lossy(part);
+        to.sh(&format!("printf %s {part} | base64 -d >>{file}"))?;
+    }
+    Ok(())
+}
