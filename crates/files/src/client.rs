@@ -356,8 +356,8 @@ fn hello(
     let (transport, stopped) = (context.transport()?, stop.clone());
     transport.stop_waiting_when(move || stopped());
     match transport.connect_blocking(url, CONNECT) {
-        Err(_) if stop() => return Err(Error::Stopped),
-        connected => connected?,
+        Err(linkspan::Error::Aborted) => return Err(Error::Stopped),
+        made => made?,
     }
     let control = Control::new(Line::new(transport), ASKING);
     control.send(&Message::Hello { version: VERSION, session })?;

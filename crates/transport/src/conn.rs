@@ -446,16 +446,27 @@ impl<R: Rail + ?Sized> Conn<R> {
             return None;
         }
         let rails = &mut self.rails.up[..self.rails.used];
-        let Some(stalled) = rails.iter_mut().position(|rail| rail.as_mut().is_some_and(|rail| rail.stalled())) else {
+        // All of them: one that is asked whether it has stalled looks at its peer.
+        let mut first = None;
+        for (n, rail) in rails.iter_mut().enumerate() {
+            if rail.as_mut().is_some_and(|rail| rail.stalled()) {
+                first = first.or(Some(n));
+            }
+        }
+        let Some(stalled) = first else {
             self.asked = None;
             return None;
         };
         // A caller may look more seldom than that.
         let lately = self.asked.map_or(HEARD, |at| at.elapsed().max(HEARD));
-        // A cable of which nothing is known may be as dead as the stream that stands by for it, which may have taken messages that
-        // no other rail has.
-        let stays = rails[stalled].as_ref().is_some_and(|rail| rail.info().standby && !rail.health().dead);
-        let heard = |rail: &R| rail.health().heard.map_or(!stays, |heard| heard < lately);
+        // A stream that stands by may have taken messages that no other rail has. Until it is dead it stays beside rails on its own
+        // interface, whose cable may just be back, and beside those of which nothing is known, which may be as dead.
+        let stays = rails[stalled].as_deref().filter(|rail| rail.info().standby && !rail.health().dead);
+        let interface = stays.map(|rail| rail.info().interface.clone());
+        let heard = |rail: &R| match rail.health().heard {
+            None => interface.is_none(),
+            Some(heard) => heard < lately && interface.as_ref() != Some(&rail.info().interface),
+        };
         let mut others = rails.iter().enumerate().filter(|(n, _)| *n != stalled);
         if others.any(|(_, rail)| rail.as_deref().is_some_and(heard)) {
             return rails[stalled].as_ref().map(|rail| (stalled, rail.info().path.clone()));

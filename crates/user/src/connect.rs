@@ -105,8 +105,8 @@ mod tests {
         let settings = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_STATS_DIR", "off")];
         let config = Config::read(&|name| settings.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned()));
         let context = Context::new(config.unwrap(), Log::off()).unwrap();
-        let most = Duration::from_millis(300);
         for connected in [true, false] {
+            let most = Duration::from_millis(if connected { 2000 } else { 300 });
             let listener = context.listen().unwrap();
             let url = listener.url().clone();
             let dialer = Dialer::new(context.clone(), move || Ok(url.clone()));

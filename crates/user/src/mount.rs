@@ -3,11 +3,11 @@
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use linkspan_files::fs::Kind;
-use linkspan_files::lock;
 use linkspan_files::wire::{Answer, Request};
 use linkspan_mount::{Mounted, Options};
 use rustix::mount::{UnmountFlags, unmount};
@@ -63,59 +63,36 @@ fn say(word: &str, text: &str) {
     let _ = writeln!(io::stdout(), "{word} {}", text.replace('\n', " "));
 }
 
-/// How far a mount is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Opening,
-    /// It was asked to go before it was there.
-    Cancelled,
-    Mounted,
-    Detached,
-}
-
-/// Has a mount go from its directory. Asked again, it tries what has failed before.
-fn leave(stage: &mut Stage, dir: &Path) {
-    *stage = match stage {
-        Stage::Opening | Stage::Cancelled => Stage::Cancelled,
-        Stage::Detached => Stage::Detached,
-        Stage::Mounted => match detach(dir) {
-            Ok(()) => Stage::Detached,
-            Err(error) => {
-                say("note", &error.text());
-                Stage::Mounted
-            }
-        },
-    };
-}
-
 fn attended(source: &str, dir: &Path, data: Duration) -> Result<(), Error> {
     let place = Place::whole(source)?;
-    let note: Say = Arc::new(|line: &str| say("note", line));
-    let way = Dialer::to(&place.peer, work::log(&note))?;
-    let stage = Arc::new(Mutex::new(Stage::Opening));
-    let (asked, at) = (stage.clone(), dir.to_owned());
+    let mounted = Arc::new(AtomicBool::new(false));
+    let (is_mounted, at) = (mounted.clone(), dir.to_owned());
     let waiting = move || {
-        let (mut more, mut part) = (true, [0; 64]);
+        let (mut more, mut detached, mut part) = (true, false, [0; 64]);
         while more {
             more = io::stdin().read(&mut part).is_ok_and(|len| len > 0);
-            leave(&mut lock(&asked), &at);
+            if !is_mounted.load(Ordering::SeqCst) {
+                // What is mounted at this moment is dead then, and taken away by who has started this process.
+                std::process::exit(1);
+            }
+            if detached {
+                continue;
+            }
+            match detach(&at) {
+                Ok(()) => detached = true,
+                Err(error) => say("note", &error.text()),
+            }
         }
     };
     let waits = std::thread::Builder::new().name("unmount".into()).spawn(waiting);
     waits.map_err(|error| Error::system("a thread", error))?;
+    let note: Say = Arc::new(|line: &str| say("note", line));
+    let way = Dialer::to(&place.peer, work::log(&note))?;
     detach_dead(dir)?;
-    // Once it is mounted its sessions go on as long as it does.
-    let asked = stage.clone();
-    let stop = move || *lock(&asked) == Stage::Cancelled;
-    let mounted = open(place, source, dir, data, &way, stop)?;
-    {
-        let mut stage = lock(&stage);
-        if std::mem::replace(&mut *stage, Stage::Mounted) == Stage::Cancelled {
-            leave(&mut stage, dir);
-        }
-    }
+    let mount = open(place, source, dir, data, &way, || false)?;
+    mounted.store(true, Ordering::SeqCst);
     let _ = writeln!(io::stdout(), "mounted");
-    mounted.run().map_err(|error| Error::system("/dev/fuse", error))
+    mount.run().map_err(|error| Error::system("/dev/fuse", error))
 }
 
 /// Takes from a directory what a process that was killed has left there. Attributes may be remembered, a listing is not.

@@ -9,7 +9,7 @@ use crate::error::{At, Error, Result};
 pub(crate) const KERNELS: [Known; 2] =
     [Known { name: "7.3", suite: "trixie-backports" }, Known { name: "6.12", suite: "trixie" }];
 
-/// Whole systems that setup knows, by the number of their Debian release and, where it has another one too, their kernel.
+/// Whole systems that setup knows, by the number of their Debian release, and by the kernel where one is there with two.
 pub(crate) const SYSTEMS: [System; 3] = [
     System { name: "13", suite: "trixie", kernels: "trixie" },
     System { name: "13-backports", suite: "trixie", kernels: "trixie-backports" },

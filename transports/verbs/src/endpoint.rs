@@ -82,8 +82,11 @@ pub struct VerbsRail<N: Nic> {
     stash: [Completion; BATCH],
     stashed: usize,
     idle: u32,
-    /// Completions, each of which is an acknowledgement of the peer's card or a frame of the peer, and when there were more last.
+    /// Completions, each of which is a frame of the peer, or of the next card on the way an acknowledgement; and a time before which the
+    /// last of them did not come.
     heard: (u64, Instant),
+    /// When that was looked at last.
+    looked: Instant,
     /// When the peer was asked last.
     asked: Instant,
 }
@@ -135,6 +138,7 @@ impl<N: Nic> VerbsRail<N> {
             stashed: 0,
             idle: 0,
             heard: (0, Instant::now()),
+            looked: Instant::now(),
             asked: Instant::now(),
         }
     }
@@ -176,10 +180,10 @@ impl<N: Nic> VerbsRail<N> {
     }
 
     fn complete<I: AsyncSink + ?Sized>(&mut self, completion: &Completion, sink: &mut I) -> Result<(), End> {
-        self.tx.counts.completions += 1;
         if completion.status != Status::Success {
             return Err(fault(completion.status));
         }
+        self.tx.counts.completions += 1;
         if completion.id & RECV == 0 {
             self.tx.completed(completion.id);
             return Ok(());
@@ -275,11 +279,12 @@ impl<N: Nic> VerbsRail<N> {
         self.idle = 0;
         let now = Instant::now();
         if self.heard.0 != self.tx.counts.completions {
-            self.heard = (self.tx.counts.completions, now);
+            self.heard = (self.tx.counts.completions, self.looked);
         } else if now.duration_since(self.heard.1.max(self.asked)) >= self.ask_after && !self.tx.probing() {
             self.tx.probe();
             self.asked = now;
         }
+        self.looked = now;
     }
 
     /// [`Rail::poll`], also for an asynchronous sink that cannot always take more.
@@ -340,7 +345,7 @@ impl<N: Nic> VerbsRail<N> {
     }
 
     /// Looks at the clock at once; for callers that sleep between polls.
-    pub(crate) fn look_now(&mut self) {
+    fn look_now(&mut self) {
         self.idle = LOOK;
         self.look();
     }
@@ -422,6 +427,7 @@ unsafe impl<N: Nic> Rail for VerbsRail<N> {
     }
 
     fn stalled(&mut self) -> bool {
+        self.look_now();
         // Long after the device should have given up: it goes on trying, or its timeout was set to be long.
         if self.unanswered() {
             return true;
@@ -442,8 +448,8 @@ unsafe impl<N: Nic> Rail for VerbsRail<N> {
 
     fn health(&self) -> Health {
         let (counted, last) = self.heard;
-        let heard = if counted == self.tx.counts.completions { last.elapsed() } else { Duration::ZERO };
-        Health { dead: self.unanswered(), heard: Some(heard), ..Health::default() }
+        let heard = if counted == self.tx.counts.completions { last } else { self.looked };
+        Health { dead: self.unanswered(), heard: Some(heard.elapsed()), ..Health::default() }
     }
 
     fn registrar(&self) -> Option<Arc<dyn Registrar>> {

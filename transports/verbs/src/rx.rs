@@ -40,8 +40,6 @@ pub(crate) struct Rx<M> {
     waiting: VecDeque<(u32, Head)>,
     pub(crate) replies: VecDeque<Reply>,
     next_ask: u32,
-    /// Frames taken so far.
-    pub(crate) frames: u64,
 }
 
 impl<M: Mr> Rx<M> {
@@ -54,7 +52,6 @@ impl<M: Mr> Rx<M> {
             waiting: VecDeque::with_capacity(CHUNKS),
             replies: VecDeque::with_capacity(CHUNKS),
             next_ask: 0,
-            frames: 0,
         }
     }
 
@@ -78,7 +75,6 @@ impl<M: Mr> Rx<M> {
         if !ring.read((slot * SLOT) as u64, &mut self.scratch[..len]) {
             return None;
         }
-        self.frames += 1;
         self.repost.push(Self::request(mr, slot as u16, taken));
         Some(len)
     }

@@ -209,15 +209,26 @@ fn who_looks_seldom_believes_what_was_heard_since_it_asked() {
 
 /// As after a cable was out: the stream that stands by for it is all that may be left. It may also have messages that no other has.
 #[test]
-fn a_stream_that_stands_by_is_given_up_beside_one_of_which_nothing_is_known_when_it_is_dead() {
+fn a_stream_that_stands_by_is_given_up_when_it_is_dead_or_beside_one_that_is_heard_of_on_another_interface() {
+    const HEARD: Option<Duration> = Some(Duration::from_millis(100));
     let world = World::new(1);
     let (mut a, _b, _) = pair(&world, 2, true);
-    for dead in [false, true] {
+    let cases = [
+        (false, None, "lan0", false),
+        (true, None, "lan0", true),
+        (false, HEARD, "lan0", false),
+        (true, HEARD, "lan0", true),
+        (false, None, "lan1", false),
+        (false, HEARD, "lan1", true),
+    ];
+    for (dead, heard, interface, gone) in cases {
         a.try_each_rail(|rail| {
-            (rail.stalled, rail.dead, rail.info.standby) = (rail.n == 1, rail.n == 1 && dead, rail.n == 1);
+            let standby = rail.n == 1;
+            (rail.stalled, rail.dead, rail.info.standby) = (standby, standby && dead, standby);
+            (rail.heard, rail.info.interface) = (heard, if standby { "lan0" } else { interface }.into());
             Ok::<(), Error>(())
         })
         .unwrap();
-        assert_eq!(a.stalled_rail().map(|s| s.0), dead.then_some(1));
+        assert_eq!(a.stalled_rail().map(|s| s.0), gone.then_some(1), "{dead} {heard:?} {interface}");
     }
 }

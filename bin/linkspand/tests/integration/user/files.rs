@@ -261,8 +261,10 @@ fn a_mount_shows_the_share_and_goes_when_it_is_cancelled() {
     two.signal(Signal::STOP);
     let task = one.begin("Files.Mount", &(&*place, world.text("at"), Dict::new()));
     until("its process is there", || one.threads("children").any(|ids| !ids.trim().is_empty()));
+    let asked = Instant::now();
     one.cancel(&task).unwrap();
     let record = one.ended(&task);
+    assert!(asked.elapsed() < Duration::from_secs(4), "it waits for the peer: {:?}", asked.elapsed());
     assert!(record["state"] == "cancelled" && gone(), "{record}");
     two.signal(Signal::CONT);
 }

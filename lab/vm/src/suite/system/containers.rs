@@ -45,7 +45,7 @@ pub(super) fn faults(lab: &mut Lab) -> Result<()> {
     let bare = podman("");
     let found = findings(&inside(a, &bare).report("")?);
     exactly(&found, &BTreeSet::from(["LS2201", "LS2203"]))?;
-    way(inside(a, &bare), peer, LAN[0], &["verbs rxe"], false)?;
+    way(inside(a, &bare), peer, LAN[0], &["tcp "], true)?;
     let start = "start the container with ";
     let (device, limit) = (words(&found[0].by_hand, start)?, words(&found[1].by_hand, start)?);
     check(device.contains(limit), || format!("LS2201 says {device}, LS2203 {limit}"))?;
@@ -56,26 +56,27 @@ pub(super) fn faults(lab: &mut Lab) -> Result<()> {
 
     // Two containers on one host at once, each with processes of its own.
     let reports = |under: &str| {
-        let _both = ["one", "two"].map(|name| {
+        let start = |name: &str| {
             let report =
-                format!("lspan doctor --json >/out/part-{name}; mv /out/part-{name} /out/{name}; exec sleep 1000");
+                format!("lspan doctor --json >/out/{name}.part; mv /out/{name}.part /out/{name}; exec sleep 1000");
             a.spawn(&inside(a, under).line(&report))
-        });
-        a.until("both reports", SOON, "test -e /srv/out/one -a -e /srv/out/two")?;
-        a.sh("kill -KILL $(pidof sleep); mv /srv/out/one /srv/out/two /run/").map(drop)
+        };
+        let _both = [start("one")?, start("two")?];
+        a.until("both reports", SOON, "test $(pgrep -cx sleep) -ge 2 -a -e /srv/out/one -a -e /srv/out/two")?;
+        a.sh("podman kill -a >/dev/null && mv /srv/out/one /srv/out/two /run/").map(drop)
     };
     const MERGE: &str = "--merge /run/one /run/two";
-    let once = |under: &str, there: bool| way(inside(a, under), inside(a, under), LAN[0], &["shm ", "(CMA)"], there);
+    let once = |under: &str, why: &str| way(inside(a, under), inside(a, under), LAN[0], &["shm ", why], true);
     reports(&mended)?;
     let apart = Asker::root(a).finds(MERGE, "LS2504")?;
-    once(&mended, false)?;
+    once(&mended, "pid namespace")?;
     let pid = words(&apart.by_hand, "start both with ")?;
     let shared = podman(&format!("{device} {pid}"));
     reports(&shared)?;
     // Nothing sets them apart any more.
     let said = a.run(SOON, &format!("lspan doctor {MERGE}"))?;
     check(said.err.contains("LS2014"), || format!("{said:?}"))?;
-    let path = once(&shared, true)?;
+    let path = once(&shared, "(CMA)")?;
     lab.say(&format!("pid namespaces of their own: LS2504 alone; with `{pid}` gone; {path}"));
     host::end(lab, pair)
 }

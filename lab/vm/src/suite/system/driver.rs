@@ -30,7 +30,8 @@ pub(super) fn faults(lab: &mut Lab) -> Result<()> {
     let ring = |a: &Guest, b: &Guest, there: bool| {
         link_local(a)?;
         link_local(b)?;
-        way(Asker::root(a), Asker::root(b), "cable", &["tier 1 (ring)"], there)
+        let over = if there { "tier 1 (ring)" } else { "tcp " };
+        way(Asker::root(a), Asker::root(b), "cable", &[over], true)
     };
 
     a.sh(ELSEWHERE)?;

@@ -23,7 +23,8 @@ pub(super) fn faults(lab: &mut Lab) -> Result<()> {
         for guest in [a, b] {
             link_local(guest)?;
         }
-        way(Asker::root(a), Asker::root(b), "cable", &["tier 2 (stream)"], there)
+        let over = if there { "tier 2 (stream)" } else { "tcp " };
+        way(Asker::root(a), Asker::root(b), "cable", &[over], true)
     };
 
     a.sh("rmmod thunderbolt_stream")?;
