@@ -447,13 +447,8 @@ impl<R: Rail + ?Sized> Conn<R> {
         }
         let rails = &mut self.rails.up[..self.rails.used];
         // All of them: one that is asked whether it has stalled looks at its peer.
-        let mut first = None;
-        for (n, rail) in rails.iter_mut().enumerate() {
-            if rail.as_mut().is_some_and(|rail| rail.stalled()) {
-                first = first.or(Some(n));
-            }
-        }
-        let Some(stalled) = first else {
+        let all = rails.iter_mut().enumerate().filter_map(|(n, rail)| rail.as_mut()?.stalled().then_some(n));
+        let Some(stalled) = all.reduce(|first, _| first) else {
             self.asked = None;
             return None;
         };
@@ -463,10 +458,8 @@ impl<R: Rail + ?Sized> Conn<R> {
         // interface, whose cable may just be back, and beside those of which nothing is known, which may be as dead.
         let stays = rails[stalled].as_deref().filter(|rail| rail.info().standby && !rail.health().dead);
         let interface = stays.map(|rail| rail.info().interface.clone());
-        let heard = |rail: &R| match rail.health().heard {
-            None => interface.is_none(),
-            Some(heard) => heard < lately && interface.as_ref() != Some(&rail.info().interface),
-        };
+        let elsewhere = |rail: &R| interface.as_ref() != Some(&rail.info().interface);
+        let heard = |rail: &R| rail.health().heard.map_or(interface.is_none(), |at| at < lately && elsewhere(rail));
         let mut others = rails.iter().enumerate().filter(|(n, _)| *n != stalled);
         if others.any(|(_, rail)| rail.as_deref().is_some_and(heard)) {
             return rails[stalled].as_ref().map(|rail| (stalled, rail.info().path.clone()));

@@ -75,13 +75,7 @@ fn attended(source: &str, dir: &Path, data: Duration) -> Result<(), Error> {
                 // What is mounted at this moment is dead then, and taken away by who has started this process.
                 std::process::exit(1);
             }
-            if detached {
-                continue;
-            }
-            match detach(&at) {
-                Ok(()) => detached = true,
-                Err(error) => say("note", &error.text()),
-            }
+            detached = detached || detach(&at).map_err(|error| say("note", &error.text())).is_ok();
         }
     };
     let waits = std::thread::Builder::new().name("unmount".into()).spawn(waiting);

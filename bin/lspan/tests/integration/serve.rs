@@ -298,7 +298,8 @@ fn running_out_of_descriptors_is_a_pause_that_ends_with_its_visitors() {
         });
     }
     let used = server.processor_ns() - processor;
-    assert!(u128::from(used) < since.elapsed().as_nanos() / 10, "{used} ns of {:?}", since.elapsed());
+    // One that spins has a processor nearly alone, or its part of a busy one.
+    assert!(u128::from(used) < since.elapsed().as_nanos() / 3, "{used} ns of {:?}", since.elapsed());
     let lines = server.said.lock().unwrap().clone();
     assert!(lines.len() < 10, "{lines:#?}");
     assert!(server.count(Event::AcceptPauses) > 0, "{lines:#?}");

@@ -48,7 +48,7 @@ pub(super) fn faults(lab: &mut Lab) -> Result<()> {
     way(inside(a, &bare), peer, LAN[0], &["tcp "], true)?;
     let start = "start the container with ";
     let (device, limit) = (words(&found[0].by_hand, start)?, words(&found[1].by_hand, start)?);
-    check(device.contains(limit), || format!("LS2201 says {device}, LS2203 {limit}"))?;
+    check(device.contains(limit), || format!("two steps that differ: {device}, {limit}"))?;
     let mended = podman(device);
     inside(a, &mended).silent("")?;
     let path = way(inside(a, &mended), peer, LAN[0], &["verbs rxe"], true)?;
