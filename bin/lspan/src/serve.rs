@@ -86,6 +86,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
                 let names = if names.is_empty() { "none yet: `lspan pair`" } else { &names };
                 format!("for paired peers ({names}); {measure}, where HOST is what this one is called there")
             }
+            (false, None, true) if args.open => {
+                "for everybody on this host: no network interface is usable, `lspan status` says why".into()
+            }
             (false, None, true) => {
                 "for everybody on this host; `lspan pair` lets another host in, --open or --bind ADDR every host".into()
             }

@@ -91,6 +91,14 @@ findings! {
         "this host forwards or bridges to the cable, and the cable's driver takes large segments (TSO)",
         "TCP of other hosts that goes over this one to the cable falls to a small part of its speed; 244 KB/s in place of 380 MB/s was reported",
         "`ethtool -K thunderbolt0 tso off`", [TB_NET_DOWN];
+    TB_RING_WAITING = "LS2120 tb-ring-waiting", Slower,
+        "linkspan.ko is loaded on both hosts, and this one has not allowed the other to use it",
+        "messages over the cable take the longer way through TCP",
+        "`lspan link allow` with the other host's UUID, on both hosts", [];
+    TB_RING_MODES = "LS2121 tb-ring-modes", Slower,
+        "linkspan.ko is in mode direct on one host of a cable and in mode network on the other",
+        "the cable's rings carry nothing: messages take the longer way through TCP",
+        "`lspan link mode` on both hosts alike", [];
 
     RDMA_NO_NODE = "LS2201 rdma-no-node", Broken,
         "this machine has RDMA devices, and /dev/infiniband is missing, as in a container that was not given it",

@@ -80,6 +80,8 @@ pub enum Means {
     Rdma,
     /// USB4STREAM.
     Stream,
+    /// Rings of `linkspan.ko`.
+    Ring,
     /// A Thunderbolt service with this key.
     Service(String),
 }
@@ -90,6 +92,7 @@ impl fmt::Display for Means {
             Means::Tcp => "tcp",
             Means::Rdma => "rdma",
             Means::Stream => "stream",
+            Means::Ring => "ring",
             Means::Service(key) => key,
         })
     }

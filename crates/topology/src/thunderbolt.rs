@@ -114,6 +114,8 @@ pub struct Service {
     pub driver: Option<String>,
     /// Network interface that the driver made of it.
     pub interface: Option<String>,
+    /// State of the link that `linkspan.ko` made of it, as in `up`, `waiting`.
+    pub ring: Option<String>,
 }
 
 /// Both directions of a link, as this host sees them.
@@ -302,6 +304,9 @@ fn service(look: &mut Look<'_>, dir: &Path, name: &str) -> Service {
         prtcrevs: look.number(&dir.join("prtcrevs")),
         driver: sysfs::link_name(&dir.join("driver")),
         interface: sysfs::names(&dir.join("net")).into_iter().next(),
+        ring: sysfs::names(&dir.join("linkspan"))
+            .first()
+            .and_then(|link| look.name(&dir.join("linkspan").join(link).join("state"))),
     }
 }
 

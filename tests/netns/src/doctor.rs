@@ -765,13 +765,17 @@ fn matrix() -> Outcome<String> {
     ];
     args.extend(hosts.iter().map(String::as_str));
     // It is asked from outside of the three hosts.
-    let mut run = std::process::Command::new(&lspan);
-    run.args(&args)
-        .env("LINKSPAN_IFNAME", "cab")
-        .env("XDG_CONFIG_HOME", "/nonexistent")
-        .env("LINKSPAN_STATS_DIR", "off");
-    let output = run.output().map_err(|e| e.to_string())?;
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let asked = |args: &[&str]| -> Outcome<(Option<i32>, String)> {
+        let mut run = std::process::Command::new(&lspan);
+        run.args(args)
+            .env("LINKSPAN_IFNAME", "cab")
+            .env("XDG_CONFIG_HOME", "/nonexistent")
+            .env("LINKSPAN_STATS_DIR", "off");
+        let output = run.output().map_err(|e| e.to_string())?;
+        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        Ok((output.status.code(), said))
+    };
+    let (code, said) = asked(&args)?;
     let (a, b, c) = (world.ns("a"), world.ns("b"), world.ns("c"));
     for wanted in [format!("! {c} to {a}: "), format!("! {c} to {b}: ")] {
         if !said.contains(&wanted) {
@@ -779,8 +783,15 @@ fn matrix() -> Outcome<String> {
         }
     }
     let page = std::fs::read_to_string(&page).map_err(|e| e.to_string())?;
-    if output.status.code() != Some(3) || said.matches("\n! ").count() != 2 || page.matches("class=out").count() != 2 {
-        return Err(format!("{:?}: {said}", output.status));
+    if code != Some(3) || said.matches("\n! ").count() != 2 || page.matches("class=out").count() != 2 {
+        return Err(format!("{code:?}: {said}"));
+    }
+    // Neither paired nor open: the servers wait for their own hosts only.
+    args.retain(|word| *word != "--open");
+    let (code, closed) = asked(&args)?;
+    if code != Some(1) || closed.matches("waiting on 127.0.0.1:24680").count() != 3 || !closed.contains("`lspan pair`")
+    {
+        return Err(format!("without --open {code:?}: {closed}"));
     }
     // The servers end with the one who asked.
     let mut left = world.program("a", &[], &["sh", "-c", "ss -ltn 2>/dev/null | grep -c :24680 || true"])?;

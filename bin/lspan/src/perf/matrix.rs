@@ -147,7 +147,12 @@ fn serve(args: &MatrixArgs, place: &MatrixHost) -> Result<Server, String> {
     if args.open {
         words.push("--open");
     }
-    Server::start(there(args, place, &words)).map(|(server, _)| server)
+    let (server, said) = Server::start(there(args, place, &words))?;
+    // Loopback: no other host would get an answer, and only it knows why.
+    if said.starts_with("127.") {
+        return Err(format!("waiting on {said}"));
+    }
+    Ok(server)
 }
 
 fn measure(args: &MatrixArgs, from: &MatrixHost, to: &MatrixHost) -> Result<Once, String> {
@@ -185,9 +190,11 @@ fn text(names: &[String], cells: &[Cell], outliers: &[(usize, usize)]) -> String
         rows.push(row);
     }
     let mut text = table(&rows);
+    // Equal reasons once, with the pairs that have them.
+    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
     for cell in cells {
         let pair = format!("{} to {}", names[cell.from], names[cell.to]);
-        match &cell.result {
+        let said = match &cell.result {
             Ok(once) => {
                 if outliers.contains(&(cell.from, cell.to)) {
                     text.push_str(&format!(
@@ -195,10 +202,19 @@ fn text(names: &[String], cells: &[Cell], outliers: &[(usize, usize)]) -> String
                         once.gbit_s, once.path
                     ));
                 }
-                once.downgrades.iter().for_each(|why| text.push_str(&format!("# {pair}: degraded: {why}\n")));
+                once.downgrades.iter().map(|why| format!("degraded: {why}")).collect()
             }
-            Err(why) => text.push_str(&format!("# {pair}: {why}\n")),
+            Err(why) => vec![why.clone()],
+        };
+        for why in said {
+            match reasons.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, pairs)) => pairs.push(pair.clone()),
+                None => reasons.push((why, vec![pair.clone()])),
+            }
         }
+    }
+    for (why, pairs) in &reasons {
+        text.push_str(&format!("# {}: {why}\n", pairs.join(", ")));
     }
     text
 }

@@ -134,6 +134,7 @@ fn cable(case: &mut Case<'_>, domain: &Domain, xdomain: &XDomain) {
     lanes(case, domain, xdomain);
     network(case, xdomain);
     stream(case, xdomain, peer);
+    ring(case, xdomain, peer);
 }
 
 fn lanes(case: &mut Case<'_>, domain: &Domain, xdomain: &XDomain) {
@@ -242,6 +243,28 @@ fn stream(case: &mut Case<'_>, xdomain: &XDomain, peer: &str) {
         let what = format!("no stream is set up over cable {name} to {peer}");
         let steps = vec![Step::Run("sudo lspan link up".into()), Step::Do(format!("the same on {peer}"))];
         case.add(&TB_STREAM_UNSET, name, what, steps);
+    }
+}
+
+/// The link that linkspan.ko makes of a cable, where it is loaded on both hosts.
+fn ring(case: &mut Case<'_>, xdomain: &XDomain, peer: &str) {
+    let Some(state) = xdomain.service("linkspan").and_then(|service| service.ring.as_deref()) else { return };
+    let (name, uuid) = (&*xdomain.name, xdomain.unique_id.as_deref().unwrap_or("UUID"));
+    if state == "waiting" {
+        let what = format!("{peer} at cable {name} waits to be allowed to use linkspan.ko here");
+        let steps = vec![
+            Step::Run(format!("sudo lspan link allow {uuid}")),
+            Step::Do(format!("on {peer}, which `lspan doctor` there names, the same for this host")),
+        ];
+        case.add(&TB_RING_WAITING, name, what, steps);
+    } else if state.starts_with("refused") {
+        let what =
+            format!("linkspan.ko has cable {name} for programs on one host, and for a network interface on the other");
+        let steps = vec![
+            Step::Run(format!("sudo lspan link mode direct {uuid}")),
+            Step::Do(format!("the same on {peer}, or `network` on both")),
+        ];
+        case.add(&TB_RING_MODES, name, what, steps);
     }
 }
 

@@ -78,6 +78,22 @@ fn transports_make_offers_usable() {
 }
 
 #[test]
+fn rings_tell_whether_their_link_is_up() {
+    let dir = "sys/devices/pci0000:00/0000:00:08.3/0000:c6:00.5/domain0/0-0/0-1/0-1.1";
+    let tree = |state: &str| {
+        format!(
+            "{STRIX_HALO}sys/bus/thunderbolt/devices/0-1.1 -> /{dir}\n{dir}/key\tlinkspan\n{dir}/prtcid\t1\n{state}"
+        )
+    };
+    let ring = |state: &str| path(named(&of(&tree(state)), "0-1"), &Means::Ring).clone();
+    let link = |state: &str| ring(&format!("{dir}/linkspan/linkspan0/state\t{state}\n"));
+    assert!(link("up").usable);
+    assert!(why(&link("waiting")).contains("waits to be allowed; `sudo lspan link allow d"), "{:?}", link("waiting"));
+    assert!(why(&link("refused: the other host is in the other mode")).contains("in the other mode"));
+    assert!(why(&ring("")).contains("`modprobe linkspan`"));
+}
+
+#[test]
 fn four_ports_of_a_spark() {
     let cables = of(SPARK);
     let names: Vec<&str> = cables.iter().map(|cable| &*cable.name).collect();

@@ -21,7 +21,7 @@ pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)], transpo
                 // linkspan.ko in mode network.
                 let Some(name) = service.interface.as_ref().filter(|_| service.key.as_deref() == Some("linkspan"))
                 else {
-                    paths.push(other(service, transports));
+                    paths.push(other(xdomain, service, transports));
                     continue;
                 };
                 paths.push(CablePath::tcp(name, survey));
@@ -83,7 +83,7 @@ fn network(xdomain: &XDomain, survey: &[(Interface, Verdict)]) -> CablePath {
     CablePath::tcp(name, survey)
 }
 
-fn other(service: &Service, transports: Transports) -> CablePath {
+fn other(xdomain: &XDomain, service: &Service, transports: Transports) -> CablePath {
     let key = service.key.clone().unwrap_or_else(|| "?".into());
     let over = &*service.name;
     if key == "stream" {
@@ -98,6 +98,16 @@ fn other(service: &Service, transports: Transports) -> CablePath {
             }
             (Some(_), true) => CablePath { means: Means::Stream, over: over.to_owned(), usable: true, reason: None },
         };
+    }
+    if key == "linkspan" {
+        let uuid = xdomain.unique_id.as_deref().unwrap_or("UUID");
+        let why = match service.ring.as_deref() {
+            Some("up") => return CablePath { means: Means::Ring, over: over.to_owned(), usable: true, reason: None },
+            Some("waiting") => format!("the other host waits to be allowed; `sudo lspan link allow {uuid}`"),
+            Some(state) => format!("the link is not up ({state})"),
+            None => "the peer offers rings, but no driver took it here; `modprobe linkspan`".to_owned(),
+        };
+        return CablePath::no(Means::Ring, over, why);
     }
     let why = match (&*key, service.prtcid) {
         ("rdma", Some(APPLE_RDMA)) => "Apple's RDMA over Thunderbolt, which linkspan does not support".to_owned(),

@@ -23,6 +23,15 @@ fn hosts_and_their_addresses() {
 }
 
 #[test]
+fn equal_reasons_of_pairs_are_said_once() {
+    let (names, mut cells) = three();
+    let degraded = |cell: &mut Cell| cell.result.as_mut().unwrap().downgrades.push("LS0517 eth0".into());
+    cells[..2].iter_mut().for_each(degraded);
+    let text = text(&names, &cells, &[]);
+    assert!(text.contains("\n# a to user@b, user@b to a: degraded: LS0517 eth0\n"), "{text}");
+}
+
+#[test]
 fn a_pair_that_stands_out_is_named_in_all_forms() {
     let (names, cells) = three();
     let outliers = outliers(&cells);

@@ -31,6 +31,14 @@ pub(super) fn faults(lab: &mut Lab) -> Result<()> {
         link_local(a)?;
         link_local(b)?;
         let over = if there { "tier 1 (ring)" } else { "tcp " };
+        if there {
+            for guest in [a, b] {
+                allowed(guest)?;
+            }
+            for guest in [a, b] {
+                guest.until("the link to be up", SOON, "grep -q '^up$' /sys/class/linkspan/linkspan0/state")?;
+            }
+        }
         way(Asker::root(a), Asker::root(b), "cable", &[over], true)
     };
 
@@ -41,7 +49,6 @@ pub(super) fn faults(lab: &mut Lab) -> Result<()> {
     let file = a.sh("modinfo -n linkspan")?;
     copied(&a, &b, file.trim())?;
     b.sh("depmod && modprobe linkspan")?;
-    Asker::root(&a).silent("")?;
     let path = ring(&a, &b, true)?;
     lab.say(&format!("for another kernel: LS2113 alone; `{}`; gone; {path}", other.commands.join("`, `")));
 
@@ -49,7 +56,6 @@ pub(super) fn faults(lab: &mut Lab) -> Result<()> {
     let off = Asker::root(&a).finds("", "LS2116")?;
     ring(&a, &b, false)?;
     mended(&a, &off.commands)?;
-    Asker::root(&a).silent("")?;
     let path = ring(&a, &b, true)?;
     lab.say(&format!("unloaded: LS2116 alone; `{}`; gone; {path}", off.commands.join("`, `")));
 
@@ -72,10 +78,19 @@ pub(super) fn faults(lab: &mut Lab) -> Result<()> {
         ring(&a, &b, false)?;
         lab.say(&format!("{WORD}: LS2115 alone; {}", refused.err.trim()));
     }
-    Asker::root(&a).silent("")?;
     let path = ring(&a, &b, true)?;
     lab.say(&format!("booted without the word, as printed: gone; {path}"));
     host::end(lab, Pair { cable, guests: [a, b] })
+}
+
+/// Where the module has just been loaded, no host is allowed to use it yet: named, and allowed as printed.
+fn allowed(guest: &Guest) -> Result<()> {
+    guest.until("the link", SOON, "grep -q . /sys/class/linkspan/linkspan0/state")?;
+    if guest.sh("cat /sys/class/linkspan/linkspan0/allowed")?.trim() == "0" {
+        let waits = Asker::root(guest).finds("", "LS2120")?;
+        mended(guest, &waits.commands)?;
+    }
+    Asker::root(guest).silent("")
 }
 
 fn mended(guest: &Guest, commands: &[String]) -> Result<()> {
