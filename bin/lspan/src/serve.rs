@@ -86,7 +86,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
                 let names = if names.is_empty() { "none yet: `lspan pair`" } else { &names };
                 format!("for paired peers ({names}); {measure}, where HOST is what this one is called there")
             }
-            (false, None, true) if args.open => {
+            (false, None, true) if args.open && args.bind.is_empty() => {
                 "for everybody on this host: no network interface is usable, `lspan status` says why".into()
             }
             (false, None, true) => {

@@ -15,7 +15,7 @@ const DEVICES: [&str; 4] =
     ["/sys/bus/thunderbolt/devices", "/sys/class/net", "/sys/class/infiniband", "/sys/bus/pci/devices"];
 
 /// Attributes of devices; `*` stands for every entry.
-const ATTRIBUTES: [&str; 61] = [
+const ATTRIBUTES: [&str; 62] = [
     "unique_id",
     "vendor",
     "vendor_name",
@@ -33,6 +33,7 @@ const ATTRIBUTES: [&str; 61] = [
     "prtcid",
     "prtcvers",
     "prtcrevs",
+    "linkspan/*/state",
     "uevent",
     "ifindex",
     "type",

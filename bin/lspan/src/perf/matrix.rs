@@ -148,7 +148,7 @@ fn serve(args: &MatrixArgs, place: &MatrixHost) -> Result<Server, String> {
         words.push("--open");
     }
     let (server, said) = Server::start(there(args, place, &words))?;
-    // Loopback alone: no other host would get an answer, and only it knows why.
+    // Loopback alone: no other host would get an answer. What the server said tells why.
     let mut addrs = said.split(", for ").next().unwrap_or_default().split(", ");
     if addrs.all(|addr| addr.starts_with("127.") || addr.starts_with("[::1]")) {
         return Err(format!("waiting on {said}"));

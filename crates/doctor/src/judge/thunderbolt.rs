@@ -250,21 +250,27 @@ fn stream(case: &mut Case<'_>, xdomain: &XDomain, peer: &str) {
 fn ring(case: &mut Case<'_>, xdomain: &XDomain, peer: &str) {
     let Some(state) = xdomain.service("linkspan").and_then(|service| service.ring.as_deref()) else { return };
     let (name, uuid) = (&*xdomain.name, xdomain.unique_id.as_deref().unwrap_or("UUID"));
+    // A container has no say in it.
+    if case.snap.container().is_some() {
+        return;
+    }
     if state == "waiting" {
-        let what = format!("{peer} at cable {name} waits to be allowed to use linkspan.ko here");
+        let what = format!("{peer}, at cable {name}, has not been allowed to use linkspan.ko here");
         let steps = vec![
+            Step::Do(format!("only if {peer} is a host of yours, for its UUID proves nothing:")),
             Step::Run(format!("sudo lspan link allow {uuid}")),
-            Step::Do(format!("on {peer}, which `lspan doctor` there names, the same for this host")),
+            Step::Do(format!(
+                "on {peer} the same with this host's UUID, unless it is allowed there already: `lspan doctor` there prints the command"
+            )),
         ];
         case.add(&TB_RING_WAITING, name, what, steps);
     } else if state.starts_with("refused") {
         let what =
             format!("linkspan.ko has cable {name} for programs on one host, and for a network interface on the other");
-        let steps = vec![
-            Step::Run(format!("sudo lspan link mode direct {uuid}")),
-            Step::Do(format!("the same on {peer}, or `network` on both")),
-        ];
-        case.add(&TB_RING_MODES, name, what, steps);
+        let steps = format!(
+            "choose one mode for both: `sudo lspan link mode direct {uuid}` here and the same on {peer}, or `network` on both"
+        );
+        case.add(&TB_RING_MODES, name, what, by_hand(steps));
     }
 }
 

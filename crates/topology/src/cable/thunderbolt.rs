@@ -104,7 +104,12 @@ fn other(xdomain: &XDomain, service: &Service, transports: Transports) -> CableP
         let why = match service.ring.as_deref() {
             Some("up") => return CablePath { means: Means::Ring, over: over.to_owned(), usable: true, reason: None },
             Some("waiting") => format!("the other host waits to be allowed; `sudo lspan link allow {uuid}`"),
+            Some("network") => "its rings carry a network interface, which is not in this network namespace".to_owned(),
+            Some("login") => {
+                "the link is not up: the other host has not allowed this one (`lspan link allow` there)".to_owned()
+            }
             Some(state) => format!("the link is not up ({state})"),
+            None if service.driver.is_some() => "linkspan.ko made no link of it; the kernel's log says why".to_owned(),
             None => "the peer offers rings, but no driver took it here; `modprobe linkspan`".to_owned(),
         };
         return CablePath::no(Means::Ring, over, why);
