@@ -90,7 +90,10 @@ fn rings_tell_whether_their_link_is_up() {
     assert!(link("up").usable);
     assert!(why(&link("waiting")).contains("waits to be allowed; `sudo lspan link allow d"), "{:?}", link("waiting"));
     assert!(why(&link("refused: the other host is in the other mode")).contains("in the other mode"));
+    assert!(why(&link("login")).contains("`lspan link allow` there"));
+    assert!(why(&link("network")).contains("not in this network namespace"));
     assert!(why(&ring("")).contains("`modprobe linkspan`"));
+    assert!(why(&ring(&format!("{dir}/driver -> /sys/bus/thunderbolt/drivers/linkspan\n"))).contains("no link of it"));
 }
 
 #[test]
