@@ -8,15 +8,12 @@ pub(crate) use text::XDOMAIN_OFF;
 use linkspan_fabric::keys::Keyring;
 use linkspan_fabric::{Device, Fabric, MemoryName, chain};
 use linkspan_thunderbolt::Cables;
-use linkspan_topology::{Cable, Interface, LAST_RESORT, Machine, Roots, Transports, Verdict, cables};
+use linkspan_topology::{Cable, Interface, LAST_RESORT, Machine, Roots, Verdict, cables};
 use linkspan_verbs::Rdma;
 
 use crate::cli::{PathArg, StatusArgs};
 use crate::exit::{Exit, Failure};
 use crate::out::Out;
-
-/// What other means than TCP this build moves bytes by.
-pub(crate) const TRANSPORTS: Transports = Transports { verbs: true, stream: true };
 
 /// Everything that is shown.
 struct View<'a> {
@@ -51,7 +48,7 @@ pub(crate) fn view() -> Result<(String, Exit), Failure> {
 
 fn show<T>(fabric: &Fabric, with: impl FnOnce(&View<'_>) -> T) -> T {
     let (machine, survey, devices) = (Machine::read(&Roots::default()), fabric.survey(), fabric.devices());
-    let cables = cables(&machine, survey, TRANSPORTS);
+    let cables = cables(&machine, survey);
     with(&View { machine: &machine, survey, devices: &devices, cables: &cables })
 }
 

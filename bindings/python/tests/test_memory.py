@@ -230,6 +230,17 @@ def test_a_torch_storage_cannot_be_resized_while_it_is_memory() -> None:
         assert memory.tobytes() == bytes(16 * tensor.itemsize)
 
 
+def test_torch_without_numpy_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+
+    def numpy(_: object) -> None:
+        raise RuntimeError("Numpy is not available")
+
+    monkeypatch.setattr(torch.Tensor, "numpy", numpy)
+    with pytest.raises(linkspan.UnsupportedMemory, match="install numpy"):
+        linkspan.Memory(torch.zeros(3))
+
+
 def test_memory_has_no_pickle() -> None:
     with pytest.raises(TypeError, match="remote buffer"):
         pickle.dumps(linkspan.Memory(bytearray(4))[1:2])

@@ -7,16 +7,11 @@ mod kernel;
 
 use std::collections::BTreeSet;
 
-use linkspan_topology::{
-    AddrEntry, Cable, Machine, Roots, Transports, cables as all_cables, default_routes, interfaces, judge,
-};
+use linkspan_topology::{AddrEntry, Cable, Machine, Roots, cables as all_cables, default_routes, interfaces, judge};
 
 pub use cables::CableWatch;
 pub use jobs::JobWatch;
 pub use kernel::{Changes, KernelWatch};
-
-/// Transports beside TCP that linkspan has.
-const TRANSPORTS: Transports = Transports { verbs: true, stream: true };
 
 /// A look at the machine: its cables, and the UUIDs of its own host routers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +33,7 @@ impl Look {
         let survey: Vec<_> = list.into_iter().zip(verdicts).collect();
         let routers = machine.thunderbolt.iter().flat_map(|domain| &domain.routers).filter(|router| router.route == 0);
         let own = routers.filter_map(|router| Some(router.unique_id.as_ref()?.to_ascii_lowercase())).collect();
-        Look { cables: all_cables(&machine, &survey, TRANSPORTS), own }
+        Look { cables: all_cables(&machine, &survey), own }
     }
 }
 

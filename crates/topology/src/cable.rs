@@ -70,18 +70,18 @@ pub struct Peer {
     pub perhaps_also: Vec<String>,
 }
 
-/// How bytes go over a cable.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How bytes go over a cable: of those that linkspan has, what two hosts take first is last.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Means {
     /// TCP over a network interface.
     Tcp,
-    /// Queue pairs: InfiniBand or RoCE v2.
-    Rdma,
     /// USB4STREAM.
     Stream,
     /// Rings of `linkspan.ko`.
     Ring,
+    /// Queue pairs: InfiniBand or RoCE v2.
+    Rdma,
     /// A Thunderbolt service with this key.
     Service(String),
 }
@@ -146,20 +146,11 @@ impl CablePath {
     }
 }
 
-/// Which transports this build of linkspan has, beside TCP: what a cable offers is usable only with them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Transports {
-    /// InfiniBand and RoCE v2.
-    pub verbs: bool,
-    /// USB4STREAM.
-    pub stream: bool,
-}
-
 /// All cables of the machine: Thunderbolt ones by name, then those of network cards in the order of `survey`, which is
 /// every interface with the verdict on it.
-pub fn cables(machine: &Machine, survey: &[(Interface, Verdict)], transports: Transports) -> Vec<Cable> {
-    let mut cables = thunderbolt::cables(machine, survey, transports);
-    cables.extend(network::cables(machine, survey, transports));
+pub fn cables(machine: &Machine, survey: &[(Interface, Verdict)]) -> Vec<Cable> {
+    let mut cables = thunderbolt::cables(machine, survey);
+    cables.extend(network::cables(machine, survey));
     for cable in &mut cables {
         let names: Vec<&str> = match cable.medium {
             Medium::Thunderbolt => {

@@ -23,7 +23,7 @@ mod sysfs;
 mod thunderbolt;
 mod verdict;
 
-pub use cable::{Cable, CablePath, Means, Medium, NEIGHBOURS_SHOWN, Peer, Transports, cables};
+pub use cable::{Cable, CablePath, Means, Medium, NEIGHBOURS_SHOWN, Peer, cables};
 pub use default_route::default_routes;
 pub use filter::{BadFilter, IfFilter};
 pub use gpu::Gpu;

@@ -29,6 +29,30 @@ pub(crate) const FLUSH_CURRENT_CTX: c_int = 0;
 /// `CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER`.
 pub(crate) const FLUSH_TO_OWNER: c_int = 100;
 
+/// `CU_MEMORYTYPE_UNIFIED`.
+pub(crate) const UNIFIED: c_uint = 4;
+
+/// One side of a [`Copy2d`].
+#[repr(C)]
+pub(crate) struct Side2d {
+    pub(crate) x: usize,
+    pub(crate) y: usize,
+    pub(crate) kind: c_uint,
+    pub(crate) host: *mut c_void,
+    pub(crate) device: u64,
+    pub(crate) array: Handle,
+    pub(crate) pitch: usize,
+}
+
+/// `CUDA_MEMCPY2D`.
+#[repr(C)]
+pub(crate) struct Copy2d {
+    pub(crate) src: Side2d,
+    pub(crate) dst: Side2d,
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+}
+
 /// `CUdevice_attribute`.
 pub(crate) mod attr {
     use std::ffi::c_int;
@@ -78,6 +102,7 @@ linkspan_dl::api! {
     fn cuMemGetAddressRange_v2(*mut u64, *mut usize, u64) -> c_int;
     fn cuPointerGetAttributes(c_uint, *mut c_int, *mut *mut c_void, u64) -> c_int;
     fn cuMemcpyAsync(u64, u64, usize, Handle) -> c_int;
+    fn cuMemcpy2DAsync_v2(*const Copy2d, Handle) -> c_int;
     fn cuStreamCreate(*mut Handle, c_uint) -> c_int;
     fn cuStreamSynchronize(Handle) -> c_int;
     fn cuStreamWaitEvent(Handle, Handle, c_uint) -> c_int;

@@ -78,6 +78,17 @@ fn copies(gpu: &Arc<dyn Gpu>) {
     assert!(one.slice().fill(13, b"hello"));
     assert_eq!(one.slice().sub(13, 5).unwrap().to_vec(), b"hello");
     assert!(!one.slice().fill(LEN as u64 - 1, b"hello"), "beyond the end");
+    // And the lengths that go by two rows, with none beside them.
+    for len in [0, 1, 2, 3, 4097, 24 << 10, (24 << 10) + 1] {
+        let (to, from) = (one.slice().sub(5, len).unwrap(), up.slice().sub(9, len).unwrap());
+        assert!(one.slice().fill(0, &vec![0xAA; LEN]));
+        gpu.copy(stream, to, from).unwrap();
+        gpu.record(event, stream).unwrap();
+        gpu.wait(event).unwrap();
+        let (all, len) = (one.slice().to_vec(), len as usize);
+        assert!(all[5..5 + len] == bytes[9..9 + len], "{len}");
+        assert!(all[..5].iter().chain(&all[5 + len..]).all(|b| *b == 0xAA), "{len}");
+    }
     // And many, which the driver is never handed as they lie: the stand-in refuses that.
     assert!(two.slice().fill(0, &vec![0; LEN]) && two.slice().fill(1, &bytes[1..]) && two.slice().fill(0, &bytes[..1]));
     assert!(two.slice().to_vec() == bytes);

@@ -212,6 +212,18 @@ int cuMemcpyAsync(u64 dst, u64 src, size_t n, void *on)
 	return 0;
 }
 
+struct side { size_t x, y; unsigned kind; void *host; u64 device; void *array; size_t pitch; };
+struct rows { struct side src, dst; size_t width, height; };
+int cuMemcpy2DAsync_v2(const struct rows *c, void *on)
+{
+	if (c->src.kind != 4 || c->dst.kind != 4 || c->src.pitch < c->width || c->dst.pitch < c->width)
+		return 1;
+	for (size_t row = 0; row < c->height; row++)
+		if (cuMemcpyAsync(c->dst.device + row * c->dst.pitch, c->src.device + row * c->src.pitch, c->width, on))
+			return 1;
+	return 0;
+}
+
 int cuStreamCreate(void **s, unsigned flags)
 {
 	NEED();

@@ -15,7 +15,6 @@ use crate::exit::{Exit, Failure};
 use crate::out::Progress;
 use crate::perf::compare;
 use crate::signals;
-use crate::status::TRANSPORTS;
 use record::{File, load, place, save};
 
 /// Length of each measurement.
@@ -109,7 +108,7 @@ fn measure(snapshot: &Snapshot, peer: &str, notes: &mut Vec<String>) -> Result<V
 
 /// What two equal rails have in common: the negotiated rate of their cables.
 fn equal(snapshot: &Snapshot, machine: &Machine, over: &str) -> String {
-    let cable = cables(machine, snapshot.survey(), TRANSPORTS);
+    let cable = cables(machine, snapshot.survey());
     let thunderbolt =
         cable.iter().find(|cable| cable.peer.is_some() && cable.paths.iter().any(|path| path.over == over));
     if let Some(cable) = thunderbolt {

@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_doctor::Snapshot;
 use linkspan_fabric::keys::Keyring;
-use linkspan_topology::{Kind, Machine, Means, Roots, Verdict, cables};
-
-use crate::status::TRANSPORTS;
+use linkspan_topology::{Kind, Machine, Roots, Verdict, cables};
 
 /// Most peers that are shown: a table, not a list of a cluster's nodes.
 const MOST: usize = 16;
@@ -28,12 +26,11 @@ pub(super) fn lines(snapshot: &Snapshot) -> Vec<(String, String)> {
 /// Hosts at the other ends of Thunderbolt and USB4 cables.
 fn cabled(snapshot: &Snapshot) -> Vec<(String, String)> {
     let machine = Machine::read(&Roots::default());
-    let list = cables(&machine, snapshot.survey(), TRANSPORTS);
+    let list = cables(&machine, snapshot.survey());
     let line = |cable: &linkspan_topology::Cable| {
         let peer = cable.peer.as_ref().filter(|peer| !peer.this_host)?;
         let name = peer.device_name.clone().unwrap_or_else(|| "an unnamed host".into());
-        let best = cable.paths.iter().rev().find(|path| path.usable && path.means != Means::Tcp);
-        let best = best.or_else(|| cable.paths.iter().find(|path| path.usable));
+        let best = cable.paths.iter().filter(|path| path.usable).max_by(|a, b| a.means.cmp(&b.means));
         let way = match best {
             Some(path) => format!("{} over {} (cable {})", path.means, path.over, cable.name),
             None => {

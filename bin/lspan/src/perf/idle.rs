@@ -4,7 +4,7 @@
 use linkspan_fabric::Fabric;
 use linkspan_topology::{Cable, Machine, Means, Medium, Roots, cables};
 
-use crate::status::{TRANSPORTS, XDOMAIN_OFF};
+use crate::status::XDOMAIN_OFF;
 
 /// The Thunderbolt and USB4 cables of this host, and what hides some.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ impl Idle {
     /// Those of this host, as the fabric judges its interfaces.
     pub(crate) fn read(fabric: &Fabric) -> Idle {
         let machine = Machine::read(&Roots::default());
-        Idle::of(&machine, cables(&machine, fabric.survey(), TRANSPORTS))
+        Idle::of(&machine, cables(&machine, fabric.survey()))
     }
 
     fn of(machine: &Machine, cables: Vec<Cable>) -> Idle {

@@ -7,7 +7,7 @@ use crate::schema;
 fn with<T>(tree: &str, look: impl FnOnce(&View<'_>) -> T) -> T {
     let fix = Fixture::tree(tree);
     let (machine, survey) = (Machine::read(&fix.roots()), fix.survey());
-    let cables = cables(&machine, &survey, TRANSPORTS);
+    let cables = cables(&machine, &survey);
     look(&View { machine: &machine, survey: &survey, devices: &[], cables: &cables })
 }
 

@@ -1,6 +1,7 @@
 """What no protocol says about tensors and devices."""
 
 import sys
+from contextlib import suppress
 from typing import Any
 
 
@@ -13,7 +14,8 @@ def fix_storage(tensor: Any) -> None:
     if storage.device.type != "cpu" or not storage.resizable():
         return
     torch = sys.modules["torch"]
-    torch.empty(0, dtype=torch.uint8).set_(storage, 0, (0,)).numpy()
+    with suppress(RuntimeError):  # Numpy is not available.
+        torch.empty(0, dtype=torch.uint8).set_(storage, 0, (0,)).numpy()
     if storage.resizable():
         raise BufferError("torch without numpy lets every storage be resized; install numpy")
 

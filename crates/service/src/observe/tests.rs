@@ -83,7 +83,7 @@ fn a_cable_whose_interface_goes_down_carries_nothing_until_it_is_up() {
     let cables = |up: bool| {
         let mut survey = survey.clone();
         survey.retain(|(interface, _)| up || interface.name != "thunderbolt0");
-        all_cables(&machine, &survey, TRANSPORTS)
+        all_cables(&machine, &survey)
     };
     let none = BTreeSet::new();
     watch.look(&cables(true), &none);

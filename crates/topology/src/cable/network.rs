@@ -1,6 +1,6 @@
 //! Cables of network cards: Ethernet and InfiniBand.
 
-use crate::cable::{Cable, CablePath, Means, Medium, Transports};
+use crate::cable::{Cable, CablePath, Means, Medium};
 use crate::{Interface, Kind, Lanes, Link, Machine, RdmaDevice, RdmaPort, Verdict};
 
 /// Smallest packet of a network interface that leaves space for RoCE's largest path MTU, 4096 bytes of payload with
@@ -8,7 +8,7 @@ use crate::{Interface, Kind, Lanes, Link, Machine, RdmaDevice, RdmaPort, Verdict
 const ROCE_MTU: u32 = 4200;
 
 /// Cards that have a carrier.
-pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)], transports: Transports) -> Vec<Cable> {
+pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)]) -> Vec<Cable> {
     let wired = survey.iter().filter(|(iface, _)| matches!(iface.kind, Kind::Physical | Kind::Infiniband));
     wired
         .filter(|(iface, _)| iface.up && iface.carrier == Some(true))
@@ -19,7 +19,7 @@ pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)], transpo
                 own.extend(ports(machine, master));
             }
             let mut paths = vec![CablePath::tcp(&iface.name, survey)];
-            paths.extend(own.iter().map(|(device, port)| rdma(device, port, transports)));
+            paths.extend(own.iter().map(|(device, port)| rdma(device, port)));
             let lanes = iface.speed_mbps.map(|mbps| Lanes { lane_mbps: mbps, lanes: 1 });
             Cable {
                 medium: if iface.kind == Kind::Infiniband { Medium::Infiniband } else { Medium::Ethernet },
@@ -41,7 +41,7 @@ pub(super) fn ports<'a>(machine: &'a Machine, interface: &str) -> Vec<(&'a RdmaD
     all.filter(|(_, port)| port.interface.as_deref() == Some(interface)).collect()
 }
 
-pub(super) fn rdma(device: &RdmaDevice, port: &RdmaPort, transports: Transports) -> CablePath {
+pub(super) fn rdma(device: &RdmaDevice, port: &RdmaPort) -> CablePath {
     let over = format!("{}/{}", device.name, port.number);
     match port.ready() {
         Err(why) => CablePath::no(Means::Rdma, &over, why.to_string()),
@@ -53,12 +53,7 @@ pub(super) fn rdma(device: &RdmaDevice, port: &RdmaPort, transports: Transports)
                 },
                 _ => format!("LID {}", port.lid.unwrap_or(0)),
             };
-            let reason = if transports.verbs {
-                by
-            } else {
-                format!("ready by {by}, but this version of linkspan moves no bytes over verbs")
-            };
-            CablePath { means: Means::Rdma, over, usable: transports.verbs, reason: Some(reason) }
+            CablePath { means: Means::Rdma, over, usable: true, reason: Some(by) }
         }
     }
 }

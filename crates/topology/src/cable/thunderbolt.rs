@@ -1,13 +1,13 @@
 //! Thunderbolt cables with a host at the other end.
 
 use crate::cable::network::ports;
-use crate::cable::{Cable, CablePath, Means, Medium, Peer, Transports};
+use crate::cable::{Cable, CablePath, Means, Medium, Peer};
 use crate::{Interface, Machine, Service, Verdict, XDomain};
 
 /// Protocol id of Apple's RDMA over Thunderbolt (key `rdma`), as macOS 26.2 announces it: 0xFA57.
 const APPLE_RDMA: u32 = 64087;
 
-pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)], transports: Transports) -> Vec<Cable> {
+pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)]) -> Vec<Cable> {
     let all: Vec<&XDomain> = machine.thunderbolt.iter().flat_map(|domain| &domain.xdomains).collect();
     all.iter()
         .map(|xdomain| {
@@ -16,17 +16,17 @@ pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)], transpo
             // Soft-RoCE on the interface, or a driver that makes a device of the cable.
             let rdma = if tcp.over.is_empty() { Vec::new() } else { ports(machine, &tcp.over) };
             let mut paths = vec![tcp];
-            paths.extend(rdma.iter().map(|(device, port)| super::network::rdma(device, port, transports)));
+            paths.extend(rdma.iter().map(|(device, port)| super::network::rdma(device, port)));
             for service in xdomain.services.iter().filter(|service| service.key.as_deref() != Some("network")) {
                 // linkspan.ko in mode network.
                 let Some(name) = service.interface.as_ref().filter(|_| service.key.as_deref() == Some("linkspan"))
                 else {
-                    paths.push(other(xdomain, service, transports));
+                    paths.push(other(xdomain, service));
                     continue;
                 };
                 paths.push(CablePath::tcp(name, survey));
                 let rdma = ports(machine, name);
-                paths.extend(rdma.iter().map(|(device, port)| super::network::rdma(device, port, transports)));
+                paths.extend(rdma.iter().map(|(device, port)| super::network::rdma(device, port)));
             }
             Cable {
                 medium: Medium::Thunderbolt,
@@ -83,20 +83,17 @@ fn network(xdomain: &XDomain, survey: &[(Interface, Verdict)]) -> CablePath {
     CablePath::tcp(name, survey)
 }
 
-fn other(xdomain: &XDomain, service: &Service, transports: Transports) -> CablePath {
+fn other(xdomain: &XDomain, service: &Service) -> CablePath {
     let key = service.key.clone().unwrap_or_else(|| "?".into());
     let over = &*service.name;
     if key == "stream" {
-        return match (&service.driver, transports.stream) {
-            (None, _) => CablePath::no(
+        return match &service.driver {
+            None => CablePath::no(
                 Means::Stream,
                 over,
                 "the peer offers USB4STREAM, but no driver took it here; `modprobe thunderbolt_stream` (Linux 7.2)",
             ),
-            (Some(_), false) => {
-                CablePath::no(Means::Stream, over, "USB4STREAM is there, but this version of linkspan does not use it")
-            }
-            (Some(_), true) => CablePath { means: Means::Stream, over: over.to_owned(), usable: true, reason: None },
+            Some(_) => CablePath { means: Means::Stream, over: over.to_owned(), usable: true, reason: None },
         };
     }
     if key == "linkspan" {

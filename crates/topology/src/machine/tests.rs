@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use super::*;
+use crate::cables;
 use crate::fixture::{ALL, EIGHT_GPUS, Fixture};
-use crate::{Transports, cables};
 
 #[test]
 fn this_machine() {
@@ -82,7 +82,7 @@ fn damage_everywhere() {
             });
             let fix = Fixture::tree(&spoilt.collect::<String>());
             let machine = Machine::read(&fix.roots());
-            let cables = cables(&machine, &fix.survey(), Transports::default());
+            let cables = cables(&machine, &fix.survey());
             assert!((1..=32).contains(&machine.notes.len()), "{name}: {:?}", machine.notes);
             let shown = format!("{machine:?}{cables:?}");
             assert!(!shown.contains("\\u{1b}"), "{name}, round {round}: {shown}");

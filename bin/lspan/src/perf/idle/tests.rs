@@ -6,7 +6,7 @@ use super::*;
 fn idle(more: &str) -> Idle {
     let fix = Fixture::tree(&format!("{STRIX_HALO}{more}"));
     let machine = Machine::read(&fix.roots());
-    let cables = cables(&machine, &fix.survey(), TRANSPORTS);
+    let cables = cables(&machine, &fix.survey());
     Idle::of(&machine, cables)
 }
 

@@ -3,7 +3,7 @@
 
 use crate::fixture::Fixture;
 use crate::thunderbolt::Lanes;
-use crate::{GidKind, Machine, Means, Medium, Transports, cables};
+use crate::{GidKind, Machine, Means, Medium, cables};
 
 const PAIR: &str = include_str!("../../../../../lab/fixtures/pair-7.3/sysfs.txt");
 const TWO_LANES: &str = include_str!("../../../../../lab/fixtures/two-lanes-iommu-7.3/sysfs.txt");
@@ -60,7 +60,7 @@ fn soft_roce_beside_the_cable() {
 #[test]
 fn cables_of_a_guest_and_their_paths() {
     let fix = guest(TWO_LANES);
-    let cables = cables(&Machine::read(&fix.roots()), &fix.survey(), Transports::default());
+    let cables = cables(&Machine::read(&fix.roots()), &fix.survey());
     let names: Vec<(Medium, &str)> = cables.iter().map(|cable| (cable.medium, &*cable.name)).collect();
     assert_eq!(names, [(Medium::Thunderbolt, "0-1"), (Medium::Ethernet, "lan0")]);
     let tcp = cables[0].paths.iter().find(|path| path.means == Means::Tcp).unwrap();
