@@ -30,28 +30,11 @@ pub(crate) const FLUSH_CURRENT_CTX: c_int = 0;
 pub(crate) const FLUSH_TO_OWNER: c_int = 100;
 
 /// `CU_MEMORYTYPE_UNIFIED`.
-pub(crate) const UNIFIED: c_uint = 4;
+pub(crate) const UNIFIED: u64 = 4;
 
-/// One side of a [`Copy2d`].
-#[repr(C)]
-pub(crate) struct Side2d {
-    pub(crate) x: usize,
-    pub(crate) y: usize,
-    pub(crate) kind: c_uint,
-    pub(crate) host: *mut c_void,
-    pub(crate) device: u64,
-    pub(crate) array: Handle,
-    pub(crate) pitch: usize,
-}
-
-/// `CUDA_MEMCPY2D`.
-#[repr(C)]
-pub(crate) struct Copy2d {
-    pub(crate) src: Side2d,
-    pub(crate) dst: Side2d,
-    pub(crate) width: usize,
-    pub(crate) height: usize,
-}
+/// `CUDA_MEMCPY2D`, of 64 bits each: x, y, kind of memory, host address, device address, array and pitch of the source, the same of the
+/// target, width and height.
+pub(crate) type Copy2d = [u64; 16];
 
 /// `CUdevice_attribute`.
 pub(crate) mod attr {

@@ -13,7 +13,7 @@ use linkspan_gpu::{
 };
 use linkspan_transport::{Buf, DeviceMemory, MemSlice, MemoryDomain, register_device};
 
-use crate::api::{self, Api, Copy2d, Handle, Side2d, attr};
+use crate::api::{self, Api, Copy2d, Handle, attr};
 
 /// Most bytes of the host that the driver's plain copy puts into the queue of the engine that runs kernels. Where processes share a GPU they wait
 /// there for their process's turn: 274 us in place of 10, and 28 KiB go by a copy engine (H100, driver 580.159; bench/records/2026-11-27-gpu.md). Two
@@ -300,7 +300,7 @@ unsafe impl Gpu for Cuda {
         if src.is_host() && (2..=IN_QUEUE).contains(&len) {
             self.two_rows(stream, to, from, len / 2)?;
             // Of an odd number the last byte, with the one before it.
-            return if len % 2 == 0 {
+            return if len.is_multiple_of(2) {
                 Ok(())
             } else {
                 self.two_rows(stream, to + len as u64 - 2, from + len as u64 - 2, 1)
@@ -409,16 +409,8 @@ unsafe impl Gpu for Cuda {
 impl Cuda {
     /// Starts the copy of two rows of `width` bytes, one behind the other.
     fn two_rows(&self, stream: Handle, to: u64, from: u64, width: usize) -> Result<(), GpuError> {
-        let side = |device| Side2d {
-            x: 0,
-            y: 0,
-            kind: api::UNIFIED,
-            host: null_mut(),
-            device,
-            array: null_mut(),
-            pitch: width,
-        };
-        let rows = Copy2d { src: side(from), dst: side(to), width, height: 2 };
+        let width = width as u64;
+        let rows: Copy2d = [0, 0, api::UNIFIED, 0, from, 0, width, 0, 0, api::UNIFIED, 0, to, 0, width, width, 2];
         // SAFETY: both ranges have twice the width, and their makers promised that they stay; the call reads the description, the stream is ours.
         self.check("cuMemcpy2DAsync", unsafe { (self.api.cuMemcpy2DAsync_v2)(&raw const rows, stream) })
     }
