@@ -71,23 +71,24 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         None
     } else {
         let key = fabric.config().has_key();
-        let open = (args.open || key || paired.is_some()) && args.bind.is_empty();
+        let open = (args.open || key || paired.is_some()) && args.bind.is_empty() && passed.is_empty();
         let rendezvous_server = match passed.is_empty() {
             true => RendezvousServer::open(&fabric, &args.bind, open, args.port)?,
             false => RendezvousServer::passed(passed)?,
         };
         let addrs: Vec<String> = rendezvous_server.addrs().iter().map(shown).collect();
         let local = rendezvous_server.addrs().iter().all(|addr| addr.ip().is_loopback());
+        let usable = fabric.survey().iter().any(|(_, verdict)| verdict.is_usable());
         let measure = "measure with `lspan perf bw HOST` from another host";
         let whom = match (key, &paired, local) {
+            _ if open && !usable => {
+                "for this host alone: no network interface is usable, `lspan status` says why".into()
+            }
             (true, ..) => format!("for everybody who has the cluster key; {measure}"),
             (false, Some(ring), _) => {
                 let names = ring.names().join(", ");
                 let names = if names.is_empty() { "none yet: `lspan pair`" } else { &names };
                 format!("for paired peers ({names}); {measure}, where HOST is what this one is called there")
-            }
-            (false, None, true) if args.open && args.bind.is_empty() => {
-                "for everybody on this host: no network interface is usable, `lspan status` says why".into()
             }
             (false, None, true) => {
                 "for everybody on this host; `lspan pair` lets another host in, --open or --bind ADDR every host".into()

@@ -57,9 +57,10 @@ impl RingState {
         }
     }
 
-    pub(crate) fn hint(self) -> &'static str {
+    /// The way out; begins with `; `.
+    pub fn hint(self) -> &'static str {
         match self {
-            RingState::Waiting => "; allow the other host: write 1 to its attribute `allowed` in /sys/class/linkspan",
+            RingState::Waiting => "; the other host waits to be allowed: `lspan link allow`",
             RingState::Login => "; load linkspan.ko on the other host and allow this one there",
             RingState::Gone => "; is the cable plugged in?",
             RingState::Network => {

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use linkspan_tbring::RingState;
+use linkspan_tbring::{Info, RingState};
 
 use crate::tier::{Cable, CableAddress, Ports, Tier};
 
@@ -73,32 +73,31 @@ impl Root {
             if let Ok(pairs) = linkspan_tbring::pairs(&path) {
                 ports.pairs.push((path.display().to_string(), pairs));
             }
-            match linkspan_tbring::info(&path) {
-                Ok(info) if info.state == RingState::Up => ports.cables.push(Cable {
-                    tier: Tier::Ring,
-                    name: path.display().to_string(),
-                    link: self.plug(&name),
-                    local: info.raw.local_uuid,
-                    peer: info.raw.peer_uuid,
-                    hops: (0, 0),
-                    ring: 0,
-                    speed: speed(info.raw.link_speed.into(), info.raw.link_width.clamp(1, 3).min(2).into()),
-                    place: CableAddress::ring(path),
-                }),
-                Ok(info) if info.state == RingState::Waiting => {
-                    why = format!("{}: the other host waits to be allowed: `lspan link allow`", path.display());
+            let link = self.plug(&name);
+            let info = linkspan_tbring::info(&path);
+            why = match &info {
+                Ok(info) if info.state == RingState::Up => {
+                    ports.cables.push(Cable {
+                        tier: Tier::Ring,
+                        name: path.display().to_string(),
+                        link,
+                        local: info.raw.local_uuid,
+                        peer: info.raw.peer_uuid,
+                        hops: (0, 0),
+                        ring: 0,
+                        speed: speed(info.raw.link_speed.into(), info.raw.link_width.clamp(1, 3).min(2).into()),
+                        place: CableAddress::ring(path),
+                    });
+                    continue;
                 }
-                Ok(info) if info.state == RingState::Network => {
-                    why = format!("{}: its rings carry the network interface (`lspan link mode`)", path.display());
+                Ok(Info { state, .. }) => {
+                    format!("{}: the link is not up ({}){}", path.display(), state.name(), state.hint())
                 }
-                Ok(info) if info.state == RingState::Modes => {
-                    why = format!(
-                        "{}: one host has it in mode direct, the other in mode network: `lspan link mode`",
-                        path.display()
-                    );
-                }
-                Ok(info) => why = format!("{}: the link is not up ({})", path.display(), info.state.name()),
-                Err(error) => why = error.to_string(),
+                Err(error) => error.to_string(),
+            };
+            // The network interface is what somebody has chosen.
+            if !info.is_ok_and(|info| info.state == RingState::Network) {
+                ports.down.push((link, why.clone()));
             }
         }
         ports.why_not.push((Tier::Ring, why));
@@ -106,10 +105,18 @@ impl Root {
 
     /// The other host's device of a ring link, of which its service is a part: `0-1` of `0-1.2`.
     fn plug(&self, ring: &str) -> String {
-        let device = self.0.join("sys/class/linkspan").join(format!("linkspan{ring}")).join("device");
-        let service = fs::read_link(device).ok().and_then(|to| Some(to.file_name()?.to_str()?.to_owned()));
-        let host = service.as_deref().and_then(|name| name.split_once('.')).map(|(host, _)| host.to_owned());
-        host.unwrap_or_else(|| format!("linkspan{ring}"))
+        let name = format!("linkspan{ring}");
+        self.host(&Path::new("sys/class/linkspan").join(&name)).unwrap_or(name)
+    }
+
+    /// The same of a network interface of the cable.
+    pub(crate) fn plug_of(&self, interface: &str) -> Option<String> {
+        self.host(&Path::new("sys/class/net").join(interface))
+    }
+
+    fn host(&self, class: &Path) -> Option<String> {
+        let service = fs::read_link(self.0.join(class).join("device")).ok()?;
+        Some(service.file_name()?.to_str()?.split_once('.')?.0.to_owned())
     }
 
     fn streams(&self, ports: &mut Ports) {

@@ -1,5 +1,6 @@
 //! Thunderbolt and USB4 cables of this machine.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use linkspan_transport::{Offer, Provider, Refusal, Site};
@@ -108,9 +109,14 @@ impl Provider for Cables {
             let config = Config { deadline: site.limit, watch: self.watch, ..Config::default() };
             return Ok(Box::new(CableOffers::new(ports, config)));
         }
-        // Hosts that are plugged in and have no driver of ours are reached over `thunderbolt_net` like over any network.
+        // Hosts that are plugged in and have no driver of ours are reached over `thunderbolt_net` like over any network; with a driver whose link is not
+        // up that is a slower path, and said.
         if !site.forced && self.tier.forced().is_none() {
-            return Err(String::new());
+            let scope = if let SocketAddr::V6(addr) = site.local { addr.scope_id() } else { 0 };
+            let interface = linkspan_net::interface_of(site.local.ip(), scope).ok().flatten();
+            let plug = interface.and_then(|interface| Root::default().plug_of(&interface.name));
+            let down = ports.down.iter().find(|(link, _)| plug.as_ref() == Some(link));
+            return Err(down.map(|(_, why)| format!("{}: {why}", Tier::Ring)).unwrap_or_default());
         }
         let tiers = match self.tier.forced() {
             Some(tier) => vec![tier],

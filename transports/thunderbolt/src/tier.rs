@@ -147,6 +147,8 @@ pub struct Ports {
     pub plugged: bool,
     /// Why a tier cannot be had here, for people.
     pub why_not: Vec<(Tier, String)>,
+    /// The plugs whose ring links should be up and are not, and why, for people.
+    pub down: Vec<(String, String)>,
     /// Ring pairs of each device of `linkspan.ko`, whether its link is up or not.
     pub pairs: Vec<(String, [RingPair; RING_PAIRS])>,
 }

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
 
 use super::abi;
 use super::install::{Installed, MAP, install};
@@ -22,6 +24,19 @@ const LAYOUT: &str = "bindings/c/tests/abi.txt";
 /// Where the stand-ins for drivers of GPUs lie, and how the tests are called that use them.
 const DRIVERS: &str = "drivers";
 const DEVICE_TESTS: &str = "device";
+
+/// Tests that are compiled and run at a time.
+const AT_ONCE: usize = 3;
+
+/// How a test is compiled and linked.
+struct Variant {
+    /// The C compiler, with which its C++ compiler comes.
+    cc: String,
+    kind: &'static str,
+    cpp: &'static str,
+    with: &'static [&'static str],
+    libs: Vec<String>,
+}
 
 /// A test program: its source, from which its compiler follows.
 struct Test {
@@ -53,28 +68,17 @@ fn suite(root: &Path) -> Result<(), String> {
     suite.header()?;
     suite.drivers()?;
     let tests = suite.tests()?;
-    for test in &tests {
-        // By hand, as little as possible between test and library: the archive, under the sanitizers.
-        let archive = suite.installed.archive.display().to_string();
-        let include = format!("-I{}", suite.installed.prefix.join("include").display());
-        let libs = suite.flags("linkspan-static", "--libs-only-l")?;
-        let system = libs.iter().filter(|l| !l.starts_with("-l:")).cloned();
-        let flags: Vec<String> = [include, archive].into_iter().chain(system).collect();
-        suite.build_and_run(test, "gcc", "sanitized", "c++17", &SANITIZERS, &flags)?;
-        let shared = suite.flags("linkspan", "--libs")?;
-        suite.build_and_run(test, "gcc", "shared", "c++20", &["-O2"], &shared)?;
-        let archived = suite.flags("linkspan-static", "--libs")?;
-        suite.build_and_run(test, "gcc", "static", "c++17", &["-O2"], &archived)?;
-    }
-    match clang() {
-        Some(clang) => {
-            let shared = suite.flags("linkspan", "--libs")?;
-            for test in &tests {
-                suite.build_and_run(test, &clang, "clang", "c++20", &["-O1"], &shared)?;
-            }
-        }
-        None => println!("skipped: capi: the same with clang: there is none (Debian: clang)"),
-    }
+    let variants = suite.variants()?;
+    let jobs = Mutex::new(tests.iter().flat_map(|test| variants.iter().map(move |variant| (test, variant))));
+    let next = || jobs.lock().unwrap_or_else(|e| e.into_inner()).next();
+    // They wait for peers and time-outs more than they compute.
+    thread::scope(|scope| {
+        let work = || std::iter::from_fn(next).try_for_each(|(test, variant)| suite.build_and_run(test, variant));
+        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        let ended =
+            workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| Err("a test's thread".to_owned())));
+        ended.collect::<Vec<_>>().into_iter().collect::<Result<(), _>>()
+    })?;
     suite.cmake()
 }
 
@@ -201,20 +205,33 @@ impl Suite<'_> {
         Ok(flags.split_whitespace().map(str::to_owned).collect())
     }
 
-    fn build_and_run(
-        &self,
-        test: &Test,
-        cc: &str,
-        kind: &str,
-        cpp: &str,
-        with: &[&str],
-        libs: &[String],
-    ) -> Result<(), String> {
+    fn variants(&self) -> Result<Vec<Variant>, String> {
+        // By hand, as little as possible between test and library: the archive, under the sanitizers.
+        let archive = self.installed.archive.display().to_string();
+        let include = format!("-I{}", self.installed.prefix.join("include").display());
+        let libs = self.flags("linkspan-static", "--libs-only-l")?;
+        let system = libs.into_iter().filter(|l| !l.starts_with("-l:"));
+        let by_hand = [include, archive].into_iter().chain(system).collect();
+        let (shared, archived) = (self.flags("linkspan", "--libs")?, self.flags("linkspan-static", "--libs")?);
+        let gcc = |kind, cpp, with, libs| Variant { cc: "gcc".to_owned(), kind, cpp, with, libs };
+        let mut variants = vec![
+            gcc("sanitized", "c++17", &SANITIZERS[..], by_hand),
+            gcc("shared", "c++20", &["-O2"], shared.clone()),
+            gcc("static", "c++17", &["-O2"], archived),
+        ];
+        match clang() {
+            Some(cc) => variants.push(Variant { cc, kind: "clang", cpp: "c++20", with: &["-O1"], libs: shared }),
+            None => println!("skipped: capi: the same with clang: there is none (Debian: clang)"),
+        }
+        Ok(variants)
+    }
+
+    fn build_and_run(&self, test: &Test, Variant { cc, kind, cpp, with, libs }: &Variant) -> Result<(), String> {
         let program = self.bin.join(format!("{}-{kind}", test.name));
         let is_cpp = test.source.extension().is_some_and(|e| e == "cpp");
-        let (compiler, standard) = if is_cpp { (plus(cc), cpp) } else { (cc.to_owned(), "c11") };
+        let (compiler, standard) = if is_cpp { (plus(cc), *cpp) } else { (cc.clone(), "c11") };
         let mut compile = Command::new(&compiler);
-        compile.arg(format!("-std={standard}")).args(WARNINGS).args(with);
+        compile.arg(format!("-std={standard}")).args(WARNINGS).args(*with);
         if is_cpp {
             compile.args(MORE_WARNINGS);
         }

@@ -165,6 +165,21 @@ fn a_served_peer_lets_in_whom_it_is_paired_with() {
     assert!(output.status.code() == Some(5) && err(&output).contains("LS0739"), "{}", err(&output));
 }
 
+#[test]
+fn a_server_that_no_other_host_can_reach_says_so_whoever_is_let_in() {
+    let (ada, bob) = (User::new("alone-ada"), User::new("alone-bob"));
+    let bobs = out(&bob.run("key show --name bob"));
+    assert_eq!(ada.given("key add", &bobs).status.code(), Some(0));
+    for more in ["", "--open"] {
+        let mut serve = ada.lspan(&format!("perf serve --port 0 {more}"));
+        serve.env("LINKSPAN_IFNAME", "=nowhere9").env("LINKSPAN_LOG", "error").stderr(Stdio::piped());
+        let mut server = Ended(serve.spawn().unwrap());
+        let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let said = lines.find(|line| line.contains("waiting on")).unwrap();
+        assert!(said.contains("for this host alone: no network interface is usable"), "{more}: {said}");
+    }
+}
+
 /// `lspan perf serve` as a service manager starts it: with this as the socket that is passed.
 fn activated(user: &User, socket: impl Into<Stdio>, more: &str) -> Command {
     let serve = user.lspan(&format!("perf serve {more}"));

@@ -74,6 +74,24 @@ pub(crate) fn cable(lab: &mut Lab) -> Result<()> {
     status(b, "a")?;
     lab.say("lspan status on both: the cable, who is at its other end, the path over it");
 
+    // Our driver on both hosts, and neither has let the other in.
+    for guest in [a, b] {
+        guest.sh("modprobe linkspan")?;
+        guest.until("the link", SOON, "grep -q waiting /sys/class/linkspan/linkspan0/state")?;
+    }
+    let mut server = b.spawn(&format!("{CABLE} exec lspan perf serve --open"))?;
+    server.expect("waiting on", SOON)?;
+    let said = a.run(SOON * 4, &format!("{CABLE} lspan perf bw 10.9.0.2 --size 64K --iters 4 --warmup 1 2>&1"))?;
+    check(said.code == 3 && said.out.contains("tcp thunderbolt0") && said.out.contains("waits to be allowed"), || {
+        format!("a cable whose ring link waits: ended with {}:\n{}", said.code, said.out)
+    })?;
+    server.kill();
+    let _ = server.expect("nothing", Duration::from_millis(10));
+    for guest in [a, b] {
+        guest.sh("rmmod linkspan")?;
+    }
+    lab.say("our driver waits to be allowed: TCP over the cable, said, and why");
+
     let sent = packets(a)?;
     perf::all(a, b, MeasuredPath { at: "10.9.0.2", env: CABLE, path: "auto", device: "thunderbolt0" })?;
     let sent = packets(a)? - sent;
