@@ -78,9 +78,11 @@ fn chain(list: &[Value], which: &Value, packet: &Packet<'_>, depth: usize) -> Ou
                     Match::No => break,
                 },
                 "accept" => Outcome::Accept,
-                "drop" | "reject" => {
-                    Outcome::Drop(format!("rule {} of chain {}", rule["handle"], rule["chain"].as_str().unwrap_or("?")))
-                }
+                "drop" | "reject" => Outcome::Drop(format!(
+                    "the rule with handle {} of chain {}",
+                    rule["handle"],
+                    rule["chain"].as_str().unwrap_or("?")
+                )),
                 "return" => Outcome::Return,
                 "jump" | "goto" => {
                     let to = |c: &&Value| {

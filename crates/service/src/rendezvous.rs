@@ -40,8 +40,12 @@ pub const PERF: Service = Service {
 };
 
 /// `lspan files serve`. No registered service that we know of uses the port.
-pub const FILES: Service =
-    Service { server: "`lspan files serve`", begin: "type `lspan files serve`", port: 24_681, admits: "paired peers" };
+pub const FILES: Service = Service {
+    server: "`lspan files serve`",
+    begin: "type `lspan files serve NAME=DIR`",
+    port: 24_681,
+    admits: "paired peers",
+};
 
 /// An endpoint or a listener of a program that uses the library. No registered service that we know of uses the port.
 pub const LIBRARY: Service = Service {
@@ -352,7 +356,15 @@ pub fn ask_within(peer: &str, service: Service, until: Option<Instant>) -> Resul
         let patience = left.clamp(PATIENCE_LEAST, PATIENCE);
         match TcpStream::connect_timeout(&addr, patience).and_then(|stream| fetch(stream, service, patience)) {
             Ok(handle) => return Ok(Peer { name: peer.to_owned(), handle, key, ring }),
-            Err(error) => last = format!("{}: {error}", shown(&addr)),
+            Err(error) => {
+                // A host that serves nothing refuses.
+                let dropped = if error.kind() == io::ErrorKind::TimedOut {
+                    " (where it serves already, a firewall drops it: type `lspan doctor` there)"
+                } else {
+                    ""
+                };
+                last = format!("{}: {error}{dropped}", shown(&addr));
+            }
         }
     }
     Err(RendezvousError::NoPeer {

@@ -46,7 +46,7 @@ impl Place {
                     Some(rest) => rest.find("]:").map(|at| (&text[..at + 2], &text[at + 3..])),
                     None => text.split_once(':'),
                 };
-                let (peer, rest) = cut.ok_or_else(|| bad("names no peer"))?;
+                let (peer, rest) = cut.ok_or_else(|| bad("has no colon behind the peer's name"))?;
                 (peer.trim_matches(['[', ']']).to_owned(), rest.as_bytes().to_vec())
             }
         };

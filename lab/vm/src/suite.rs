@@ -290,7 +290,7 @@ pub(crate) const ALL: &[Test] = &[
     Test {
         name: "use-cable",
         since: ANY,
-        ours: false,
+        ours: true,
         what: "every lspan perf test and the plugin over thunderbolt_net; a cut cable is told; an Ethernet rail carries on",
         run: usage::cable,
     },

@@ -169,7 +169,12 @@ pub(crate) fn measure(args: &CompareArgs, way: &ComparedPath) -> Result<Once, St
     };
     let bw = run("bw", "1M")?;
     let lat = run("lat", "8")?;
-    once::figures(&bw, Some(&lat))
+    let once = once::figures(&bw, Some(&lat))?;
+    // Over an interface where nobody answers, the peer may be reached by its address over another.
+    if way.path == "tcp" && !way.carried(&once) {
+        return Err(format!("nobody answered over it; the peer was reached over {}", once.path));
+    }
+    Ok(once)
 }
 
 fn text(found: &[(ComparedPath, Result<Once, String>)], best: f64) -> String {

@@ -49,8 +49,14 @@ fn a_rule_that_drops_is_named() {
     let drop = |left: &str, op: &str, right: &str| {
         format!(r#"{{"counter":{{}}}},{},{{"drop":null}}"#, matches(left, op, right))
     };
-    assert_eq!(by(&rules("accept", &[&drop(IF, "==", r#""cab0""#)], &[])).as_deref(), Some("rule 0 of chain in"));
-    assert_eq!(by(&rules("accept", &[&drop(IF, "!=", r#""lo""#)], &[])).as_deref(), Some("rule 0 of chain in"));
+    assert_eq!(
+        by(&rules("accept", &[&drop(IF, "==", r#""cab0""#)], &[])).as_deref(),
+        Some("the rule with handle 0 of chain in")
+    );
+    assert_eq!(
+        by(&rules("accept", &[&drop(IF, "!=", r#""lo""#)], &[])).as_deref(),
+        Some("the rule with handle 0 of chain in")
+    );
     assert_eq!(by(&rules("accept", &[&drop(IF, "!=", r#""cab0""#)], &[])), None);
     let reject = format!(r#"{},{{"reject":{{"type":"tcp reset"}}}}"#, matches(PORT, "==", "24680"));
     assert!(by(&rules("accept", &[&reject], &[])).is_some());
@@ -61,7 +67,7 @@ fn chains_are_followed_and_what_is_not_understood_makes_no_finding() {
     let jump = r#"{"jump":{"target":"more"}}"#;
     let shut = r#"{"drop":null}"#;
     let open = format!(r#"{},{{"accept":null}}"#, matches(IF, "==", r#""cab0""#));
-    assert_eq!(by(&rules("accept", &[jump], &[shut])).as_deref(), Some("rule 50 of chain more"));
+    assert_eq!(by(&rules("accept", &[jump], &[shut])).as_deref(), Some("the rule with handle 50 of chain more"));
     assert_eq!(by(&rules("drop", &[jump], &[&open])), None);
     assert!(by(&rules("drop", &[jump], &[r#"{"return":null}"#])).is_some());
     // An address may or may not be the peer's.

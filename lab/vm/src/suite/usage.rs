@@ -77,6 +77,8 @@ pub(crate) fn cable(lab: &mut Lab) -> Result<()> {
     // Our driver on both hosts, and neither has let the other in.
     for guest in [a, b] {
         guest.sh("modprobe linkspan")?;
+    }
+    for guest in [a, b] {
         guest.until("the link", SOON, "grep -q waiting /sys/class/linkspan/linkspan0/state")?;
     }
     let mut server = b.spawn(&format!("{CABLE} exec lspan perf serve --open"))?;
