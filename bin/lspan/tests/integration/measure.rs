@@ -389,6 +389,7 @@ fn compare_measures_no_way_twice_and_says_who_has_to_serve() {
     fits("compare-1.json", &table);
     let ways: Vec<&str> = table["ways"].as_array().unwrap().iter().filter_map(|way| way["way"].as_str()).collect();
     assert_eq!(ways, ["shared memory (as chosen)", "tcp over loopback"]);
+    assert!(table["ways"].as_array().unwrap().iter().all(|way| way["error"].is_null()), "{table}");
     let peer = server.1.clone();
     drop(server);
     let output = run(&format!("perf compare {peer}"));
