@@ -81,7 +81,11 @@ pub(crate) fn exit_of(kind: FaultKind) -> Exit {
 pub(crate) fn connect(peer: &str, args: &PeerArgs) -> Result<Client, Failure> {
     let (context, find) = reach(peer, args)?;
     let interrupt = signals::interrupt()?;
-    Ok(Client::connect(context, find, move || interrupt.raised())?)
+    let client = Client::connect(context, find, move || interrupt.raised())?;
+    if let Some(path) = client.path() {
+        eprintln!("lspan: {peer}: {path}");
+    }
+    Ok(client)
 }
 
 /// What connects to the peer, and what names its listener, each time anew: a server that was started again has another handle.

@@ -113,7 +113,8 @@ pub(crate) fn run(args: &MeshArgs) -> Result<Exit, Failure> {
         return Err(Failure::new(
             Exit::Usage,
             "LS0734 hosts of a mesh know each other by the cluster key: make one (`openssl rand -hex 32`), put it with mode 0600 \
-             on every host and name it in LINKSPAN_PSK_FILE",
+             on every host and name it in LINKSPAN_PSK_FILE; two hosts with a cable between them need no mesh: `lspan pair`, then \
+             `lspan perf bw NAME`",
         ));
     }
     let interrupt = signals::interrupt()?;

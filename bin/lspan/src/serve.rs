@@ -90,6 +90,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
                 let names = if names.is_empty() { "none yet: `lspan pair`" } else { &names };
                 format!("for paired peers ({names}); {measure}, where HOST is what this one is called there")
             }
+            (false, None, true) if open => {
+                "for everybody on this host: LINKSPAN_IFNAME chooses loopback alone, without it every host is let in"
+                    .into()
+            }
             (false, None, true) => {
                 "for everybody on this host; `lspan pair` lets another host in, --open or --bind ADDR every host".into()
             }

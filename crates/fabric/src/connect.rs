@@ -237,7 +237,19 @@ impl Connecting {
         let first = number != KEEPALIVE && fresh;
         let speed = u64::from(mbps) * 125_000;
         let (outside, beside, devmem) = (None, None, Err(String::new()));
-        self.tries.push(Try { reach, number, why, speed, setup, first, per_host: false, outside, beside, devmem });
+        self.tries.push(Try {
+            reach,
+            number,
+            why,
+            speed,
+            setup,
+            first,
+            per_host: false,
+            outside,
+            beside,
+            devmem,
+            lacks: Vec::new(),
+        });
     }
 
     /// Tries what the mesh knows of the route to the peer. False where it knows none, or there is no mesh.
@@ -461,8 +473,12 @@ impl Connecting {
                 Err(why) => attempt.setup.rails = Err(why),
             }
         }
+        let interface = stream.interface();
+        if attempt.first && !wants_local {
+            attempt.lacks = self.fabric.providers().filter_map(|provider| provider.lacks(&interface)).collect();
+        }
         if attempt.number != KEEPALIVE && !wants_local && attempt.reach.relays() == 0 && outside.is_none() {
-            attempt.devmem = crate::devmem::ready(&self.fabric, &stream.interface());
+            attempt.devmem = crate::devmem::ready(&self.fabric, &interface);
         }
         attempt.outside = outside;
         let config = self.fabric.config();
@@ -471,7 +487,7 @@ impl Connecting {
             relays: attempt.reach.relays() as u8,
             shm: self.own.as_ref().ok().filter(|_| wants_local).map(|own| own.encode().to_vec()).unwrap_or_default(),
             asks: beside.as_ref().map_or("", |beside| beside.offer.name()).to_owned(),
-            why_not: attempt.setup.rails.as_ref().err().cloned().unwrap_or_default(),
+            why_not: attempt.lost(),
             devmem: attempt.devmem.is_ok(),
             no_devmem: attempt.devmem.as_ref().err().cloned().unwrap_or_default(),
         };
@@ -542,13 +558,8 @@ impl Connecting {
             let why = reasons.into_iter().find(|why| !why.is_empty()).map_or(none, str::to_owned);
             return Err(Error::Forced { path: provider.name().to_owned(), why });
         }
-        let lost: Vec<&str> = self
-            .tries
-            .iter()
-            .filter(|t| self.counts(t, cabled))
-            .filter_map(|t| t.setup.rails.as_ref().err().map(String::as_str))
-            .filter(|w| !w.is_empty())
-            .collect();
+        let counted = self.tries.iter().filter(|t| self.counts(t, cabled));
+        let lost: Vec<String> = counted.map(Try::lost).filter(|why| !why.is_empty()).collect();
         if !lost.is_empty() && self.shm.is_none() {
             let what = if verbs.is_some() {
                 "fewer rails beside TCP than there could be".to_owned()

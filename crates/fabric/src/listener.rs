@@ -473,7 +473,10 @@ impl PendingStream {
                 }
                 self.setup.rails = Err(answer.why_not.clone());
             }
-            None if !asked.why_not.is_empty() => self.setup.rails = Err(format!("the peer says: {}", asked.why_not)),
+            // What this side's settings do not allow it does not miss.
+            None if !asked.why_not.is_empty() && fabric.providers().next().is_some() => {
+                self.setup.rails = Err(format!("the peer says: {}", asked.why_not))
+            }
             None => {}
         }
         if asked.devmem && asked.relays == 0 {

@@ -225,9 +225,10 @@ impl RendezvousServer {
         Ok(RendezvousServer { listeners, later: Vec::new(), next: Instant::now(), pause: AcceptPause::new() })
     }
 
-    /// Where it waits.
+    /// Where it waits, and behind that where it will as soon as the address is to be had.
     pub fn addrs(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+        let now = self.listeners.iter().filter_map(|listener| listener.local_addr().ok());
+        now.chain(self.later.iter().copied()).collect()
     }
 
     /// What to wait for.

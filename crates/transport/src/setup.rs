@@ -64,6 +64,11 @@ pub trait Provider: Any + Send + Sync {
         false
     }
 
+    /// Its own settings forbid paths of it.
+    fn is_off(&self) -> bool {
+        false
+    }
+
     /// Whether its devices reach many hosts and there is one here; opens them. Connections are then expected to take it.
     fn is_present(&self) -> bool {
         false
@@ -89,6 +94,13 @@ pub trait Provider: Any + Send + Sync {
     /// A text for the log: what this site lacks, as a port or cable at the interface, or the setting that forbids it; empty where people
     /// need not be told.
     fn offer(&self, site: &Site<'_>) -> Result<Box<dyn Offer>, String>;
+
+    /// What keeps a device that is asked for per host, and lies beside this interface, from having rails; people are told where a
+    /// stream over the interface stands in for them.
+    fn lacks(&self, interface: &str) -> Option<String> {
+        let _ = interface;
+        None
+    }
 }
 
 /// Joins rails on a host between two others, which passes on what goes over them.

@@ -93,7 +93,7 @@ impl Root {
                 Ok(Info { state, .. }) => {
                     format!("{}: the link is not up ({}){}", path.display(), state.name(), state.hint())
                 }
-                Err(error) => error.to_string(),
+                Err(error) => format!("{}: {error}", path.display()),
             };
             // The network interface is what somebody has chosen.
             if !info.is_ok_and(|info| info.state == RingState::Network) {

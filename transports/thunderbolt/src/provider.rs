@@ -1,6 +1,5 @@
 //! Thunderbolt and USB4 cables of this machine.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use linkspan_transport::{Offer, Provider, Refusal, Site};
@@ -35,6 +34,7 @@ impl TierChoice {
 /// The cables, looked at when a connection may want one: they come and go.
 #[derive(Debug, Default)]
 pub struct Cables {
+    root: Root,
     given: Option<Arc<Ports>>,
     tier: TierChoice,
     watch: bool,
@@ -49,9 +49,9 @@ impl Cables {
     /// What there is, by the settings.
     pub fn ports(&self) -> Arc<Ports> {
         match (&self.given, self.tier) {
-            (_, TierChoice::Off | TierChoice::Only(Tier::Net)) => Ports::default().shared(),
+            _ if self.is_off() => Ports::default().shared(),
             (Some(given), choice) => Ports::clone(given).only(choice.forced()).shared(),
-            (None, choice) => Root::default().ports().only(choice.forced()).shared(),
+            (None, choice) => self.root.ports().only(choice.forced()).shared(),
         }
     }
 }
@@ -79,6 +79,10 @@ impl Provider for Cables {
 
     fn insists(&self) -> bool {
         self.tier.forced().is_some()
+    }
+
+    fn is_off(&self) -> bool {
+        matches!(self.tier, TierChoice::Off | TierChoice::Only(Tier::Net))
     }
 
     fn support(&self) -> Result<String, String> {
@@ -109,14 +113,9 @@ impl Provider for Cables {
             let config = Config { deadline: site.limit, watch: self.watch, ..Config::default() };
             return Ok(Box::new(CableOffers::new(ports, config)));
         }
-        // Hosts that are plugged in and have no driver of ours are reached over `thunderbolt_net` like over any network; with a driver whose link is not
-        // up that is a slower path, and said.
+        // Hosts that are plugged in and have no driver of ours are reached over `thunderbolt_net` like over any network.
         if !site.forced && self.tier.forced().is_none() {
-            let scope = if let SocketAddr::V6(addr) = site.local { addr.scope_id() } else { 0 };
-            let interface = linkspan_net::interface_of(site.local.ip(), scope).ok().flatten();
-            let plug = interface.and_then(|interface| Root::default().plug_of(&interface.name));
-            let down = ports.down.iter().find(|(link, _)| plug.as_ref() == Some(link));
-            return Err(down.map(|(_, why)| format!("{}: {why}", Tier::Ring)).unwrap_or_default());
+            return Err(String::new());
         }
         let tiers = match self.tier.forced() {
             Some(tier) => vec![tier],
@@ -125,4 +124,15 @@ impl Provider for Cables {
         let why: Vec<String> = tiers.into_iter().map(|tier| format!("{tier}: {}", ports.why_not(tier))).collect();
         Err(why.join("; "))
     }
+
+    /// A ring link that is not up, where no stream stands in for it.
+    fn lacks(&self, interface: &str) -> Option<String> {
+        let plug = self.root.plug_of(interface).filter(|_| self.tier.forced().is_none())?;
+        let ports = self.ports();
+        let down = ports.down.iter().find(|(link, _)| *link == plug)?;
+        ports.cables.iter().all(|cable| cable.link != plug).then(|| format!("{}: {}", Tier::Ring, down.1))
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -175,4 +175,4 @@ impl Root {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -17,9 +17,10 @@ pub(super) fn host(snapshot: &Snapshot, report: &Report, notes: &[String], asked
             lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
         }
     }
-    if report.findings.iter().all(|finding| finding.rule.severity == Severity::Never) && asked.is_none() {
+    if asked.is_none() {
         text.push_str(
-            "\nnext: `lspan doctor HOST` asks another host; `lspan doctor --json` on each and `lspan doctor --merge FILE...` judges them together\n",
+            "\nonly this host was judged; next: `lspan doctor` on the other host, or `lspan doctor HOST`, which asks it from here; `lspan doctor --json` \
+             on each and `lspan doctor --merge FILE...` judges both ends together\n",
         );
     }
     text

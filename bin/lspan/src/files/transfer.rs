@@ -253,7 +253,7 @@ impl View {
             parts.push(format!("{} moved to the trash", entries(self.extra)));
         }
         if parts.is_empty() {
-            parts.push("nothing was to be sent".into());
+            parts.push("nothing was to be transferred".into());
         }
         match (self.same, outcome.kept) {
             (0, 0) => {}
@@ -286,7 +286,6 @@ pub(crate) fn send(args: &SendArgs) -> Result<Exit, Failure> {
         let _ = std::thread::Builder::new().name("count".into()).spawn(count);
     }
     let sending = Sending::new(&mut client, sources, &to, how)?;
-    view.bar.set_message(client.path().unwrap_or_default());
     view.drive(|view| sending.run(&mut client, view))
 }
 
@@ -315,7 +314,6 @@ pub(crate) fn get(args: &GetArgs) -> Result<Exit, Failure> {
     if !view.bar.is_hidden() {
         view.total.store(fetching.bytes(&mut client)?, Ordering::Relaxed);
     }
-    view.bar.set_message(client.path().unwrap_or_default());
     fetching.sweep(&|line| eprintln!("lspan: {line}"));
     view.drive(|view| fetching.run(&mut client, view))
 }

@@ -54,7 +54,7 @@ impl Used {
     /// Lines for people.
     pub(super) fn text(&self) -> String {
         if self.processes == 0 {
-            return "no process loaded linkspan: none used NCCL's network (one rank, or no NCCL), or another plugin was taken \
+            return "no process loaded linkspan: none called it, or NCCL's network was not used (one rank), or another plugin was taken \
                     (NCCL_DEBUG=INFO says)\n"
                 .into();
         }
@@ -83,6 +83,11 @@ impl Used {
             ]);
         }
         let mut text = format!("used by {processes}:\n{}", table(&rows));
+        if self.rows.iter().any(|row| row.key[1].contains('+')) {
+            text.push_str(
+                "a device with several interfaces, as a+b: each connection uses those that lead to its peer; LINKSPAN_LOG=info names them\n",
+            );
+        }
         if self.downgrades > 0 {
             text.push_str(&format!(
                 "{} downgrade(s) were counted: a path was slower than this machine could give, or lost; NCCL_DEBUG=WARN, or outside NCCL \

@@ -56,6 +56,9 @@ pub(crate) fn record(mut command: Command, limit: Duration) -> Result<Value, Str
     Ok(value)
 }
 
+/// Characters of a path or downgrade that are kept of a record of another process: those of eight streams take about 600.
+const TEXT_MAX: usize = 2000;
+
 /// The figures of a record of `perf bw`, and of one of `perf lat` beside it.
 pub(crate) fn figures(bw: &Value, lat: Option<&Value>) -> Result<Once, String> {
     let row = bw["results"].get(0).ok_or("a record without a result")?;
@@ -67,11 +70,11 @@ pub(crate) fn figures(bw: &Value, lat: Option<&Value>) -> Result<Once, String> {
             .into_iter()
             .flatten()
             .take(16)
-            .filter_map(|one| Some(one.as_str()?.chars().take(400).collect()))
+            .filter_map(|one| Some(one.as_str()?.chars().take(TEXT_MAX).collect()))
             .collect()
     };
     let transport: String = row["transport"].as_str().unwrap_or("?").chars().take(40).collect();
-    let path: String = row["path"].as_str().unwrap_or("?").chars().take(400).collect();
+    let path: String = row["path"].as_str().unwrap_or("?").chars().take(TEXT_MAX).collect();
     Ok(Once {
         gbit_s,
         latency_us: latency.map(|ns| ns / 1e3),

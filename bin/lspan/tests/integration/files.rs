@@ -251,7 +251,7 @@ fn a_tree_arrives_whole_both_ways_and_is_known_the_second_time() {
             assert!(problems.is_empty(), "{file}: {problems:?}: {line}");
         }
     }
-    assert!(err(&again).contains("nothing was to be sent; 3"), "{}", err(&again));
+    assert!(err(&again).contains("nothing was to be transferred; 3"), "{}", err(&again));
     let end = text(&again).lines().last().unwrap().to_owned();
     assert!(end.contains("\"moved_bytes\":0") && end.contains("\"files_done\":0"), "{end}");
     world.ok(&["get", &world.place("data/src"), "out"]);

@@ -302,7 +302,9 @@ fn let_in(drops: &nft::Drops, name: &str) -> Vec<Step> {
         let program = if family == "ip" { "iptables" } else { "ip6tables" };
         let name = word(name);
         let mut steps = run(format!("sudo {program} -I INPUT -i {name} -j ACCEPT"));
-        steps.push(Step::Do(format!("with ufw that is: sudo ufw allow in on {name}")));
+        steps.push(Step::Do(format!(
+            "with ufw that is: sudo ufw allow in on {name}; to keep it without ufw: sudo netfilter-persistent save (package iptables-persistent)"
+        )));
         return steps;
     }
     let mut steps = run(format!(
@@ -311,6 +313,9 @@ fn let_in(drops: &nft::Drops, name: &str) -> Vec<Step> {
         word(chain),
         word(&format!("\"{name}\""))
     ));
-    steps.push(Step::Do("to keep it, put the rule into the file that sets the rules up (/etc/nftables.conf)".into()));
+    steps.push(Step::Do(format!(
+        "to keep it, put `iifname \"{name}\" accept` before the rule that drops, in chain {chain} of table {family} {table} of the file that sets the \
+         rules up (/etc/nftables.conf)"
+    )));
     steps
 }

@@ -23,6 +23,8 @@ pub(crate) struct Try {
     pub(super) beside: Option<u16>,
     /// Whether both sides would take device-memory TCP on this stream, and why not.
     pub(super) devmem: Result<(), String>,
+    /// What keeps devices beside its interface from having rails.
+    pub(super) lacks: Vec<String>,
 }
 
 impl Try {
@@ -68,6 +70,12 @@ impl Try {
         matches!(self.setup.state, SetupState::Up(_) | SetupState::Taken)
             && self.number != KEEPALIVE
             && self.beside.is_none()
+    }
+
+    /// Why its stream stands in for rails; empty where people need not be told.
+    pub(super) fn lost(&self) -> String {
+        let rails = self.setup.rails.as_ref().err().filter(|why| !why.is_empty());
+        rails.into_iter().chain(&self.lacks).cloned().collect::<Vec<_>>().join("; ")
     }
 
     /// What to say of it where it did not become a rail.

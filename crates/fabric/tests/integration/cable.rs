@@ -11,7 +11,7 @@ use linkspan_gpu::{SimConfig, SimGpu};
 use linkspan_thunderbolt::Cables;
 use linkspan_thunderbolt::soft::{SoftRingLink, SoftStreamLink};
 use linkspan_thunderbolt::{Cable, CableAddress, Ports, Tier};
-use linkspan_transport::StaticBuf;
+use linkspan_transport::{Offer, Provider, Site, StaticBuf};
 
 type Env = &'static [(&'static str, &'static str)];
 
@@ -503,4 +503,54 @@ fn device_memory_is_registered_with_a_cable_that_came_back() {
     tells(&world, &mut a, &mut b, "LS1311");
     drop((a, b));
     assert_eq!(sim.fault(), None);
+}
+
+/// A card without a port and a cable whose link is down, both at loopback.
+struct Lacking;
+
+impl Provider for Lacking {
+    fn name(&self) -> &'static str {
+        "verbs"
+    }
+
+    fn title(&self) -> &'static str {
+        "RDMA"
+    }
+
+    fn support(&self) -> Result<String, String> {
+        Err("no port".into())
+    }
+
+    fn offer(&self, _: &Site<'_>) -> Result<Box<dyn Offer>, String> {
+        Err("no port".into())
+    }
+
+    fn lacks(&self, interface: &str) -> Option<String> {
+        (interface == "lo").then(|| "the link is down".into())
+    }
+}
+
+#[test]
+fn what_a_cable_lacks_is_said_beside_what_a_card_lacks_and_where_a_side_wants_neither_only_to_the_other() {
+    let strict: Env = &[("LINKSPAN_STRICT", "1")];
+    let listeners: [(Env, bool); 3] = [
+        (strict, false),
+        (&[("LINKSPAN_STRICT", "1"), ("LINKSPAN_PATH", "tcp")], true),
+        (&[("LINKSPAN_STRICT", "1"), ("LINKSPAN_THUNDERBOLT_TIER", "off")], true),
+    ];
+    for (env, accepts) in listeners {
+        let mut world = joined(false, 0, [&[], env], false);
+        let said = world.lines[0].clone();
+        let log = Log::to(move |level, line| said.lock().unwrap().push(format!("{level:?} {line}")));
+        world.fabrics[0] = Fabric::apart(config(&[]), log, false, vec![Box::new(Lacking)]).unwrap();
+        let (here, there) = world.connect();
+        assert!(here.is_ok() || !accepts);
+        match there {
+            Err(Error::Strict { what }) if !accepts => {
+                assert!(what.contains("the peer says: no port; the link is down"), "{what}");
+            }
+            there => assert!(accepts && there.is_ok(), "{env:?}"),
+        }
+        assert_eq!(world.count(0, "TCP in place of RDMA: no port; the link is down"), 1, "{}", world.all(0));
+    }
 }

@@ -4,10 +4,10 @@ use super::*;
 use crate::tier::Tier;
 
 /// A tree that looks like two hosts on a cable.
-struct Tree(PathBuf);
+pub(crate) struct Tree(pub(crate) PathBuf);
 
 impl Tree {
-    fn new(name: &str, local: &str, peer: &str) -> Tree {
+    pub(crate) fn new(name: &str, local: &str, peer: &str) -> Tree {
         let root = std::env::temp_dir().join(format!("linkspan-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
         let tree = Tree(root);
@@ -20,13 +20,13 @@ impl Tree {
         tree
     }
 
-    fn put(&self, path: &str, text: &str) {
+    pub(crate) fn put(&self, path: &str, text: &str) {
         let path = self.0.join(path);
         fs::create_dir_all(path.parent().expect("a folder")).expect("made");
         fs::write(path, format!("{text}\n")).expect("written");
     }
 
-    fn root(&self) -> Root {
+    pub(crate) fn root(&self) -> Root {
         Root(self.0.clone())
     }
 }
@@ -37,8 +37,8 @@ impl Drop for Tree {
     }
 }
 
-const A: &str = "10000000-0000-0000-ffff-ffffffffffff";
-const B: &str = "20000000-0000-0000-ffff-ffffffffffff";
+pub(crate) const A: &str = "10000000-0000-0000-ffff-ffffffffffff";
+pub(crate) const B: &str = "20000000-0000-0000-ffff-ffffffffffff";
 
 #[test]
 fn both_hosts_come_to_mirrored_hops_and_find_their_streams() {

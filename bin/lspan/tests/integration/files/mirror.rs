@@ -166,7 +166,7 @@ fn a_mirror_becomes_its_source_and_keeps_what_it_had() {
     assert!(equal(&world.path("share/copy"), &world.path("out")));
     assert!(text(&world.ok(&["trash", "list", "out"])).contains("b/four"));
     let again = world.ok(&["mirror", &to, "out"]);
-    assert!(err(&again).contains("nothing was to be sent"), "{}", err(&again));
+    assert!(err(&again).contains("nothing was to be transferred"), "{}", err(&again));
 }
 
 #[test]

@@ -129,5 +129,5 @@ fn a_cache_of_hugging_face_with_sparse_blobs_arrives_as_it_is_in_little_memory()
     world.ok(&["verify", "out/models--org--model", &world.place("data/models--org--model")]);
     world.ok(&["verify", "src/models--org--model", &world.place("data/models--org--model")]);
     let again = world.ok(&["send", "src/models--org--model", &world.place("data/")]);
-    assert!(err(&again).contains("nothing was to be sent"), "{}", err(&again));
+    assert!(err(&again).contains("nothing was to be transferred"), "{}", err(&again));
 }
