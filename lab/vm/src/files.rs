@@ -21,8 +21,9 @@ pub(crate) const PACKAGED: &str = "/srv/linkspand";
 const LIST: &str = "debian/linkspan.install";
 
 /// What debhelper finds by its name.
-const BY_NAME: [(&str, &str); 2] = [
+const BY_NAME: [(&str, &str); 3] = [
     ("bin/linkspand/data/linkspand.service", "usr/lib/systemd/system/linkspand.service"),
+    ("bin/lspan/data/lspan-metrics.service", "usr/lib/systemd/system/lspan-metrics.service"),
     ("debian/linkspan.tmpfiles", "usr/lib/tmpfiles.d/linkspan.conf"),
 ];
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use linkspan_bus::zbus::blocking::fdo::{DBusProxy, ObjectManagerProxy};
-use linkspan_bus::{NAME, PATH, from_dict};
+use linkspan_bus::{CableProxyBlocking, NAME, PATH, PeerProxyBlocking, from_dict};
 use linkspan_service::events::{Event, Kind};
 use rustix::process::Signal;
 
@@ -41,6 +41,53 @@ fn plugged_and_unplugged_cables_are_objects_and_events() {
     running.signal(Signal::TERM);
     running.hear("STOPPING=1");
     assert!(running.process.wait().unwrap().success());
+}
+
+/// Each of OdinLink-Five's methods, signals and properties that is this service's, by its counterpart (docs/migration.md).
+#[test]
+fn devices_peers_statistics_and_their_changes_are_told_as_by_the_older_daemon() {
+    let Some(running) = Running::start() else { return };
+    let client = running.client();
+    let all = ObjectManagerProxy::new(&client, NAME, PATH).unwrap();
+    let (cable, peer) = (format!("{PATH}/cable/0_2d1"), format!("{PATH}/peer/{}", PEER.replace('-', "_2d")));
+    let (mut added, mut removed) = (all.receive_interfaces_added().unwrap(), all.receive_interfaces_removed().unwrap());
+
+    // GetDevices, GetPeerInfo, ConnectedPeerCount.
+    let shown = all.get_managed_objects().unwrap();
+    let peers: Vec<&str> = shown.keys().map(|path| path.as_str()).filter(|path| path.contains("/peer/")).collect();
+    assert_eq!(peers, [&*peer]);
+    let link = CableProxyBlocking::builder(&client).path(&*cable).unwrap().build().unwrap();
+    let lanes = [link.receive_lane_mbps(), link.receive_lanes(), link.send_lane_mbps(), link.send_lanes()];
+    assert_eq!(lanes.map(Result::unwrap), [20_000, 2, 20_000, 2]);
+    assert_eq!(link.peer().unwrap().as_str(), peer);
+    let host = PeerProxyBlocking::builder(&client).path(&*peer).unwrap().build().unwrap();
+    let words = [host.uuid(), host.name(), host.vendor(), host.driver()].map(Result::unwrap);
+    assert_eq!(words, [PEER, "strix-b", "Linux", ""]);
+
+    // GetVersion; GetRcclStats: nobody uses linkspan here.
+    assert_eq!(running.manager().version().unwrap(), env!("CARGO_PKG_VERSION"));
+    let statistics = running.manager().get_statistics(false).unwrap();
+    assert!(statistics.is_empty(), "{statistics:?}");
+
+    // PeerStateChanged: the driver comes.
+    let mut states = host.receive_driver_changed();
+    assert_eq!(states.next().unwrap().get().unwrap(), "");
+    for (file, text) in [("peer", PEER), ("state", "waiting"), ("allowed", "0")] {
+        running.fix.file(&format!("sys/class/linkspan/linkspan0/{file}"), text);
+    }
+    running.signal(Signal::HUP);
+    assert_eq!(states.next().unwrap().get().unwrap(), "waiting");
+
+    // DeviceRemoved, DeviceAdded.
+    running.plug(false);
+    let gone: BTreeSet<String> =
+        removed.by_ref().take(2).map(|signal| signal.args().unwrap().object_path.to_string()).collect();
+    let both = BTreeSet::from([cable.clone(), peer.clone()]);
+    assert_eq!(gone, both);
+    running.plug(true);
+    let come: BTreeSet<String> =
+        added.by_ref().take(2).map(|signal| signal.args().unwrap().object_path.to_string()).collect();
+    assert_eq!(come, both);
 }
 
 #[test]

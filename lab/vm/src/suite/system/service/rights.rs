@@ -88,7 +88,37 @@ pub(super) fn numbers(lab: &mut Lab, on: Service<'_>) -> Result<()> {
     on.guest.until("the statistics of a user's job", SOON, &format!("{{ {ask}; }}"))?;
     check(seen("friend", false)?, || "a user does not see its own job".to_owned())?;
     check(!seen("stranger", false)?, || "a user sees another one's job".to_owned())?;
-    job.kill();
     lab.say("the statistics of a user's job: root reads them, its user does, and no other");
+    exported(on)?;
+    job.kill();
+    lab.say("lspan-metrics.service: a user's job and one in another pid namespace, neither's pages swept by the other's lspan stats");
     Ok(())
+}
+
+/// Prints how many processes a scrape of the exporter's unit tells of.
+const SCRAPE: &str = r"exec 3<>/dev/tcp/127.0.0.1/9464
+printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3
+sed -n 's/^linkspan_processes //p' <&3";
+
+/// The exporter under its unit, as a user of its own: it tells of a user's job and of one in another pid namespace.
+fn exported(on: Service<'_>) -> Result<()> {
+    let guest = on.guest;
+    let enabled = guest.run(SOON, "systemctl is-enabled lspan-metrics")?.out;
+    check(enabled.trim() == "disabled", || format!("lspan-metrics before anybody asked for it: {enabled}"))?;
+    guest.sh(&format!("cat >/run/scrape <<'END'\n{SCRAPE}\nEND"))?;
+    guest.sh("systemctl start lspan-metrics")?;
+    let scraped = |what: &str, is: &str| -> Result<()> {
+        guest.until(what, SOON, &format!("{{ [ \"$(bash /run/scrape)\" {is} ]; }}")).map(drop)
+    };
+    scraped("the processes of a user's job", "-ge 2")?;
+    let alone = guest.sh("bash /run/scrape")?;
+    let apart = "unshare --pid --fork --kill-child --mount-proc";
+    let job = guest.spawn(&format!("exec {apart} lspan perf write --size 64K --duration 300s"))?;
+    let both = format!("-eq $(({} * 2))", alone.trim());
+    scraped("the processes of a job in another pid namespace", &both)?;
+    // Each sees processes that the other does not, and looks for pages that nobody holds.
+    guest.sh(&format!("lspan stats >/dev/null; {apart} lspan stats >/dev/null; [ \"$(bash /run/scrape)\" {both} ]"))?;
+    job.kill();
+    scraped("the end of that job", &format!("-eq {}", alone.trim()))?;
+    guest.sh("systemctl stop lspan-metrics && ! systemctl --quiet is-failed lspan-metrics").map(drop)
 }
