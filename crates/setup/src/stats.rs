@@ -2,7 +2,9 @@
 //!
 //! The file `PID.stats` in the statistics directory (`LINKSPAN_STATS_DIR`) is an array of 64-bit words in the machine's
 //! byte order. Words 0 to 7: magic `LSPNSTAT`, layout version, process number, start (ns since 1970), number of record
-//! slots, words per record, downgrades counted, one word reserved. Words 8 to 9: the process's name, 10 to 17: its job
+//! slots, words per record, downgrades counted, and which process of that number it is: the inode of its pid namespace in the upper half, the
+//! moment when it began in the lower one (clock ticks since boot); 0: not known. A process has a page for each list of transports that it has made,
+//! and is read as one. Words 8 to 9: the process's name, 10 to 17: its job
 //! (bytes, filled up with zeros), 18 to 31: what happened while connections were set up, in the order of [`Event`], filled up with zeros. Records of [`RECORD`] words follow, one per device, transport and named peer: 8 words of
 //! device name and one of transport (bytes, filled up with zeros; an empty transport means a free slot), then the counters in the
 //! order of [`Counter`], then [`BUCKETS`] latency buckets: bucket n counts operations that took less than 2^n µs (one in
@@ -16,6 +18,7 @@
 //!
 //! A page goes with its process, except from a folder of one run ([`RunFolder`]), which keeps the pages of processes that have ended.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -46,6 +49,9 @@ pub const HEADER: usize = 32;
 
 /// Word of the header that counts downgrades.
 const DOWNGRADES: usize = 6;
+
+/// Word of the header that tells processes of the same number apart.
+const WHICH: usize = 7;
 
 /// Words of the header that hold the process's name, and how many.
 const COMM: (usize, usize) = (8, 2);
@@ -177,6 +183,7 @@ impl Stats {
         for (at, word) in [VERSION, u64::from(pid), start, RECORDS as u64, RECORD as u64].into_iter().enumerate() {
             page.word(1 + at).store(word, Relaxed);
         }
+        page.word(WHICH).store(which().unwrap_or(0), Relaxed);
         let comm = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         let texts = [(COMM, pack::<{ COMM.1 }>(comm.trim_end()).to_vec()), (JOB, pack::<{ JOB.1 }>(job).to_vec())];
         for ((at, _), words) in texts {
@@ -253,6 +260,15 @@ impl Drop for Stats {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Which process of its number this one is.
+fn which() -> Option<u64> {
+    let namespace = std::fs::metadata("/proc/self/ns/pid").ok()?.ino();
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // Its name, in brackets, may have anything in it; `starttime` is the 20th field behind it (proc_pid_stat(5)).
+    let began: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+    Some(namespace << 32 | began & u64::from(u32::MAX))
 }
 
 fn pack<const N: usize>(text: &str) -> [u64; N] {

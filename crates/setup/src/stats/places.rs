@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use linkspan_shmring::page;
 
 use super::ProcessStats;
-use super::reading::{pages, read_page};
+use super::reading::{pages, processes, read_page};
 
 /// Most names that are tried where names may be taken; as many containers with the same pid may share a directory.
 pub(super) const SAME: usize = 256;
@@ -70,12 +70,12 @@ impl RunFolder {
         &self.0
     }
 
-    /// The pages of all processes that wrote one, ended ones too, and those of runs within this one.
+    /// All processes that wrote a page, ended ones too, and those of runs within this one.
     ///
     /// # Errors
     /// As [`crate::stats::read`].
     pub fn read(&self) -> std::io::Result<Vec<ProcessStats>> {
-        Ok(all(&self.0)?.iter().filter_map(|path| read_page(path, false)).collect())
+        Ok(processes(all(&self.0)?.iter().filter_map(|path| read_page(path, false))))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reads pages, also those of other users, who may have written anything.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use linkspan_shmring::page;
 use super::places::{DEEP, RUNS, is_run, shared};
 use super::{
     BUCKETS, COMM, COUNTERS, Counter, DOWNGRADES, EVENTS, Event, HEADER, JOB, LATENCY, MAGIC, NAME, PEER, RECORD,
-    RECORDS, VERSION,
+    RECORDS, VERSION, WHICH,
 };
 
 /// Text that somebody else may have written: control characters, which a terminal would obey, are replaced.
@@ -36,20 +37,20 @@ pub struct Record {
     pub latency: Vec<u64>,
 }
 
-/// A process's page, as read.
+/// A process, as read: the sums of its pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessStats {
     /// Process number, in its own pid namespace.
     pub pid: u32,
     /// User that owns the page.
     pub uid: u32,
-    /// Name of the process when it made the page (cut at 16 bytes).
+    /// Name of the process when it made its first page (cut at 16 bytes).
     pub comm: String,
     /// Number of its Slurm job, else name of its pod, else empty (cut at 64 bytes).
     pub job: String,
-    /// When the page was made, since 1970.
+    /// When its first page was made, since 1970.
     pub start: Duration,
-    /// Time since the page was made.
+    /// Time since then.
     pub uptime: Duration,
     /// Downgrades: paths that were slower than this machine could give.
     pub downgrades: u64,
@@ -57,6 +58,59 @@ pub struct ProcessStats {
     pub events: Vec<u64>,
     /// Its records.
     pub records: Vec<Record>,
+}
+
+/// A page, and which process of its number has written it.
+#[derive(Debug)]
+pub(super) struct Found {
+    which: u64,
+    page: ProcessStats,
+}
+
+/// The processes whose pages these are, in the order of their first ones.
+pub(super) fn processes(found: impl Iterator<Item = Found>) -> Vec<ProcessStats> {
+    let mut places = BTreeMap::new();
+    let mut list: Vec<Vec<ProcessStats>> = Vec::new();
+    for Found { which, page } in found {
+        let next = list.len();
+        let place = *places.entry((page.uid, page.pid, which)).or_insert(next);
+        match list.get_mut(place).filter(|_| which != 0) {
+            Some(pages) => pages.push(page),
+            None => list.push(vec![page]),
+        }
+    }
+    list.into_iter().filter_map(sum).collect()
+}
+
+/// The sums of a process's pages.
+fn sum(pages: Vec<ProcessStats>) -> Option<ProcessStats> {
+    let add = |to: &mut [u64], from: &[u64]| {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = to.saturating_add(*from));
+    };
+    let mut pages = pages.into_iter();
+    let mut all = pages.next()?;
+    if pages.len() == 0 {
+        return Some(all);
+    }
+    let mut records: BTreeMap<[String; 3], Record> = BTreeMap::new();
+    let mut file =
+        |record: Record| match records.entry([&record.device, &record.transport, &record.peer].map(String::clone)) {
+            Entry::Vacant(place) => drop(place.insert(record)),
+            Entry::Occupied(mut known) => {
+                add(&mut known.get_mut().counters, &record.counters);
+                add(&mut known.get_mut().latency, &record.latency);
+            }
+        };
+    std::mem::take(&mut all.records).into_iter().for_each(&mut file);
+    for mut page in pages {
+        std::mem::take(&mut page.records).into_iter().for_each(&mut file);
+        let (downgrades, events) = (all.downgrades.saturating_add(page.downgrades), std::mem::take(&mut all.events));
+        add(&mut page.events, &events);
+        let earlier = if page.start < all.start { page.clone() } else { all };
+        all = ProcessStats { downgrades, events: page.events, ..earlier };
+    }
+    all.records = records.into_values().collect();
+    Some(all)
 }
 
 /// Most users of a shared folder whose pages are read, and most directories of one.
@@ -85,7 +139,7 @@ pub fn read(dir: &Path) -> std::io::Result<Vec<ProcessStats>> {
         {
             return Err(error);
         }
-        return Ok(owner.map_or_else(|_| Vec::new(), |uid| living(uid, &candidates(&[dir.to_owned()]))));
+        return Ok(owner.map_or_else(|_| Vec::new(), |uid| processes(living(uid, &candidates(&[dir.to_owned()])))));
     }
     let mut turns: Vec<(usize, u32, PathBuf)> = Vec::new();
     let own = rustix::process::geteuid().as_raw();
@@ -97,7 +151,7 @@ pub fn read(dir: &Path) -> std::io::Result<Vec<ProcessStats>> {
     turns.sort();
     turns.truncate(ALL_PAGES);
     turns.sort_by(|(_, a, x), (_, b, y)| (a, x).cmp(&(b, y)));
-    Ok(turns.iter().flat_map(|(_, uid, path)| living(*uid, std::slice::from_ref(path))).collect())
+    Ok(processes(turns.iter().flat_map(|(_, uid, path)| living(*uid, std::slice::from_ref(path)))))
 }
 
 /// The users that have directories in a shared folder, and these: by who owns them, whatever they are called, for anybody can take a name.
@@ -149,8 +203,8 @@ fn candidates(dirs: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// Those of them that are pages of living processes of this user.
-fn living(uid: u32, paths: &[PathBuf]) -> Vec<ProcessStats> {
-    paths.iter().filter_map(|path| read_page(path, true)).filter(|page| page.uid == uid).collect()
+fn living(uid: u32, paths: &[PathBuf]) -> impl Iterator<Item = Found> {
+    paths.iter().filter_map(|path| read_page(path, true)).filter(move |found| found.page.uid == uid)
 }
 
 /// User that owns a directory; `None`: it is a link or no directory.
@@ -172,7 +226,7 @@ pub(super) fn pages(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-pub(super) fn read_page(path: &Path, living: bool) -> Option<ProcessStats> {
+pub(super) fn read_page(path: &Path, living: bool) -> Option<Found> {
     let page = page::copy(path, HEADER + RECORDS * RECORD).ok()?;
     let word = |at: usize| page.words.get(at).copied();
     let pid = word(2)? as u32;
@@ -198,7 +252,7 @@ pub(super) fn read_page(path: &Path, living: bool) -> Option<ProcessStats> {
     }
     let start = Duration::from_nanos(word(3)?);
     let uptime = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(start);
-    Some(ProcessStats {
+    let page = ProcessStats {
         pid,
         uid: page.owner,
         comm: text(COMM.0, COMM.1),
@@ -208,5 +262,6 @@ pub(super) fn read_page(path: &Path, living: bool) -> Option<ProcessStats> {
         downgrades: word(DOWNGRADES)?,
         events: span(EVENTS, Event::ALL.len()),
         records,
-    })
+    };
+    Some(Found { which: word(WHICH)?, page })
 }

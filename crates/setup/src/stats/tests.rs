@@ -40,12 +40,37 @@ fn what_is_told_is_read() {
 }
 
 #[test]
+fn a_process_with_several_pages_is_read_as_one_with_their_sums() {
+    let _turn = TURNS.lock();
+    let dir = scratch("several");
+    let (first, second) = (Stats::new(Some(&dir), "9").unwrap(), Stats::new(Some(&dir), "").unwrap());
+    let mut tally = Tally::default();
+    for (stats, transport, bytes) in [(&first, "tcp", 5), (&second, "tcp", 2), (&second, "shm", 1)] {
+        tally.add(Counter::TxBytes, bytes);
+        tally.took(Duration::from_micros(3));
+        stats.report(stats.slot("eth0", transport, "").unwrap(), &mut tally);
+        stats.downgraded();
+        stats.count(Event::AcceptPauses);
+    }
+    let found = read(&dir).unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+    let sums = |of: &Record| (of.transport.clone(), of.counters[Counter::TxBytes as usize], of.latency[2]);
+    let records: Vec<_> = found[0].records.iter().map(sums).collect();
+    assert_eq!(records, [("shm".to_owned(), 1, 1), ("tcp".to_owned(), 7, 2)]);
+    assert_eq!((found[0].downgrades, found[0].events[Event::AcceptPauses as usize], &*found[0].job), (3, 3, "9"));
+    drop((first, second));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
 fn foreign_and_damaged_files_are_passed_over() {
     let _turn = TURNS.lock();
     let dir = scratch("foreign");
     let stats = Stats::new(Some(&dir), "").unwrap();
     stats.slot("eth0", "tcp", "").unwrap();
-    let whole = std::fs::read(dir.join(format!("{}.stats", std::process::id()))).unwrap();
+    let mut whole = std::fs::read(dir.join(format!("{}.stats", std::process::id()))).unwrap();
+    // That of another process with this number.
+    whole[8 * WHICH] ^= 1;
     // Held: a page whose lock is free is passed over before it is looked at.
     let held = |bytes: &[u8]| {
         std::fs::write(dir.join("cut.stats"), bytes).unwrap();
@@ -157,19 +182,17 @@ fn a_run_tells_of_the_runs_within_it_too() {
         stats.downgraded();
         stats
     };
-    // The same process in each: pages of one number stand beside each other.
+    // The same process in each, and its sums.
     let pages = [of(&innermost), of(&inner), of(&outer)];
-    assert_eq!(read(&dir).unwrap().len(), 3, "`lspan stats` sees them while they live");
+    let sums = |found: &[ProcessStats]| found.iter().map(|page| page.downgrades).collect::<Vec<_>>();
+    assert_eq!(sums(&read(&dir).unwrap()), [3], "`lspan stats` sees them while they live");
     drop(pages);
-    let told = |folder: &RunFolder| {
-        let pages = folder.read().unwrap();
-        (pages.len(), pages.iter().map(|page| page.downgrades).sum::<u64>())
-    };
-    assert_eq!((told(&innermost), told(&inner), told(&outer)), ((1, 1), (2, 2), (3, 3)));
+    let told = |folder: &RunFolder| sums(&folder.read().unwrap());
+    assert_eq!([told(&innermost), told(&inner), told(&outer)], [[1], [2], [3]]);
     drop(innermost);
-    assert_eq!((told(&inner), told(&outer)), ((2, 2), (3, 3)));
+    assert_eq!([told(&inner), told(&outer)], [[2], [3]]);
     drop(inner);
-    assert_eq!(told(&outer), (3, 3));
+    assert_eq!(told(&outer), [3]);
     // One that was killed is in the way of nobody.
     let killed = outer.path().join("run-4194305");
     std::fs::create_dir(&killed).unwrap();
@@ -405,7 +428,9 @@ fn a_user_whose_names_are_all_taken_has_statistics() {
     }
     let (one, two) = (Stats::new(Some(&dir), "").unwrap(), Stats::new(Some(&dir), "").unwrap());
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), SAME + 1, "one directory for all of its processes");
-    assert_eq!(of(&read(&dir).unwrap(), 0), 2);
+    one.downgraded();
+    two.downgraded();
+    assert_eq!(read(&dir).unwrap().iter().filter(|page| page.uid == 0).map(|page| page.downgrades).sum::<u64>(), 2);
     drop((one, two));
     std::fs::remove_dir_all(&dir).unwrap();
 }
