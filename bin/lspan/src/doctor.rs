@@ -65,7 +65,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     if args.json {
         out.json(&json::host(&snapshot, &report, &notes, asked.as_ref(), exit(&report.findings), RELEASE), true)?;
     } else {
-        out.text(&text::host(&snapshot, &report, &notes, asked.as_ref()))?;
+        out.text(&text::host(&snapshot, &report, &notes, args.peer.is_some()))?;
     }
     Ok(exit(&report.findings))
 }

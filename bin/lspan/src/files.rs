@@ -81,7 +81,12 @@ pub(crate) fn exit_of(kind: FaultKind) -> Exit {
 pub(crate) fn connect(peer: &str, args: &PeerArgs) -> Result<Client, Failure> {
     let (context, find) = reach(peer, args)?;
     let interrupt = signals::interrupt()?;
-    let client = Client::connect(context, find, move || interrupt.raised())?;
+    Ok(Client::connect(context, find, move || interrupt.raised())?)
+}
+
+/// The same for a transfer: says over which path.
+fn connect_for_transfer(peer: &str, args: &PeerArgs) -> Result<Client, Failure> {
+    let client = connect(peer, args)?;
     if let Some(path) = client.path() {
         eprintln!("lspan: {peer}: {path}");
     }

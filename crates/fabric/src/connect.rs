@@ -473,12 +473,14 @@ impl Connecting {
                 Err(why) => attempt.setup.rails = Err(why),
             }
         }
-        let interface = stream.interface();
-        if attempt.first && !wants_local {
-            attempt.lacks = self.fabric.providers().filter_map(|provider| provider.lacks(&interface)).collect();
-        }
-        if attempt.number != KEEPALIVE && !wants_local && attempt.reach.relays() == 0 && outside.is_none() {
-            attempt.devmem = crate::devmem::ready(&self.fabric, &interface);
+        if attempt.number != KEEPALIVE && !wants_local && attempt.reach.relays() == 0 {
+            let interface = stream.interface();
+            if attempt.first {
+                attempt.lacks = self.fabric.providers().filter_map(|provider| provider.lacks(&interface)).collect();
+            }
+            if outside.is_none() {
+                attempt.devmem = crate::devmem::ready(&self.fabric, &interface);
+            }
         }
         attempt.outside = outside;
         let config = self.fabric.config();
@@ -558,8 +560,13 @@ impl Connecting {
             let why = reasons.into_iter().find(|why| !why.is_empty()).map_or(none, str::to_owned);
             return Err(Error::Forced { path: provider.name().to_owned(), why });
         }
-        let counted = self.tries.iter().filter(|t| self.counts(t, cabled));
-        let lost: Vec<String> = counted.map(Try::lost).filter(|why| !why.is_empty()).collect();
+        // Two pairs of addresses over one cable lack the same.
+        let mut lost: Vec<String> = Vec::new();
+        for why in self.tries.iter().filter(|t| self.counts(t, cabled)).map(Try::lost) {
+            if !why.is_empty() && !lost.contains(&why) {
+                lost.push(why);
+            }
+        }
         if !lost.is_empty() && self.shm.is_none() {
             let what = if verbs.is_some() {
                 "fewer rails beside TCP than there could be".to_owned()

@@ -253,7 +253,7 @@ impl Fabric {
 
     /// The transports whose rails come up beside a stream and that the settings allow, best first.
     pub(crate) fn providers(&self) -> impl Iterator<Item = &Arc<dyn Provider>> {
-        self.0.transports.iter().filter(|provider| self.config().allows_beside(provider.name()) && !provider.is_off())
+        self.0.transports.iter().filter(|provider| self.config().allows_beside(provider.name()))
     }
 
     /// The one of this name, where the settings allow it.

@@ -473,7 +473,7 @@ impl PendingStream {
                 }
                 self.setup.rails = Err(answer.why_not.clone());
             }
-            // What this side's settings do not allow it does not miss.
+            // Whose settings allow TCP alone misses nothing.
             None if !asked.why_not.is_empty() && fabric.providers().next().is_some() => {
                 self.setup.rails = Err(format!("the peer says: {}", asked.why_not))
             }

@@ -116,7 +116,7 @@ impl Listener {
 
     /// Gives the URL to whoever asks for it at this TCP port of the host, on loopback and every usable interface, until the listener is dropped:
     /// paired hosts find it by name then ([`Context::find_host`]). Only those whose keys are trusted get in, those
-    /// that are paired later too. Port 0: one that is free. Gives the addresses. The listener is one of [`Context::paired`].
+    /// that are paired later too. Port 0: one that is free. Gives the addresses, also those that are looked for duplicates of yet. The listener is one of [`Context::paired`].
     ///
     /// # Errors
     /// [`Error::NotPaired`]: the listener's context logs in without keys. [`Error::Rendezvous`]: another process has the port.

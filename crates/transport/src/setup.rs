@@ -64,11 +64,6 @@ pub trait Provider: Any + Send + Sync {
         false
     }
 
-    /// Its own settings forbid paths of it.
-    fn is_off(&self) -> bool {
-        false
-    }
-
     /// Whether its devices reach many hosts and there is one here; opens them. Connections are then expected to take it.
     fn is_present(&self) -> bool {
         false

@@ -93,6 +93,7 @@ impl Root {
                 Ok(Info { state, .. }) => {
                     format!("{}: the link is not up ({}){}", path.display(), state.name(), state.hint())
                 }
+                Err(error @ linkspan_tbring::Error::Open { .. }) => error.to_string(),
                 Err(error) => format!("{}: {error}", path.display()),
             };
             // The network interface is what somebody has chosen.
@@ -116,7 +117,10 @@ impl Root {
 
     fn host(&self, class: &Path) -> Option<String> {
         let service = fs::read_link(self.0.join(class).join("device")).ok()?;
-        Some(service.file_name()?.to_str()?.split_once('.')?.0.to_owned())
+        let host = service.file_name()?.to_str()?.split_once('.')?.0;
+        // Behind other interfaces lie devices of other buses.
+        let (domain, route) = host.split_once('-')?;
+        [domain, route].iter().all(|part| part.parse::<u64>().is_ok()).then(|| host.to_owned())
     }
 
     fn streams(&self, ports: &mut Ports) {

@@ -49,7 +49,7 @@ impl Cables {
     /// What there is, by the settings.
     pub fn ports(&self) -> Arc<Ports> {
         match (&self.given, self.tier) {
-            _ if self.is_off() => Ports::default().shared(),
+            (_, TierChoice::Off | TierChoice::Only(Tier::Net)) => Ports::default().shared(),
             (Some(given), choice) => Ports::clone(given).only(choice.forced()).shared(),
             (None, choice) => self.root.ports().only(choice.forced()).shared(),
         }
@@ -79,10 +79,6 @@ impl Provider for Cables {
 
     fn insists(&self) -> bool {
         self.tier.forced().is_some()
-    }
-
-    fn is_off(&self) -> bool {
-        matches!(self.tier, TierChoice::Off | TierChoice::Only(Tier::Net))
     }
 
     fn support(&self) -> Result<String, String> {

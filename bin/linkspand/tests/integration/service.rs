@@ -72,7 +72,8 @@ fn devices_peers_statistics_and_their_changes_are_told_as_by_the_older_daemon() 
     // PeerStateChanged: the driver comes.
     let mut states = host.receive_driver_changed();
     assert_eq!(states.next().unwrap().get().unwrap(), "");
-    for (file, text) in [("peer", PEER), ("state", "waiting"), ("allowed", "0")] {
+    // By its peer it is found: that comes last.
+    for (file, text) in [("state", "waiting"), ("allowed", "0"), ("peer", PEER)] {
         running.fix.file(&format!("sys/class/linkspan/linkspan0/{file}"), text);
     }
     running.signal(Signal::HUP);
@@ -257,15 +258,17 @@ fn what_other_users_write_takes_a_bounded_part_of_its_memory() {
     for n in 0..32 {
         stats.slot(&format!("{n:064}"), "transprt", if n < 24 { "a peer with a name" } else { "" }).unwrap();
     }
-    let page = std::fs::read(scratch.join(format!("{}.stats", std::process::id()))).unwrap();
+    let mut page = std::fs::read(scratch.join(format!("{}.stats", std::process::id()))).unwrap();
     std::fs::create_dir_all(&pages).unwrap();
     std::fs::set_permissions(&pages, PermissionsExt::from_mode(0o1777)).unwrap();
     let mut held = Vec::new();
     for uid in 4001..4005 {
         let dir = pages.join(uid.to_string());
         std::fs::create_dir(&dir).unwrap();
-        for n in 0..1024 {
+        for n in 0..1024_u64 {
             let path = dir.join(format!("{n}.stats"));
+            // Each of another process.
+            page[16..24].copy_from_slice(&(n + 1).to_ne_bytes());
             std::fs::write(&path, &page).unwrap();
             chown(&path, Some(uid), None).unwrap();
             let file = std::fs::File::open(&path).unwrap();

@@ -20,7 +20,7 @@ fn document(tree: &str) -> Value {
 }
 
 fn plain(tree: &str) -> String {
-    let text = with(tree, |snapshot, report| text::host(snapshot, report, snapshot.notes(), None));
+    let text = with(tree, |snapshot, report| text::host(snapshot, report, snapshot.notes(), false));
     anstream::adapter::strip_str(&text).to_string()
 }
 

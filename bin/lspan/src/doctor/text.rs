@@ -1,10 +1,10 @@
 //! The report for people.
 
 use anstyle::{AnsiColor, Style};
-use linkspan_doctor::{Asked, Finding, Report, Severity, Snapshot, Step};
+use linkspan_doctor::{Finding, Report, Severity, Snapshot, Step};
 
-/// Who is named at the head of a finding: no host where there is one only.
-pub(super) fn host(snapshot: &Snapshot, report: &Report, notes: &[String], asked: Option<&Asked>) -> String {
+/// The report of one host. `named`: another one was to be asked, too.
+pub(super) fn host(snapshot: &Snapshot, report: &Report, notes: &[String], named: bool) -> String {
     let used = super::usable(snapshot);
     let used = if used.is_empty() { "no interface".to_owned() } else { used.join(", ") };
     let mut text = summary(snapshot.host(), &report.findings);
@@ -17,7 +17,7 @@ pub(super) fn host(snapshot: &Snapshot, report: &Report, notes: &[String], asked
             lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
         }
     }
-    if asked.is_none() {
+    if !named {
         text.push_str(
             "\nonly this host was judged; next: `lspan doctor` on the other host, or `lspan doctor HOST`, which asks it from here; `lspan doctor --json` \
              on each and `lspan doctor --merge FILE...` judges both ends together\n",

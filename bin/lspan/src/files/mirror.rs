@@ -13,7 +13,7 @@ use linkspan_user::transfer::How;
 use serde_json::json;
 
 use super::transfer::{View, exclude};
-use super::{connect, state_dir};
+use super::{connect_for_transfer, state_dir};
 use crate::cli::files::{HowArgs, MirrorArgs};
 use crate::exit::{Exit, Failure};
 use crate::{peer_lines, signals};
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &MirrorArgs) -> Result<Exit, Failure> {
         delete: true,
         max_delete: args.max_delete,
     };
-    let client = connect(&ends.peer.peer, &args.peer)?;
+    let client = connect_for_transfer(&ends.peer.peer, &args.peer)?;
     let user = User { how: &args.how, interrupt: signals::interrupt()?, view: None, exit: Exit::Ok };
     let mut mirror = Mirror::open(&ends, client, state_dir(), how, args.init, user)?;
     if args.watch {

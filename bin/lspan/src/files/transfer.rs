@@ -17,7 +17,7 @@ use linkspan_user::place::{Local, Place};
 use linkspan_user::transfer::{Fetching, How, Patient, Sending, bytes, drive as again, left_out};
 use serde_json::json;
 
-use super::{connect, counted, exit_of, name_json, size, state_dir};
+use super::{connect_for_transfer, counted, exit_of, name_json, size, state_dir};
 use crate::cli::files::{DeleteArgs, GetArgs, HowArgs, SendArgs};
 use crate::exit::{Exit, Failure};
 use crate::out::Out;
@@ -277,7 +277,7 @@ pub(crate) fn send(args: &SendArgs) -> Result<Exit, Failure> {
     let to = Place::whole(&args.to)?;
     let sources = args.from.iter().map(|path| Ok(Local::find(path)?)).collect::<Result<Vec<_>, Failure>>()?;
     let how = how(&args.how, &args.delete)?;
-    let mut client = connect(&to.peer, &args.peer)?;
+    let mut client = connect_for_transfer(&to.peer, &args.peer)?;
     let view = View::new(&args.how)?;
     if !view.bar.is_hidden() {
         let (total, of) = (view.total.clone(), sources.clone());
@@ -309,7 +309,7 @@ pub(super) fn exclude(how: &HowArgs) -> Result<Vec<String>, Failure> {
 pub(crate) fn get(args: &GetArgs) -> Result<Exit, Failure> {
     let places = Place::of_one_peer(&args.from)?;
     let fetching = Fetching::new(&places, &args.to, state_dir(), how(&args.how, &args.delete)?)?;
-    let mut client = connect(&places[0].peer, &args.peer)?;
+    let mut client = connect_for_transfer(&places[0].peer, &args.peer)?;
     let view = View::new(&args.how)?;
     if !view.bar.is_hidden() {
         view.total.store(fetching.bytes(&mut client)?, Ordering::Relaxed);

@@ -1,3 +1,5 @@
+use std::os::unix::fs::FileExt;
+
 use linkspan_fabric::stats::Stats;
 use linkspan_service::system::Places;
 use linkspan_topology::fixture::Fixture;
@@ -10,6 +12,11 @@ async fn an_answer_is_made_once_for_all_who_ask_within_a_moment_and_kept_no_long
     let at = |name: &str| fix.root.join(name);
     let places = Places { root: fix.root.clone(), allowed: at("var"), statistics: at("stats"), devmem: at("run") };
     let pages: Vec<Stats> = (0..PROCESSES + 20).map(|_| Stats::new(Some(&at("stats")), "").unwrap()).collect();
+    // Each of another process: its number is the page's third word.
+    for (n, entry) in std::fs::read_dir(at("stats")).unwrap().enumerate() {
+        let page = std::fs::File::options().write(true).open(entry.unwrap().path()).unwrap();
+        page.write_all_at(&(n as u64 + 1).to_ne_bytes(), 16).unwrap();
+    }
     let numbers = Numbers::new(Arc::new(System::new(places, 1, Box::new(|_, _| {}))));
     let begun = Instant::now();
     let mut asking = Vec::new();

@@ -303,7 +303,7 @@ fn let_in(drops: &nft::Drops, name: &str) -> Vec<Step> {
         let name = word(name);
         let mut steps = run(format!("sudo {program} -I INPUT -i {name} -j ACCEPT"));
         steps.push(Step::Do(format!(
-            "with ufw that is: sudo ufw allow in on {name}; to keep it without ufw: sudo netfilter-persistent save (package iptables-persistent)"
+            "with ufw that is: sudo ufw allow in on {name}; to keep it on Debian and Ubuntu without ufw: sudo netfilter-persistent save (package iptables-persistent)"
         )));
         return steps;
     }
@@ -314,7 +314,7 @@ fn let_in(drops: &nft::Drops, name: &str) -> Vec<Step> {
         word(&format!("\"{name}\""))
     ));
     steps.push(Step::Do(format!(
-        "to keep it, put `iifname \"{name}\" accept` before the rule that drops, in chain {chain} of table {family} {table} of the file that sets the \
+        "to keep it, put `iifname \"{name}\" accept` at the head of chain {chain} of table {family} {table} of the file that sets the \
          rules up (/etc/nftables.conf)"
     )));
     steps

@@ -74,7 +74,7 @@ impl Try {
 
     /// Why its stream stands in for rails; empty where people need not be told.
     pub(super) fn lost(&self) -> String {
-        let rails = self.setup.rails.as_ref().err().filter(|why| !why.is_empty());
+        let rails = self.setup.rails.as_ref().err().filter(|why| !why.is_empty() && !self.lacks.contains(why));
         rails.into_iter().chain(&self.lacks).cloned().collect::<Vec<_>>().join("; ")
     }
 
