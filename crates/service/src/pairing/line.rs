@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn of_a_line_nothing_is_left_in_memory_that_was_freed() {
         // In a process of its own: to look through what other tests have in memory takes a minute.
-        let alone = "LINKSPAN_TEST_ALONE";
+        let alone = "TEST_ALONE";
         if std::env::var_os(alone).is_none() {
             let thread = std::thread::current();
             let mut test = std::process::Command::new(std::env::current_exe().unwrap());

@@ -1,7 +1,6 @@
 //! Reads pages, also those of other users, who may have written anything.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -79,38 +78,54 @@ pub(super) fn processes(found: impl Iterator<Item = Found>) -> Vec<ProcessStats>
             None => list.push(vec![page]),
         }
     }
-    list.into_iter().filter_map(sum).collect()
+    list.into_iter().flat_map(sums).collect()
 }
 
-/// The sums of a process's pages.
-fn sum(pages: Vec<ProcessStats>) -> Option<ProcessStats> {
-    let add = |to: &mut [u64], from: &[u64]| {
-        to.iter_mut().zip(from).for_each(|(to, from)| *to = to.saturating_add(*from));
-    };
-    let mut pages = pages.into_iter();
-    let mut all = pages.next()?;
-    if pages.len() == 0 {
-        return Some(all);
+/// The sums of a process's pages; where they have more records together than a page may, which another user can make, several.
+fn sums(pages: Vec<ProcessStats>) -> Vec<ProcessStats> {
+    let mut sums: Vec<ProcessStats> = Vec::new();
+    for page in pages {
+        match sums.last_mut().filter(|sum| sum.has_space_for(&page)) {
+            Some(sum) => sum.add(page),
+            None => sums.push(page),
+        }
     }
-    let mut records: BTreeMap<[String; 3], Record> = BTreeMap::new();
-    let mut file =
-        |record: Record| match records.entry([&record.device, &record.transport, &record.peer].map(String::clone)) {
-            Entry::Vacant(place) => drop(place.insert(record)),
-            Entry::Occupied(mut known) => {
-                add(&mut known.get_mut().counters, &record.counters);
-                add(&mut known.get_mut().latency, &record.latency);
-            }
+    sums
+}
+
+impl Record {
+    /// Whether it is of the same device, transport and peer.
+    fn is_of(&self, other: &Record) -> bool {
+        (&self.device, &self.transport, &self.peer) == (&other.device, &other.transport, &other.peer)
+    }
+}
+
+impl ProcessStats {
+    fn has_space_for(&self, page: &ProcessStats) -> bool {
+        let new = page.records.iter().filter(|record| !self.records.iter().any(|known| known.is_of(record)));
+        self.records.len() + new.count() <= RECORDS
+    }
+
+    /// Adds another page of the process.
+    fn add(&mut self, page: ProcessStats) {
+        let add = |to: &mut [u64], from: &[u64]| {
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = to.saturating_add(*from));
         };
-    std::mem::take(&mut all.records).into_iter().for_each(&mut file);
-    for mut page in pages {
-        std::mem::take(&mut page.records).into_iter().for_each(&mut file);
-        let (downgrades, events) = (all.downgrades.saturating_add(page.downgrades), std::mem::take(&mut all.events));
-        add(&mut page.events, &events);
-        let earlier = if page.start < all.start { page.clone() } else { all };
-        all = ProcessStats { downgrades, events: page.events, ..earlier };
+        if page.start < self.start {
+            (self.start, self.uptime, self.comm, self.job) = (page.start, page.uptime, page.comm, page.job);
+        }
+        self.downgrades = self.downgrades.saturating_add(page.downgrades);
+        add(&mut self.events, &page.events);
+        for record in page.records {
+            match self.records.iter_mut().find(|known| known.is_of(&record)) {
+                Some(known) => {
+                    add(&mut known.counters, &record.counters);
+                    add(&mut known.latency, &record.latency);
+                }
+                None => self.records.push(record),
+            }
+        }
     }
-    all.records = records.into_values().collect();
-    Some(all)
 }
 
 /// Most users of a shared folder whose pages are read, and most directories of one.

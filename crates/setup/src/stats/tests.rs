@@ -56,9 +56,27 @@ fn a_process_with_several_pages_is_read_as_one_with_their_sums() {
     assert_eq!(found.len(), 1, "{found:?}");
     let sums = |of: &Record| (of.transport.clone(), of.counters[Counter::TxBytes as usize], of.latency[2]);
     let records: Vec<_> = found[0].records.iter().map(sums).collect();
-    assert_eq!(records, [("shm".to_owned(), 1, 1), ("tcp".to_owned(), 7, 2)]);
+    assert_eq!(records, [("tcp".to_owned(), 7, 2), ("shm".to_owned(), 1, 1)]);
     assert_eq!((found[0].downgrades, found[0].events[Event::AcceptPauses as usize], &*found[0].job), (3, 3, "9"));
     drop((first, second));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// Whoever makes pages that say to be of one process makes nobody hold more of it than of a page.
+#[test]
+fn pages_of_a_process_that_have_too_many_records_together_stay_apart() {
+    let _turn = TURNS.lock();
+    let dir = scratch("apart");
+    let pages = [(); 3].map(|()| Stats::new(Some(&dir), "").unwrap());
+    for (n, page) in pages.iter().enumerate() {
+        for device in 0..RECORDS - 1 {
+            page.slot(&format!("{n}.{device}"), "tcp", "").unwrap();
+        }
+        page.slot("shared", "tcp", "").unwrap();
+    }
+    let found = read(&dir).unwrap();
+    assert_eq!(found.iter().map(|process| process.records.len()).collect::<Vec<_>>(), [RECORDS; 3]);
+    drop(pages);
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
