@@ -90,8 +90,8 @@ pub trait Provider: Any + Send + Sync {
     /// need not be told.
     fn offer(&self, site: &Site<'_>) -> Result<Box<dyn Offer>, String>;
 
-    /// What keeps a device that is asked for per host, and lies beside this interface, from having rails; people are told where a
-    /// stream over the interface stands in for them.
+    /// Why a cable on which this interface lies has no rails of this transport; `None` where it has some, or could not have any. Asked of
+    /// each stream of a connection, for transports that are offered once [per host](Provider::per_host).
     fn lacks(&self, interface: &str) -> Option<String> {
         let _ = interface;
         None

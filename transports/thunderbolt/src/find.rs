@@ -45,6 +45,14 @@ pub fn uuid(text: &str) -> Option<[u8; 16]> {
     Some(out)
 }
 
+/// The route of a device: they are called DOMAIN-ROUTE, the route in hexadecimal, a domain's own host DOMAIN-0; services and ports have more in
+/// their names.
+fn route(name: &str) -> Option<u64> {
+    let (domain, route) = name.split_once('-')?;
+    domain.parse::<u32>().ok()?;
+    u64::from_str_radix(route, 16).ok()
+}
+
 /// Gb/s of a lane and lanes, as bytes per second.
 fn speed(gigabits: f64, lanes: f64) -> u64 {
     (gigabits * lanes * 125e6) as u64
@@ -54,8 +62,7 @@ impl Root {
     /// Everything, best first, and why there is not more.
     pub fn ports(&self) -> Ports {
         let hosts = names(&self.0.join("sys/bus/thunderbolt/devices"));
-        // Devices of a host are called DOMAIN-ROUTE, hosts themselves DOMAIN-0, services and ports have more in their names.
-        let other = |name: &String| name.split_once('-').is_some_and(|(_, r)| r != "0" && r.parse::<u32>().is_ok());
+        let other = |name: &String| route(name).is_some_and(|route| route != 0);
         let is_host = |name: &String| self.0.join("sys/bus/thunderbolt/devices").join(name).join("rx_lanes").exists();
         let mut ports = Ports { plugged: hosts.iter().any(|n| other(n) && is_host(n)), ..Ports::default() };
         self.rings(&mut ports);
@@ -119,8 +126,7 @@ impl Root {
         let service = fs::read_link(self.0.join(class).join("device")).ok()?;
         let host = service.file_name()?.to_str()?.split_once('.')?.0;
         // Behind other interfaces lie devices of other buses.
-        let (domain, route) = host.split_once('-')?;
-        [domain, route].iter().all(|part| part.parse::<u64>().is_ok()).then(|| host.to_owned())
+        route(host).map(|_| host.to_owned())
     }
 
     fn streams(&self, ports: &mut Ports) {

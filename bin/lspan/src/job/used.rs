@@ -130,7 +130,10 @@ mod tests {
         let text = used.text();
         let tcp = text.lines().find(|line| line.trim_start().starts_with("tcp")).unwrap();
         assert_eq!(tcp.split_whitespace().collect::<Vec<_>>(), ["tcp", "eth0", "-", "5", "3.000", "0.000", "1"]);
-        assert!(text.contains("2 downgrade(s)"), "{text}");
+        assert!(text.contains("2 downgrade(s)") && !text.contains("a+b"), "{text}");
+        let mut two = page(0, &[("tcp", "", 1, 0)]);
+        two.records[0].device = "eth0+eth1".into();
+        assert!(Used::of(&[two]).text().contains("several interfaces"));
     }
 
     #[test]

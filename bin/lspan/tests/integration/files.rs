@@ -252,6 +252,8 @@ fn a_tree_arrives_whole_both_ways_and_is_known_the_second_time() {
         }
     }
     assert!(err(&again).contains("nothing was to be transferred; 3"), "{}", err(&again));
+    let path = err(&again).lines().next().unwrap_or_default().to_owned();
+    assert!(path.contains(" -> ") && path.ends_with(')'), "its path, and why: {path}");
     let end = text(&again).lines().last().unwrap().to_owned();
     assert!(end.contains("\"moved_bytes\":0") && end.contains("\"files_done\":0"), "{end}");
     world.ok(&["get", &world.place("data/src"), "out"]);
