@@ -36,6 +36,7 @@ pub(crate) fn run(args: &StatsArgs) -> Result<Exit, Failure> {
         } else {
             let last = before.as_ref().map(|(then, list)| (now - *then, list.as_slice()));
             out.text(&text(&found, last))?;
+            out.text(&reason_lines(&found))?;
             out.text(&event_lines(&found))?;
         }
         if !args.json {
@@ -50,6 +51,21 @@ pub(crate) fn run(args: &StatsArgs) -> Result<Exit, Failure> {
         }
         before = Some((now, found));
     }
+}
+
+/// Why each path was taken, and what the newest downgrade was.
+fn reason_lines(found: &[ProcessStats]) -> String {
+    let mut lines = String::new();
+    for process in found {
+        for Record { transport, device, peer, reason, .. } in process.records.iter().filter(|r| !r.reason.is_empty()) {
+            let to = if peer.is_empty() { String::new() } else { format!(" to {peer}") };
+            lines.push_str(&format!("pid {}: {transport} over {device}{to}: {reason}\n", process.pid));
+        }
+        if !process.last_downgrade.is_empty() {
+            lines.push_str(&format!("pid {}: last downgrade: {}\n", process.pid, process.last_downgrade));
+        }
+    }
+    lines
 }
 
 /// A line for each event of each process that there was.

@@ -136,7 +136,12 @@ pub(crate) struct Parts {
 impl Channel {
     pub(crate) fn new(fabric: &Fabric, parts: Parts) -> Channel {
         let now = Instant::now();
-        let transport = parts.conn.rails().next().map_or("none", |(_, rail)| rail.info().transport);
+        let first = parts.conn.rails().next().map(|(_, rail)| rail.info());
+        let transport = first.map_or("none", |info| info.transport);
+        let name = parts.peer_key.map(|key| fabric.config().name_of(&key));
+        let peer = name.as_deref().unwrap_or_default();
+        let reason = first.map_or("", |info| &info.reason);
+        let meter = Meter::new(fabric.stats(), &parts.device, transport, peer, reason);
         let provider = fabric.provider(transport).filter(|provider| provider.relayer().is_some());
         let rdma = provider.map(|provider| provider.name());
         let standbys = parts.conn.rails().any(|(_, rail)| rail.info().standby);
@@ -149,9 +154,8 @@ impl Channel {
             ReconnectPolicy::Dials { handle, .. } => Some(handle.host),
             ReconnectPolicy::Accepts { .. } | ReconnectPolicy::Never => None,
         };
-        let name = parts.peer_key.map(|key| fabric.config().name_of(&key));
         let channel = Channel {
-            meter: Meter::new(fabric.stats(), &parts.device, transport, name.as_deref().unwrap_or_default()),
+            meter,
             conn: parts.conn,
             fabric: fabric.clone(),
             keepalive: parts.keepalive,

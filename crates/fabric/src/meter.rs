@@ -21,9 +21,12 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// `peer`: what it is called, where it has a name.
-    pub(crate) fn new(stats: &Arc<Stats>, device: &str, transport: &str, peer: &str) -> Meter {
+    /// `peer`: what it is called, where it has a name. `reason`: why this transport.
+    pub(crate) fn new(stats: &Arc<Stats>, device: &str, transport: &str, peer: &str, reason: &str) -> Meter {
         let slot = stats.slot(device, transport, peer);
+        if let Some(slot) = slot {
+            stats.chosen(slot, reason);
+        }
         let mut meter = Meter {
             stats: stats.clone(),
             slot,

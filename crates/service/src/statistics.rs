@@ -15,6 +15,9 @@ pub fn json(process: &ProcessStats) -> Value {
             if !record.peer.is_empty() {
                 fields.insert("peer".into(), record.peer.as_str().into());
             }
+            if !record.reason.is_empty() {
+                fields.insert("reason".into(), record.reason.as_str().into());
+            }
             for (counter, value) in Counter::ALL.iter().zip(&record.counters) {
                 fields.insert(counter.name().into(), (*value).into());
             }
@@ -23,7 +26,11 @@ pub fn json(process: &ProcessStats) -> Value {
         })
         .collect();
     let events: Map<String, Value> = events(process).map(|(event, n)| (event.name().into(), n.into())).collect();
-    json!({ "pid": process.pid, "uid": process.uid, "comm": process.comm, "job": process.job, "uptime_s": process.uptime.as_secs_f64(), "downgrades": process.downgrades, "events": events, "paths": records })
+    let mut value = json!({ "pid": process.pid, "uid": process.uid, "comm": process.comm, "job": process.job, "uptime_s": process.uptime.as_secs_f64(), "downgrades": process.downgrades, "events": events, "paths": records });
+    if !process.last_downgrade.is_empty() {
+        value["last_downgrade"] = process.last_downgrade.as_str().into();
+    }
+    value
 }
 
 /// How often each of these happened.

@@ -83,8 +83,8 @@ impl Log {
 /// A log that passes all on to this one, and counts each downgrade into the page.
 pub fn counting(log: Log, stats: Arc<Stats>) -> Log {
     Log::to(move |level, line| {
-        if level == Level::Warn && line.starts_with(DOWNGRADE) {
-            stats.downgraded();
+        if let (Level::Warn, Some(what)) = (level, line.strip_prefix(DOWNGRADE)) {
+            stats.downgraded(what);
         }
         match level {
             Level::Warn => log.warn(line),

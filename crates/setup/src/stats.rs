@@ -8,7 +8,9 @@
 //! (bytes, filled up with zeros), 18 to 31: what happened while connections were set up, in the order of [`Event`], filled up with zeros. Records of [`RECORD`] words follow, one per device, transport and named peer: 8 words of
 //! device name and one of transport (bytes, filled up with zeros; an empty transport means a free slot), then the counters in the
 //! order of [`Counter`], then [`BUCKETS`] latency buckets: bucket n counts operations that took less than 2^n µs (one in
-//! 64 is timed), then 8 words of the peer's name where it logged in by a key pair. Counters only grow, except [`Counter::Open`]. They are written every few dozen calls and on close.
+//! 64 is timed), then 8 words of the peer's name where it logged in by a key pair, then 10 of why its newest connection took this path. Counters only
+//! grow, except [`Counter::Open`]. They are written every few dozen calls and on close. Behind the records are 64 words of what the newest downgrade was.
+//! Pages of earlier versions end with the records.
 //!
 //! The process holds the page's lock (flock(2)) while it lives; a page whose lock is free is dead. Process numbers say nothing of that: a page
 //! may come from another pid namespace.
@@ -65,12 +67,19 @@ const NAME: usize = 8;
 const COUNTERS: usize = NAME + 1;
 const LATENCY: usize = COUNTERS + Counter::ALL.len();
 const PEER: usize = LATENCY + BUCKETS;
+const REASON: (usize, usize) = (PEER + NAME, 10);
 const RECORDS: usize = 32;
+
+/// Words of the page that say what the newest downgrade was, and how many.
+const DOWNGRADE: (usize, usize) = (HEADER + RECORDS * RECORD, 64);
+
+/// Words of a page.
+const PAGE: usize = DOWNGRADE.0 + DOWNGRADE.1;
 
 /// Most records of named peers; those of further peers count into the record without a name, which so has a place.
 const NAMED: usize = 24;
 
-const _: () = assert!(PEER + NAME <= RECORD && EVENTS + Event::ALL.len() <= HEADER);
+const _: () = assert!(REASON.0 + REASON.1 <= RECORD && EVENTS + Event::ALL.len() <= HEADER);
 
 macro_rules! counters {
     ($(#[$what:meta])* $kind:ident: $($id:ident $name:literal $text:literal,)*) => {
@@ -173,7 +182,7 @@ impl Stats {
         let mut path = PathBuf::new();
         for n in 0..SAME {
             path = dir.join(if n == 0 { format!("{pid}.stats") } else { format!("{pid}.{n}.stats") });
-            made = Page::create(&path, HEADER + RECORDS * RECORD);
+            made = Page::create(&path, PAGE);
             if !matches!(&made, Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists) {
                 break;
             }
@@ -225,6 +234,18 @@ impl Stats {
         None
     }
 
+    /// Says why the newest connection of a record took this path.
+    pub fn chosen(&self, slot: Slot, why: &str) {
+        self.write(slot.0 + REASON.0, &pack::<{ REASON.1 }>(why));
+    }
+
+    /// Writes a text. Who reads in between may get parts of two.
+    fn write(&self, at: usize, words: &[u64]) {
+        let Some((page, _, lock)) = &self.0 else { return };
+        let _one = lock.lock().unwrap_or_else(|e| e.into_inner());
+        words.iter().enumerate().for_each(|(i, word)| page.word(at + i).store(*word, Relaxed));
+    }
+
     /// Adds a tally to a record and empties it.
     pub fn report(&self, slot: Slot, tally: &mut Tally) {
         let Some((page, ..)) = &self.0 else { return };
@@ -244,11 +265,11 @@ impl Stats {
         }
     }
 
-    /// Counts a path that is slower than the machine could give.
-    pub fn downgraded(&self) {
-        if let Some((page, ..)) = &self.0 {
-            page.word(DOWNGRADES).fetch_add(1, Relaxed);
-        }
+    /// Counts a path that is slower than the machine could give, and says which and why.
+    pub fn downgraded(&self, what: &str) {
+        let Some((page, ..)) = &self.0 else { return };
+        self.write(DOWNGRADE.0, &pack::<{ DOWNGRADE.1 }>(what));
+        page.word(DOWNGRADES).fetch_add(1, Release);
     }
 }
 

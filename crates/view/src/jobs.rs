@@ -20,6 +20,8 @@ struct Process {
     #[serde(default)]
     downgrades: u64,
     #[serde(default)]
+    last_downgrade: String,
+    #[serde(default)]
     paths: Vec<Path>,
 }
 
@@ -78,7 +80,13 @@ impl Jobs {
         let group = |process: &Process| {
             let text = match process.downgrades {
                 0 => String::new(),
-                _ => tr("It took a path slower than this machine could give; its log says why."),
+                _ if process.last_downgrade.is_empty() => {
+                    tr("It took a path slower than this machine could give; its log says why.")
+                }
+                _ => fill(
+                    &tr("It took a path slower than this machine could give: {why}"),
+                    &[("why", &shown(&process.last_downgrade))],
+                ),
             };
             let title = format!("{} ({})", shown(&process.comm), process.pid);
             let rows = process.paths.iter().take(PATHS).enumerate().map(|(n, path)| self.row(process.pid, n, path));

@@ -132,7 +132,7 @@ fn only_what_is_new_and_worse_is_news() {
 #[test]
 fn rates_are_those_between_two_looks() {
     let process = |bytes: u64| {
-        to_dict(&json!({ "pid": 7, "comm": "train", "downgrades": 1, "paths": [
+        to_dict(&json!({ "pid": 7, "comm": "train", "downgrades": 1, "last_downgrade": "no RDMA port", "paths": [
             { "device": "thunderbolt0", "transport": "tcp", "tx_host_bytes": bytes, "connections_open": 2, "stalls": 3 }] }))
     };
     let mut model = up();
@@ -141,6 +141,7 @@ fn rates_are_those_between_two_looks() {
     assert_eq!(find(&model.pages(0).jobs, "0").end, "↑ 0.0 MB/s\n↓ 0.0 MB/s");
     model.apply(Input::Statistics(vec![process(5_001_000_000)], 3_000_000));
     let page = model.pages(0).jobs;
+    assert!(page.groups[0].text.ends_with("slower than this machine could give: no RDMA port"), "{:?}", page.groups[0]);
     let row = find(&page, "0");
     assert_eq!(row.end, "↑ 2.50 GB/s\n↓ 0.0 MB/s");
     assert_eq!(row.subtitle, "2 open, 0 rails lost, 3 stalls, 0 failed");

@@ -1,7 +1,12 @@
 //! What a job really used, from the statistics pages of its processes.
 
+use std::collections::BTreeSet;
+
 use linkspan_fabric::stats::{Counter, ProcessStats, Record};
 use linkspan_perf::format::table;
+
+/// Most downgrades that are named.
+const REASONS: usize = 8;
 
 /// The sums of a job.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -10,6 +15,8 @@ pub(super) struct Used {
     pub(super) processes: usize,
     /// Slower paths than the machine could give, and rails that were lost.
     pub(super) downgrades: u64,
+    /// What they were, as far as it is known; each once.
+    reasons: BTreeSet<String>,
     rows: Vec<Row>,
 }
 
@@ -27,6 +34,9 @@ impl Used {
         let mut used = Used { processes: pages.len(), ..Used::default() };
         for page in pages {
             used.downgrades += page.downgrades;
+            if !page.last_downgrade.is_empty() {
+                used.reasons.insert(page.last_downgrade.clone());
+            }
             for record in &page.records {
                 let count = |counter: Counter| record.counters.get(counter as usize).copied().unwrap_or(0);
                 used.downgrades += count(Counter::RailsLost);
@@ -94,6 +104,7 @@ impl Used {
                  LINKSPAN_LOG=warn, has a line for each, and --strict makes them errors\n",
                 self.downgrades
             ));
+            self.reasons.iter().take(REASONS).for_each(|what| text.push_str(&format!("  {what}\n")));
         }
         text
     }
@@ -114,7 +125,7 @@ mod tests {
                 transport: (*transport).into(),
                 peer: (*peer).into(),
                 counters,
-                latency: Vec::new(),
+                ..Record::default()
             }
         };
         ProcessStats { pid: 1, downgrades, records: records.iter().map(record).collect(), ..ProcessStats::default() }
@@ -131,6 +142,10 @@ mod tests {
         let tcp = text.lines().find(|line| line.trim_start().starts_with("tcp")).unwrap();
         assert_eq!(tcp.split_whitespace().collect::<Vec<_>>(), ["tcp", "eth0", "-", "5", "3.000", "0.000", "1"]);
         assert!(text.contains("2 downgrade(s)") && !text.contains("a+b"), "{text}");
+        let mut slow = page(2, &[("tcp", "", 1, 0)]);
+        slow.last_downgrade = "TCP in place of RDMA: no active port".into();
+        let text = Used::of(&[slow.clone(), slow]).text();
+        assert_eq!(text.matches("TCP in place of RDMA: no active port\n").count(), 1, "{text}");
         let mut two = page(0, &[("tcp", "", 1, 0)]);
         two.records[0].device = "eth0+eth1".into();
         assert!(Used::of(&[two]).text().contains("several interfaces"));

@@ -147,7 +147,7 @@ mod tests {
             let mut counters = vec![0; Counter::ALL.len()];
             (counters[Counter::TxBytes as usize], counters[Counter::Open as usize]) = (*sent, 1);
             let (device, transport, peer) = ((*device).into(), "tcp".into(), (*peer).into());
-            Record { device, transport, peer, counters, latency: Vec::new() }
+            Record { device, transport, peer, counters, ..Record::default() }
         };
         let (job, start) = (job.into(), Duration::from_secs(pid.into()));
         let records = records.iter().map(record).collect();

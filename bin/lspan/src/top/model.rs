@@ -28,6 +28,8 @@ pub(super) struct Row {
     pub(super) comm: String,
     pub(super) job: String,
     pub(super) downgrades: u64,
+    pub(super) last_downgrade: String,
+    pub(super) reason: String,
     counters: Vec<u64>,
     latency: Vec<u64>,
     /// Bits per second out and in; `None` until there are two samples.
@@ -185,7 +187,16 @@ impl Model {
     pub(super) fn rows(&self) -> Vec<&Row> {
         let wanted = self.filter.to_lowercase();
         let has = |row: &&Row| {
-            let texts = [&row.key.host, &row.comm, &row.job, &row.key.transport, &row.key.device, &row.key.peer];
+            let texts = [
+                &row.key.host,
+                &row.comm,
+                &row.job,
+                &row.key.transport,
+                &row.key.device,
+                &row.key.peer,
+                &row.reason,
+                &row.last_downgrade,
+            ];
             texts.iter().any(|text| text.to_lowercase().contains(&wanted)) || row.key.pid.to_string().contains(&wanted)
         };
         let mut rows: Vec<&Row> = self.rows.values().filter(has).collect();
@@ -256,6 +267,8 @@ fn row(host: &str, process: &ProcessStats, record: &Record, now: Instant) -> Row
         comm: process.comm.clone(),
         job: process.job.clone(),
         downgrades: process.downgrades,
+        last_downgrade: process.last_downgrade.clone(),
+        reason: record.reason.clone(),
         counters: record.counters.clone(),
         latency: record.latency.clone(),
         at: Some(now),

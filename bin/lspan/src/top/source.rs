@@ -140,6 +140,7 @@ fn parse(line: &str) -> Result<Vec<ProcessStats>, String> {
         device: text(&value["device"]),
         transport: text(&value["transport"]),
         peer: text(&value["peer"]),
+        reason: text(&value["reason"]),
         counters: Counter::ALL.iter().map(|counter| value[counter.name()].as_u64().unwrap_or(0)).collect(),
         latency: list(&value["latency_below_2_pow_n_us"]).iter().take(BUCKETS).filter_map(Value::as_u64).collect(),
     };
@@ -151,6 +152,7 @@ fn parse(line: &str) -> Result<Vec<ProcessStats>, String> {
         job: text(&value["job"]),
         uptime: Duration::try_from_secs_f64(value["uptime_s"].as_f64().unwrap_or(0.0)).unwrap_or_default(),
         downgrades: value["downgrades"].as_u64().unwrap_or(0),
+        last_downgrade: text(&value["last_downgrade"]),
         records: list(&value["paths"]).iter().map(record).collect(),
         ..ProcessStats::default()
     };

@@ -22,7 +22,8 @@ fn record(device: &str, transport: &str, sent: u64) -> Record {
     }
     let mut latency = vec![0; BUCKETS];
     latency[5] = sent / 1000;
-    Record { device: device.into(), transport: transport.into(), peer: String::new(), counters, latency }
+    let reason = "chosen by the peer".into();
+    Record { device: device.into(), transport: transport.into(), reason, counters, latency, ..Record::default() }
 }
 
 fn process(pid: u32, comm: &str, records: Vec<Record>) -> ProcessStats {
@@ -37,6 +38,7 @@ fn model() -> Model {
         let sent = 1_000_000_000 * second;
         let mut slow = process(7, "server", vec![record("eth0", "tcp", sent / 10)]);
         slow.downgrades = 1;
+        slow.last_downgrade = "TCP in place of RDMA: mlx5_0 has no active port".into();
         slow.records[0].counters[Counter::RailsLost as usize] = second;
         let trainer = process(4711, "python3", vec![record("shm", "shm", sent), record("mlx5_0", "verbs", sent / 2)]);
         let sample = Sample { host: "mini1".into(), found: Ok(vec![slow, trainer]) };
@@ -73,6 +75,18 @@ fn the_screen_of_80_columns_and_24_lines_is_as_kept() {
     let shown = screen(&model(), 80, 24);
     let kept = include_str!("screen.txt");
     assert_eq!(shown, kept, "\n{shown}");
+}
+
+#[test]
+fn a_slow_path_is_shown_with_its_reason_and_found_by_it() {
+    let mut model = model();
+    press(&mut model, "/rdma\n");
+    assert_eq!(model.rows().len(), 1);
+    let shown = screen(&model, 120, 24);
+    assert!(
+        shown.contains("last slow path of the process: TCP in place of RDMA: mlx5_0 has no active port"),
+        "{shown}"
+    );
 }
 
 #[test]

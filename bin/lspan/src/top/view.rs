@@ -11,12 +11,12 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row as Shown, Sparkline, Table, T
 use super::model::{Column, Model, Row};
 
 /// Lines of the part that shows the selected path, with its border.
-const DETAIL: u16 = 7;
+const DETAIL: u16 = 10;
 
 const HELP: &str = "Up, Down      select a path
 s, S          sort by the next column, the one before
 r             turn the order round
-/             filter by host, program, pid, job, path, device or peer; Enter keeps it, Esc ends it
+/             filter by host, program, pid, job, path, device, peer or reason; Enter keeps it, Esc ends it
 f, space      freeze what is shown, and go on
 h             this page
 q, Esc        end
@@ -188,7 +188,7 @@ fn selected(frame: &mut Frame<'_>, area: Rect, row: &Row, paint: &impl Fn(Color)
     frame.render_widget(block, area);
     let count = |counter| row.count(counter);
     let gb = |a, b| count(a).saturating_add(count(b)) as f64 / 1e9;
-    let text = format!(
+    let mut text = format!(
         "sent {:.3} GB in {} ops, received {:.3} GB in {}; connections {} of {}\nstalls {}, retries {}, rails lost {} and back {}, failed {}, slow {}",
         gb(Counter::TxBytes, Counter::TxDeviceBytes),
         count(Counter::TxOps),
@@ -203,8 +203,14 @@ fn selected(frame: &mut Frame<'_>, area: Rect, row: &Row, paint: &impl Fn(Color)
         count(Counter::Failures),
         row.downgrades,
     );
-    let [words, graphs] = Layout::vertical([Constraint::Length(2), Constraint::Min(1)]).areas(inside);
-    frame.render_widget(Paragraph::new(text), words);
+    if !row.reason.is_empty() {
+        text.push_str(&format!("\nwhy: {}", row.reason));
+    }
+    if !row.last_downgrade.is_empty() {
+        text.push_str(&format!("\nlast slow path of the process: {}", row.last_downgrade));
+    }
+    let [words, graphs] = Layout::vertical([Constraint::Length(5), Constraint::Min(1)]).areas(inside);
+    frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), words);
     let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).spacing(1).areas::<2>(graphs);
     for ((area, name), pick) in
         halves.into_iter().zip(["out", "in"]).zip([|one: &(u64, u64)| one.0, |one: &(u64, u64)| one.1])

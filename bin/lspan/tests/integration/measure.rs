@@ -320,6 +320,7 @@ fn statistics_of_a_running_process() {
     assert!(sent > 1 << 20 && received > 1 << 20, "sent {sent}, received {received}");
     let table = String::from_utf8_lossy(&table.stdout);
     assert!(table.contains("sent GB") && table.contains("rails back"), "{table}");
+    assert!(table.contains(": tcp over ") && table.contains(": same host;"), "why this path: {table}");
     let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
     assert!(written.status.success() && written.stdout.is_empty());
     for text in [printed, in_file, scraped] {

@@ -76,10 +76,15 @@ impl LastCounters {
         };
         if let Some(more) = grown(&mut self.downgrades, page.downgrades, left) {
             let what = match more {
-                1 => "took a path slower than this machine could give; its log says why".to_owned(),
-                n => format!("took {n} paths slower than this machine could give; its log says why"),
+                1 => "took a path slower than this machine could give".to_owned(),
+                n => format!("took {n} paths slower than this machine could give"),
             };
-            events.push(job(Kind::SlowPath, more, what));
+            let why = match (page.last_downgrade.as_str(), more) {
+                ("", _) => "; its log says why".to_owned(),
+                (last, 1) => format!(": {last}"),
+                (last, _) => format!(", the last: {last}"),
+            };
+            events.push(job(Kind::SlowPath, more, what + &why));
         }
         for ((event, whom), told) in REFUSED.iter().zip(&mut self.refused) {
             let now = page.events.get(*event as usize).copied().unwrap_or(0);

@@ -116,7 +116,7 @@ fn page(uid: u32, pid: u32, lost: u64, back: u64, downgrades: u64) -> ProcessSta
     let mut counters = vec![0; Counter::ALL.len()];
     (counters[Counter::RailsLost as usize], counters[Counter::RailsBack as usize]) = (lost, back);
     let (device, transport) = ("thunderbolt0".to_owned(), "tcp".to_owned());
-    let record = Record { device, transport, peer: "b".into(), counters, latency: Vec::new() };
+    let record = Record { device, transport, peer: "b".into(), counters, ..Record::default() };
     let start = Duration::from_secs(1);
     ProcessStats { pid, uid, comm: "job".into(), start, downgrades, records: vec![record], ..ProcessStats::default() }
 }
@@ -127,11 +127,18 @@ fn rails_and_slow_paths_of_a_job_are_told_once() {
     assert_eq!(watch.look(&[page(1, 7, 0, 0, 0)]), []);
     let events = watch.look(&[page(1, 7, 2, 0, 1)]);
     assert_eq!(kinds(&events), [Kind::SlowPath, Kind::RailLost]);
+    assert!(events[0].text.ends_with("took a path slower than this machine could give; its log says why"));
     let lost = &events[1];
     assert_eq!((lost.uid, lost.pid, lost.count, lost.peer.as_deref()), (Some(1), Some(7), Some(2), Some("b")));
     assert_eq!(lost.text, "job (7, user 1): 2 rails lost, tcp over thunderbolt0 to b");
     assert_eq!(watch.look(&[page(1, 7, 2, 0, 1)]), []);
     assert_eq!(kinds(&watch.look(&[page(1, 7, 2, 1, 1)])), [Kind::RailBack]);
+    for (downgrades, text) in
+        [(2, "give: no port"), (4, "took 2 paths slower than this machine could give, the last: no port")]
+    {
+        let slow = ProcessStats { last_downgrade: "no port".into(), ..page(1, 7, 2, 1, downgrades) };
+        assert!(watch.look(&[slow])[0].text.ends_with(text));
+    }
     // Another process with the same number.
     let next = ProcessStats { start: Duration::from_secs(2), ..page(1, 7, 1, 0, 0) };
     assert_eq!(kinds(&watch.look(&[next])), [Kind::RailLost]);

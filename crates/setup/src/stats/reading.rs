@@ -10,19 +10,25 @@ use linkspan_shmring::page;
 
 use super::places::{DEEP, RUNS, is_run, shared};
 use super::{
-    BUCKETS, COMM, COUNTERS, Counter, DOWNGRADES, EVENTS, Event, HEADER, JOB, LATENCY, MAGIC, NAME, PEER, RECORD,
-    RECORDS, VERSION, WHICH,
+    BUCKETS, COMM, COUNTERS, Counter, DOWNGRADE, DOWNGRADES, EVENTS, Event, HEADER, JOB, LATENCY, MAGIC, NAME, PAGE,
+    PEER, REASON, RECORD, RECORDS, VERSION, WHICH,
 };
 
-/// Text that somebody else may have written: control characters, which a terminal would obey, are replaced.
-fn unpack(words: impl Iterator<Item = u64>) -> String {
-    let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).take_while(|b| *b != 0).collect();
+/// Text that somebody else may have written: control characters, which a terminal would obey, are replaced. It is no longer than its words, though
+/// what stands in for a byte has three.
+fn unpack(words: &[u64]) -> String {
+    let most = 8 * words.len();
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take_while(|b| *b != 0).collect();
     let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-    String::from_utf8_lossy(&bytes).chars().map(plain).collect()
+    let mut text: String = String::from_utf8_lossy(&bytes).chars().map(plain).collect();
+    let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    text.truncate(end);
+    text.shrink_to_fit();
+    text
 }
 
 /// One device, transport and peer of a process, as read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// Device name (cut at 64 bytes).
     pub device: String,
@@ -30,6 +36,8 @@ pub struct Record {
     pub transport: String,
     /// Name of the peer, where it logged in by a key pair; else empty.
     pub peer: String,
+    /// Why its newest connection took this path (cut at 80 bytes). Empty: not known.
+    pub reason: String,
     /// In the order of [`Counter::ALL`].
     pub counters: Vec<u64>,
     /// Latency buckets.
@@ -53,6 +61,8 @@ pub struct ProcessStats {
     pub uptime: Duration,
     /// Downgrades: paths that were slower than this machine could give.
     pub downgrades: u64,
+    /// What the newest of them was, and why (cut at 512 bytes).
+    pub last_downgrade: String,
     /// In the order of [`Event::ALL`].
     pub events: Vec<u64>,
     /// Its records.
@@ -115,12 +125,19 @@ impl ProcessStats {
             (self.start, self.uptime, self.comm, self.job) = (page.start, page.uptime, page.comm, page.job);
         }
         self.downgrades = self.downgrades.saturating_add(page.downgrades);
+        // Which of them is newer is not known.
+        if !page.last_downgrade.is_empty() {
+            self.last_downgrade = page.last_downgrade;
+        }
         add(&mut self.events, &page.events);
         for record in page.records {
             match self.records.iter_mut().find(|known| known.is_of(&record)) {
                 Some(known) => {
                     add(&mut known.counters, &record.counters);
                     add(&mut known.latency, &record.latency);
+                    if !record.reason.is_empty() {
+                        known.reason = record.reason;
+                    }
                 }
                 None => self.records.push(record),
             }
@@ -132,7 +149,7 @@ impl ProcessStats {
 const USERS: usize = 256;
 const DIRS: usize = 64;
 
-/// Most pages of one user, in all of its directories and runs, and of all users together. A page that was read takes up to 22 KiB.
+/// Most pages of one user, in all of its directories and runs, and of all users together. A page that was read takes up to 25 KiB.
 pub(super) const PAGES: usize = 1024;
 pub(super) const ALL_PAGES: usize = 2048;
 
@@ -242,7 +259,7 @@ pub(super) fn pages(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 pub(super) fn read_page(path: &Path, living: bool) -> Option<Found> {
-    let page = page::copy(path, HEADER + RECORDS * RECORD).ok()?;
+    let page = page::copy(path, PAGE).ok()?;
     let word = |at: usize| page.words.get(at).copied();
     let pid = word(2)? as u32;
     if word(0)? != MAGIC || word(1)? != VERSION || word(5)? != RECORD as u64 || pid == 0 || (living && !page.held) {
@@ -250,7 +267,7 @@ pub(super) fn read_page(path: &Path, living: bool) -> Option<Found> {
     }
     word(HEADER - 1)?;
     let span = |from: usize, len: usize| (from..from + len).filter_map(word).collect::<Vec<_>>();
-    let text = |from: usize, len: usize| unpack(span(from, len).into_iter());
+    let text = |from: usize, len: usize| unpack(&span(from, len));
     let mut records = Vec::new();
     for n in 0..RECORDS {
         let at = HEADER + n * RECORD;
@@ -261,6 +278,7 @@ pub(super) fn read_page(path: &Path, living: bool) -> Option<Found> {
             device: text(at, NAME),
             transport: text(at + NAME, 1),
             peer: text(at + PEER, NAME),
+            reason: text(at + REASON.0, REASON.1),
             counters: span(at + COUNTERS, Counter::ALL.len()),
             latency: span(at + LATENCY, BUCKETS),
         });
@@ -275,6 +293,7 @@ pub(super) fn read_page(path: &Path, living: bool) -> Option<Found> {
         start,
         uptime,
         downgrades: word(DOWNGRADES)?,
+        last_downgrade: text(DOWNGRADE.0, DOWNGRADE.1),
         events: span(EVENTS, Event::ALL.len()),
         records,
     };
