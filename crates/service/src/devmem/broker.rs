@@ -12,7 +12,7 @@ use std::io::IoSliceMut;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linkspan_fabric::devmem::client;
 use linkspan_fabric::devmem::wire::{BrokerReply, BrokerRequest, QUESTION_LEN};
@@ -31,7 +31,8 @@ const RULES: usize = 1024;
 
 /// Longest time until the end is looked for, and until that of streams is.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-const LOOK_AT_STREAMS: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const LOOK_AT_STREAMS: Timespec = Timespec { tv_sec: 0, tv_nsec: STREAMS.as_nanos() as i64 };
+const STREAMS: Duration = Duration::from_millis(20);
 
 /// Users whose processes may use the queues.
 #[derive(Clone, Debug)]
@@ -148,6 +149,7 @@ impl DevmemBroker {
     ) -> Result<(), String> {
         let mut sessions: Vec<Session> = Vec::new();
         let mut pause = AcceptPause::new();
+        let mut looked = Instant::now();
         while !end() {
             let admits = if pause.is_over(Instant::now()) { PollFlags::IN } else { PollFlags::empty() };
             let mut fds = vec![PollFd::new(&self.listener, admits)];
@@ -158,7 +160,10 @@ impl DevmemBroker {
                 Err(e) => return Err(format!("poll: {e}")),
             }
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-            sessions.iter_mut().for_each(|s| s.rules.retain(|_, rule| rule.holds()));
+            if looked.elapsed() >= STREAMS {
+                sessions.iter_mut().for_each(|s| s.rules.retain(|_, rule| rule.holds()));
+                looked = Instant::now();
+            }
             for n in (0..sessions.len()).rev().filter(|n| ready[n + 1]) {
                 let used: Vec<u32> =
                     sessions.iter().filter_map(|s| s.bound.as_ref()).flat_map(|b| b.queues.clone()).collect();

@@ -174,7 +174,7 @@ fn a_process_has_its_memory_bound_and_its_streams_steered_until_it_leaves() {
         assert_eq!(second.steer(local, peer, a.as_fd()), Ok(0));
         drop(ours);
         // What it had is free again.
-        let until = Instant::now() + std::time::Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(10);
         while let Err(why) = third.bind(buffer.as_fd(), 4096) {
             assert!(Instant::now() < until, "{why}");
         }
@@ -197,7 +197,7 @@ fn a_process_has_its_memory_bound_and_its_streams_steered_until_it_leaves() {
 fn others_are_refused_and_told_how_they_would_not_be() {
     // Whether the question comes before the refusal, with it or after it.
     for late in [0, 0, 1, 50] {
-        refused_when_it_asks_after(std::time::Duration::from_millis(late));
+        refused_when_it_asks_after(Duration::from_millis(late));
     }
 }
 
@@ -292,7 +292,7 @@ fn a_rule_ends_with_its_stream() {
             assert_eq!(ours.steer(local, peer, a.as_fd()), Ok(n as u32));
             end(a, b);
             let ended = || calls.lock().unwrap().iter().filter(|c| *c == "end of rule to 4").count();
-            let until = Instant::now() + std::time::Duration::from_secs(10);
+            let until = Instant::now() + Duration::from_secs(10);
             while ended() <= n {
                 assert!(Instant::now() < until, "way {n}: the rule stands, its stream has ended");
                 std::thread::yield_now();
@@ -381,11 +381,11 @@ fn running_out_of_descriptors_is_a_pause() {
         all.extend(std::iter::from_fn(|| Client::open(&path).ok()));
         // It waits and does not spin, which takes a span of time to see.
         let (before, since) = (ticks(&stat), Instant::now());
-        std::thread::sleep(std::time::Duration::from_secs(1));
-        let used = std::time::Duration::from_millis(10) * (ticks(&stat) - before) as u32;
+        std::thread::sleep(Duration::from_secs(1));
+        let used = Duration::from_millis(10) * (ticks(&stat) - before) as u32;
         assert!(used < since.elapsed() / 10, "{used:?} of {:?}", since.elapsed());
         drop(all);
-        let until = Instant::now() + std::time::Duration::from_secs(30);
+        let until = Instant::now() + Duration::from_secs(30);
         while let Err(why) = Client::open(&path).and_then(|client| client.bind(buffer.as_fd(), 4096)) {
             assert!(Instant::now() < until, "{why}");
         }

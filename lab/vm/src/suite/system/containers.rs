@@ -14,11 +14,11 @@ use crate::suite::tb::SOON;
 const RDMA: &str = "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev $(LAN)";
 
 /// A root for containers: the programs of the system itself.
-const ROOT: &str = "mkdir -p /srv/root /srv/out && cd /srv/root && mkdir -p usr tmp var proc sys dev run && cp -a /etc . && \
+pub(in crate::suite::system) const ROOT: &str = "mkdir -p /srv/root /srv/out && cd /srv/root && mkdir -p usr tmp var proc sys dev run && cp -a /etc . && \
                     ln -sf usr/bin usr/sbin usr/lib usr/lib64 . && rm -f etc/resolv.conf etc/hosts";
 
 /// What stands before a command line that runs in a container which was started with these words.
-fn podman(words: &str) -> String {
+pub(in crate::suite::system) fn podman(words: &str) -> String {
     format!("podman run --rm --network host {words} -v /usr:/usr:ro -v /srv/out:/out --rootfs /srv/root sh -c")
 }
 

@@ -1,5 +1,6 @@
 //! Who may do what, as the guest's polkitd says.
 
+use super::super::containers;
 use super::{Service, by};
 use crate::error::{Result, check};
 use crate::lab::Lab;
@@ -91,7 +92,7 @@ pub(super) fn numbers(lab: &mut Lab, on: Service<'_>) -> Result<()> {
     lab.say("the statistics of a user's job: root reads them, its user does, and no other");
     exported(on)?;
     job.kill();
-    lab.say("lspan-metrics.service: a user's job and one in another pid namespace, neither's pages swept by those of the other");
+    lab.say("lspan-metrics.service: a user's job and one in a container with the folder mounted, neither's pages swept by those of the other");
     Ok(())
 }
 
@@ -100,7 +101,7 @@ const SCRAPE: &str = r"exec 3<>/dev/tcp/127.0.0.1/9464
 printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3
 sed -n 's/^linkspan_processes //p' <&3";
 
-/// The exporter under its unit, as a user of its own: it tells of a user's job and of one in another pid namespace.
+/// The exporter under its unit, as a user of its own: it tells of a user's job and of one in a container that has the folder.
 fn exported(on: Service<'_>) -> Result<()> {
     let guest = on.guest;
     let enabled = guest.run(SOON, "systemctl is-enabled lspan-metrics")?.out;
@@ -112,15 +113,17 @@ fn exported(on: Service<'_>) -> Result<()> {
     };
     scraped("the processes of a user's job", "-ge 2")?;
     let alone = guest.sh("bash /run/scrape")?;
-    let apart = "unshare --pid --fork --kill-child --mount-proc";
-    let job = guest.spawn(&format!("exec {apart} lspan perf write --size 64K --duration 300s"))?;
+    guest.sh(containers::ROOT)?;
+    // With a pid namespace of its own, as podman starts it.
+    let container = containers::podman("-v /run/linkspan/stats:/run/linkspan/stats");
+    let _job = guest.spawn(&format!("exec {container} 'exec lspan perf write --size 64K --duration 300s'"))?;
     let both = format!("-eq $(({} * 2))", alone.trim());
-    scraped("the processes of a job in another pid namespace", &both)?;
+    scraped("the processes of a job in a container", &both)?;
     // A process that makes a page removes those that nobody holds; in each namespace there are processes that the other does not see.
     let brief = "lspan perf write --size 64K --duration 100ms >/dev/null";
-    guest.sh(&format!("{brief} && {apart} {brief}"))?;
-    scraped("both jobs after others have begun and ended in both pid namespaces", &both)?;
-    job.kill();
+    guest.sh(&format!("{brief} && {container} '{brief}'"))?;
+    scraped("both jobs after others have begun and ended beside each", &both)?;
+    guest.sh("podman kill -a >/dev/null")?;
     scraped("the end of that job", &format!("-eq {}", alone.trim()))?;
     guest.sh("systemctl stop lspan-metrics && ! systemctl --quiet is-failed lspan-metrics").map(drop)
 }
