@@ -68,6 +68,11 @@ pub(crate) const ALL: &[Test] = &[
         service::alone,
     ),
     test(
+        "sys-service-cable",
+        "linkspand at both ends of a cable that is pulled 200 times: shown, memory flat, one process; one host suspended",
+        service::plugs::plugs,
+    ),
+    test(
         "sys-slurm",
         "Slurm of one node: srun starts ranks behind lspan run, the path is said, and a node without the plugin is drained",
         slurm::one_node,

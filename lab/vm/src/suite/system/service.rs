@@ -2,6 +2,7 @@
 
 mod clients;
 mod life;
+pub(super) mod plugs;
 mod rights;
 
 use std::collections::BTreeSet;
