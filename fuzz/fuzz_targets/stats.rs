@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use linkspan_fabric::stats::{BUCKETS, Counter, HEADER, RECORD, VERSION, read};
+use linkspan_fabric::stats::{BUCKETS, Counter, HEADER, PAGE, RECORD, VERSION, read};
 
 /// A folder of this process in memory. A fuzzer has no last moment to remove it in, so the next one does.
 fn folder() -> &'static PathBuf {
@@ -41,6 +41,11 @@ fuzz_target!(|bytes: &[u8]| {
     }
     ours[40..48].copy_from_slice(&(RECORD as u64).to_ne_bytes());
     check(&ours);
+    // And the last words of a page, which inputs are too short for.
+    ours.resize(PAGE * 8, 0);
+    let (last, bytes) = (ours.len() - 512, &bytes[..bytes.len().min(512)]);
+    ours[last..last + bytes.len()].copy_from_slice(bytes);
+    check(&ours);
 });
 
 fn check(bytes: &[u8]) {
@@ -50,9 +55,10 @@ fn check(bytes: &[u8]) {
     // Only pages of living processes are shown, and those hold the lock.
     file.lock().expect("nobody else looks at the file");
     for process in read(folder()).expect("the folder can be read") {
+        assert!(process.last_downgrade.len() <= 504);
         for record in process.records {
             assert_eq!((record.counters.len(), record.latency.len()), (Counter::ALL.len(), BUCKETS));
-            assert!(record.device.chars().count() <= 64 && record.transport.chars().count() <= 8);
+            assert!(record.device.len() <= 64 && record.transport.len() <= 8 && record.reason.len() <= 80);
         }
     }
 }

@@ -73,7 +73,7 @@ pub(crate) struct Config {
     statistics: Set<PathBuf>,
 }
 
-/// Events that are kept; one takes about 400 bytes.
+/// Events that are kept; one takes about 500 bytes.
 const EVENTS: std::ops::RangeInclusive<u64> = 1..=65_536;
 
 /// Seconds between two looks at the statistics.

@@ -149,3 +149,32 @@ fn text(found: &[ProcessStats], last: Option<(Duration, &[ProcessStats])>) -> St
     }
     table(&rows)
 }
+
+#[cfg(test)]
+mod tests {
+    use linkspan_fabric::stats::Event;
+
+    use super::*;
+
+    #[test]
+    fn events_and_reasons_have_a_line_each_where_there_are_any() {
+        let record = Record {
+            device: "eth0".into(),
+            transport: "tcp".into(),
+            peer: "mini2".into(),
+            reason: "same subnet".into(),
+            ..Record::default()
+        };
+        let mut events = vec![0; Event::ALL.len()];
+        events[Event::RailRetries as usize] = 3;
+        let quiet = ProcessStats { pid: 6, records: vec![Record::default()], ..ProcessStats::default() };
+        let last_downgrade = "TCP in place of RDMA: no port".into();
+        let found =
+            [quiet, ProcessStats { pid: 7, records: vec![record], events, last_downgrade, ..ProcessStats::default() }];
+        assert_eq!(event_lines(&found), "pid 7: rail_retries 3: Tries to reconnect a rail that failed.\n");
+        assert_eq!(
+            reason_lines(&found),
+            "pid 7: tcp over eth0 to mini2: same subnet\npid 7: last downgrade: TCP in place of RDMA: no port\n"
+        );
+    }
+}

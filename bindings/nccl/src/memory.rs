@@ -4,12 +4,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use linkspan_fabric::{Channel, ConnMemory, Fabric, Gpu, GpuWish, MemSlice, Registered, chain, gpus};
+use linkspan_fabric::{Channel, ConnMemory, Fabric, Gpu, GpuWish, Log, MemSlice, Registered, chain, gpus};
 use linkspan_ncclnet::{Fail, Logger, Mem, Part, RegisterRange};
 
 /// Where the memory of one comm is registered.
 pub struct Domain {
-    log: Logger,
+    /// The fabric's, which counts downgrades.
+    log: Log,
     /// Device memory is taken.
     device: bool,
     /// The RDMA devices under the connection, if any.
@@ -58,13 +59,13 @@ pub(crate) fn unpack_since(fabric: &Fabric, get: impl Fn(&str) -> Option<String>
 }
 
 impl Domain {
-    pub(crate) fn sending(log: Logger, fabric: &Fabric, channel: &Channel) -> Domain {
-        let (cards, strict) = (channel.memory(), fabric.config().strict);
+    pub(crate) fn sending(fabric: &Fabric, channel: &Channel) -> Domain {
+        let (log, cards, strict) = (fabric.log().clone(), channel.memory(), fabric.config().strict);
         Domain { log, device: takes_device(fabric), cards, target: false, strict, told: AtomicBool::new(false) }
     }
 
-    pub(crate) fn receiving(log: Logger, fabric: &Fabric, channel: &Channel) -> Domain {
-        Domain { target: true, ..Domain::sending(log, fabric, channel) }
+    pub(crate) fn receiving(fabric: &Fabric, channel: &Channel) -> Domain {
+        Domain { target: true, ..Domain::sending(fabric, channel) }
     }
 
     /// Host memory is registered where an RDMA device wants it. Of device memory the GPU is looked up, and cards are asked to
@@ -75,7 +76,7 @@ impl Domain {
             Mem::Device(range) => range,
         };
         if !self.device {
-            self.log.warn("linkspan: device memory was registered, which this device never announced");
+            self.log.warn("device memory was registered, which this device never announced");
             return Err(Fail::InvalidUsage);
         }
         match gpus::owner(range.addr()) {
@@ -84,7 +85,7 @@ impl Domain {
                 Ok(Mr { gpu: Some(gpu), _keys: keys })
             }
             Err(error) => {
-                self.log.warn(&format!("linkspan: {}", chain(&error)));
+                self.log.warn(&chain(&error));
                 Err(Fail::InvalidArgument)
             }
         }
@@ -108,17 +109,17 @@ impl Domain {
             Ok((held, by, before)) => {
                 let before = before.map(|why| format!("; by dma-buf: {why}")).unwrap_or_default();
                 if first {
-                    self.log.info(&format!("linkspan: RDMA devices reach device memory {}{before}", by.shown()));
+                    self.log.info(&format!("RDMA devices reach device memory {}{before}", by.shown()));
                 }
                 Ok(Some(held))
             }
             Err(why) if self.strict => {
-                self.log.warn(&format!("linkspan: LINKSPAN_STRICT=1 forbids staging device memory for RDMA: {why}"));
+                self.log.warn(&format!("LINKSPAN_STRICT=1 forbids staging device memory for RDMA: {why}"));
                 Err(Fail::InvalidUsage)
             }
             Err(why) => {
                 if first {
-                    self.log.warn(&format!("linkspan: downgrade: device memory is staged for RDMA: {why}"));
+                    self.log.warn(&format!("downgrade: device memory is staged for RDMA: {why}"));
                 }
                 Ok(None)
             }
@@ -128,7 +129,7 @@ impl Domain {
     /// Also where nothing is registered yet: a path that comes up later registers what it moves, and must forget it with this.
     fn keys(&self, mem: MemSlice) -> Result<Option<Registered>, Fail> {
         self.cards.register(mem, self.target).map(Some).map_err(|why| {
-            self.log.warn(&format!("linkspan: memory cannot be registered for RDMA: {why}"));
+            self.log.warn(&format!("memory cannot be registered for RDMA: {why}"));
             Fail::System
         })
     }

@@ -37,7 +37,7 @@ impl<M: Machine> ListenComm<Plugin<M>> for Listening {
     fn accept(&mut self) -> Result<Option<OpenedRecv<Plugin<M>>>, Fail> {
         let channel = self.listener.accept().map_err(|error| fail(self.log, &error))?;
         Ok(channel.map(|channel| {
-            let domain = Domain::receiving(self.log, &self.fabric, &channel);
+            let domain = Domain::receiving(&self.fabric, &channel);
             Opened { path: Receiving::new(self.log, channel), domain }
         }))
     }
@@ -77,7 +77,7 @@ impl<M: Machine> NcclConnecting<Plugin<M>> for Dialling {
     fn poll(&mut self) -> Result<Option<OpenedSend<Plugin<M>>>, Fail> {
         let channel = self.connecting.poll().map_err(|error| fail(self.log, &error))?;
         Ok(channel.map(|channel| {
-            let domain = Domain::sending(self.log, &self.fabric, &channel);
+            let domain = Domain::sending(&self.fabric, &channel);
             Opened { path: Sending::new(self.log, channel), domain }
         }))
     }

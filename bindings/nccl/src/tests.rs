@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use linkspan_fabric::{Buf, Channel, Config, Fabric, Gpu, Log, MemSlice};
 use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::{SimConfig, SimGpu};
-use linkspan_ncclnet::{Fail, Logger};
+use linkspan_ncclnet::Fail;
 use linkspan_verbs::Rdma;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
 
@@ -70,7 +70,7 @@ impl World {
 
     fn domains(&self) -> [Domain; 2] {
         let [a, b] = &self.ends;
-        [Domain::sending(Logger::SILENT, &self.fabrics[0], a), Domain::receiving(Logger::SILENT, &self.fabrics[1], b)]
+        [Domain::sending(&self.fabrics[0], a), Domain::receiving(&self.fabrics[1], b)]
     }
 
     fn registrations(&self) -> [u64; 2] {

@@ -192,3 +192,6 @@ impl LoginRun {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,8 @@
 //! device name and one of transport (bytes, filled up with zeros; an empty transport means a free slot), then the counters in the
 //! order of [`Counter`], then [`BUCKETS`] latency buckets: bucket n counts operations that took less than 2^n µs (one in
 //! 64 is timed), then 8 words of the peer's name where it logged in by a key pair, then 10 of why its newest connection took this path. Counters only
-//! grow, except [`Counter::Open`]. They are written every few dozen calls and on close. Behind the records are 64 words of what the newest downgrade was.
+//! grow, except [`Counter::Open`]. They are written every few dozen calls and on close. Behind the records are 64 words: when the newest downgrade was (ns since 1970), and what.
+//! A reason that is cut ends with `…`.
 //! Pages of earlier versions end with the records.
 //!
 //! The process holds the page's lock (flock(2)) while it lives; a page whose lock is free is dead. Process numbers say nothing of that: a page
@@ -20,6 +21,7 @@
 //!
 //! A page goes with its process, except from a folder of one run ([`RunFolder`]), which keeps the pages of processes that have ended.
 
+use std::borrow::Cow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -33,7 +35,7 @@ mod reading;
 
 pub use places::{RunFolder, shared};
 use places::{SAME, keeps, own, sweep};
-pub use reading::{ProcessStats, Record, read};
+pub use reading::{ProcessStats, Record, plain, read};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"LSPNSTAT");
 
@@ -70,11 +72,14 @@ const PEER: usize = LATENCY + BUCKETS;
 const REASON: (usize, usize) = (PEER + NAME, 10);
 const RECORDS: usize = 32;
 
-/// Words of the page that say what the newest downgrade was, and how many.
-const DOWNGRADE: (usize, usize) = (HEADER + RECORDS * RECORD, 64);
+/// Word of the page that says when the newest downgrade was.
+const DOWNGRADED: usize = HEADER + RECORDS * RECORD;
+
+/// Words that say what it was, and how many.
+const DOWNGRADE: (usize, usize) = (DOWNGRADED + 1, 63);
 
 /// Words of a page.
-const PAGE: usize = DOWNGRADE.0 + DOWNGRADE.1;
+pub const PAGE: usize = DOWNGRADE.0 + DOWNGRADE.1;
 
 /// Most records of named peers; those of further peers count into the record without a name, which so has a place.
 const NAMED: usize = 24;
@@ -188,8 +193,7 @@ impl Stats {
             }
         }
         let page = made.map_err(told)?;
-        let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-        for (at, word) in [VERSION, u64::from(pid), start, RECORDS as u64, RECORD as u64].into_iter().enumerate() {
+        for (at, word) in [VERSION, u64::from(pid), now(), RECORDS as u64, RECORD as u64].into_iter().enumerate() {
             page.word(1 + at).store(word, Relaxed);
         }
         page.word(WHICH).store(which().unwrap_or(0), Relaxed);
@@ -236,7 +240,7 @@ impl Stats {
 
     /// Says why the newest connection of a record took this path.
     pub fn chosen(&self, slot: Slot, why: &str) {
-        self.write(slot.0 + REASON.0, &pack::<{ REASON.1 }>(why));
+        self.write(slot.0 + REASON.0, &pack::<{ REASON.1 }>(&short(why, REASON.1)));
     }
 
     /// Writes a text. Who reads in between may get parts of two.
@@ -268,7 +272,8 @@ impl Stats {
     /// Counts a path that is slower than the machine could give, and says which and why.
     pub fn downgraded(&self, what: &str) {
         let Some((page, ..)) = &self.0 else { return };
-        self.write(DOWNGRADE.0, &pack::<{ DOWNGRADE.1 }>(what));
+        self.write(DOWNGRADE.0, &pack::<{ DOWNGRADE.1 }>(&short(what, DOWNGRADE.1)));
+        page.word(DOWNGRADED).store(now(), Relaxed);
         page.word(DOWNGRADES).fetch_add(1, Release);
     }
 }
@@ -290,6 +295,22 @@ fn which() -> Option<u64> {
     // Its name, in brackets, may have anything in it; `starttime` is the 20th field behind it (proc_pid_stat(5)).
     let began: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
     Some(namespace << 32 | began & u64::from(u32::MAX))
+}
+
+/// Nanoseconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+}
+
+/// As much of a text as so many words hold, and `…` where that is not all.
+fn short(text: &str, words: usize) -> Cow<'_, str> {
+    const CUT: char = '…';
+    if text.len() <= 8 * words {
+        return text.into();
+    }
+    let most = 8 * words - CUT.len_utf8();
+    let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}{CUT}", &text[..end]).into()
 }
 
 fn pack<const N: usize>(text: &str) -> [u64; N] {

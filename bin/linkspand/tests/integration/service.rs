@@ -256,8 +256,10 @@ fn what_other_users_write_takes_a_bounded_part_of_its_memory() {
     // A page as large as it can be.
     let stats = linkspan_fabric::stats::Stats::new(Some(&scratch), &"j".repeat(64)).unwrap();
     for n in 0..32 {
-        stats.slot(&format!("{n:064}"), "transprt", if n < 24 { "a peer with a name" } else { "" }).unwrap();
+        let slot = stats.slot(&format!("{n:064}"), "transprt", if n < 24 { "a peer with a name" } else { "" }).unwrap();
+        stats.chosen(slot, &"w".repeat(80));
     }
+    stats.downgraded(&"d".repeat(512));
     let mut page = std::fs::read(scratch.join(format!("{}.stats", std::process::id()))).unwrap();
     std::fs::create_dir_all(&pages).unwrap();
     std::fs::set_permissions(&pages, PermissionsExt::from_mode(0o1777)).unwrap();

@@ -105,6 +105,9 @@ impl Used {
                 self.downgrades
             ));
             self.reasons.iter().take(REASONS).for_each(|what| text.push_str(&format!("  {what}\n")));
+            if let Some(more @ 1..) = self.reasons.len().checked_sub(REASONS) {
+                text.push_str(&format!("  and {more} more\n"));
+            }
         }
         text
     }

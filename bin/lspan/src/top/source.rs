@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::Config;
-use linkspan_fabric::stats::{BUCKETS, Counter, ProcessStats, Record, read};
+use linkspan_fabric::stats::{BUCKETS, Counter, ProcessStats, Record, plain, read};
 use linkspan_service::host_name;
 use serde_json::Value;
 
@@ -115,11 +115,6 @@ fn watch(args: &TopArgs, host: &str, to: SyncSender<Sample>) -> Result<Child, Fa
     };
     thread::Builder::new().name("host".into()).spawn(listen).map_err(|error| Failure::system("a thread", &error))?;
     Ok(child)
-}
-
-/// Text of another host: control characters, which a terminal would obey, are replaced.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// A line of `lspan stats --json --watch`.

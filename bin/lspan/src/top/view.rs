@@ -178,6 +178,22 @@ fn table(frame: &mut Frame<'_>, area: Rect, model: &Model, rows: &[&Row], paint:
     frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(model.selected(rows)));
 }
 
+/// A text in so many lines of this width, and `…` where that is not all.
+fn in_lines(text: &str, lines: usize, width: usize) -> String {
+    let mut shown = String::new();
+    let characters: Vec<char> = text.chars().collect();
+    let rows: Vec<&[char]> = characters.chunks(width.max(1)).collect();
+    for (n, row) in rows.iter().take(lines).enumerate() {
+        shown.push('\n');
+        shown.extend(*row);
+        if n + 1 == lines && rows.len() > lines {
+            shown.pop();
+            shown.push('…');
+        }
+    }
+    shown
+}
+
 /// All of one path, and how its rates went.
 fn selected(frame: &mut Frame<'_>, area: Rect, row: &Row, paint: &impl Fn(Color) -> Style) {
     let key = &row.key;
@@ -203,14 +219,16 @@ fn selected(frame: &mut Frame<'_>, area: Rect, row: &Row, paint: &impl Fn(Color)
         count(Counter::Failures),
         row.downgrades,
     );
-    if !row.reason.is_empty() {
-        text.push_str(&format!("\nwhy: {}", row.reason));
+    let reason = [format!("why: {}", row.reason), format!("last slow path of the process: {}", row.last_downgrade)];
+    let mut lines = if row.last_downgrade.is_empty() { [3, 0] } else { [1, 2] };
+    if row.reason.is_empty() {
+        lines = [0, 3];
     }
-    if !row.last_downgrade.is_empty() {
-        text.push_str(&format!("\nlast slow path of the process: {}", row.last_downgrade));
+    for (reason, lines) in reason.iter().zip(lines) {
+        text.push_str(&in_lines(reason, lines, usize::from(inside.width)));
     }
     let [words, graphs] = Layout::vertical([Constraint::Length(5), Constraint::Min(1)]).areas(inside);
-    frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), words);
+    frame.render_widget(Paragraph::new(text), words);
     let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).spacing(1).areas::<2>(graphs);
     for ((area, name), pick) in
         halves.into_iter().zip(["out", "in"]).zip([|one: &(u64, u64)| one.0, |one: &(u64, u64)| one.1])

@@ -1,5 +1,6 @@
 //! Two ends of a connection in one process, over each path a machine has.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -8,8 +9,11 @@ use linkspan_fabric::stats::{self, Counter};
 use linkspan_fabric::{Access, Buf, Cancel, Channel, Config, Fabric, Log, Poll, RemoteSlice, Ticket};
 use linkspan_transport::StaticBuf;
 use linkspan_transport::conformance::{Direction, Proxy};
+use linkspan_verbs::Rdma;
+use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
 
 use super::common::{connect, elsewhere};
+use super::verbs::lo;
 
 fn fabric(extra: &'static [(&'static str, &'static str)], acked: bool) -> Fabric {
     let get = move |name: &str| {
@@ -212,18 +216,24 @@ fn counted(dir: &Path) -> [u64; 4] {
 /// Messages as the library and as NCCL take them, those that come before their receive, reads and writes, all small and large.
 #[test]
 fn what_one_side_sends_is_what_the_other_has_received_in_the_statistics() {
-    for path in ["tcp", "shm"] {
+    for path in ["tcp", "shm", "verbs"] {
+        let net = SoftNet::new(1);
         let dirs = ["here", "there"]
             .map(|side| std::env::temp_dir().join(format!("linkspan-pair-{path}-{side}-{}", std::process::id())));
-        let [near, far] = dirs.each_ref().map(|dir| {
-            let dir = dir.display().to_string();
+        let [near, far] = [0, 1].map(|n| {
+            let dir = dirs[n].display().to_string();
             let get = move |name: &str| match name {
                 "LINKSPAN_IFNAME" => Some("=lo".to_owned()),
                 "LINKSPAN_PATH" => Some(path.to_owned()),
                 "LINKSPAN_STATS_DIR" => Some(dir.clone()),
                 _ => None,
             };
-            Fabric::new(Config::read(&get).unwrap(), Log::off(), true, Vec::new()).unwrap()
+            let config = Config::read(&get).unwrap();
+            if path == "verbs" {
+                let nic = net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, 1 + n as u8), lo()));
+                return Fabric::apart(config, Log::off(), true, vec![Box::new(Rdma::given(vec![nic]))]).unwrap();
+            }
+            Fabric::new(config, Log::off(), true, Vec::new()).unwrap()
         });
         let (mut a, mut b) = between(&near, &far);
         let (here, there) = (StaticBuf::new(1 << 20), StaticBuf::new(1 << 20));

@@ -33,7 +33,7 @@ fn config(extra: Env) -> Config {
     Config::read(&|name| base.iter().chain(extra).rev().find(|p| p.0 == name).map(|p| p.1.to_owned())).unwrap()
 }
 
-fn lo() -> u32 {
+pub(crate) fn lo() -> u32 {
     linkspan_net::interface_of(Ipv4Addr::LOCALHOST.into(), 0).unwrap().unwrap().index
 }
 

@@ -31,8 +31,7 @@ const RULES: usize = 1024;
 
 /// Longest time until the end is looked for, and until that of streams is.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-const LOOK_AT_STREAMS: Timespec = Timespec { tv_sec: 0, tv_nsec: STREAMS.as_nanos() as i64 };
-const STREAMS: Duration = Duration::from_millis(20);
+const LOOK_AT_STREAMS: Duration = Duration::from_millis(20);
 
 /// Users whose processes may use the queues.
 #[derive(Clone, Debug)]
@@ -155,12 +154,14 @@ impl DevmemBroker {
             let mut fds = vec![PollFd::new(&self.listener, admits)];
             fds.extend(sessions.iter().map(|s| PollFd::new(&s.fd, PollFlags::IN)));
             let steers = sessions.iter().any(|s| !s.rules.is_empty());
-            match rustix::event::poll(&mut fds, Some(if steers { &LOOK_AT_STREAMS } else { &LOOK })) {
+            let left = LOOK_AT_STREAMS.saturating_sub(looked.elapsed());
+            let left = Timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };
+            match rustix::event::poll(&mut fds, Some(if steers { &left } else { &LOOK })) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(format!("poll: {e}")),
             }
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-            if looked.elapsed() >= STREAMS {
+            if looked.elapsed() >= LOOK_AT_STREAMS {
                 sessions.iter_mut().for_each(|s| s.rules.retain(|_, rule| rule.holds()));
                 looked = Instant::now();
             }

@@ -26,6 +26,9 @@ const PROCESSES: usize = 256;
 /// Most events of one user's jobs in one look; what is over is told in the next.
 const EVENTS: usize = 16;
 
+/// Bytes of the reason of a slow path that an event has, for many are kept.
+const WHY: usize = 120;
+
 /// A process, in time too: numbers are used again.
 type Process = (u32, u32, Duration);
 
@@ -81,8 +84,8 @@ impl LastCounters {
             };
             let why = match (page.last_downgrade.as_str(), more) {
                 ("", _) => "; its log says why".to_owned(),
-                (last, 1) => format!(": {last}"),
-                (last, _) => format!(", the last: {last}"),
+                (last, 1) => format!(": {}", short(last)),
+                (last, _) => format!(", the last: {}", short(last)),
             };
             events.push(job(Kind::SlowPath, more, what + &why));
         }
@@ -112,6 +115,15 @@ impl LastCounters {
             }
         }
     }
+}
+
+/// As much of a reason as an event has.
+fn short(why: &str) -> String {
+    if why.len() <= WHY {
+        return why.to_owned();
+    }
+    let end = (0..=WHY).rev().find(|at| why.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}…", &why[..end])
 }
 
 /// How much a counter has grown, once that may be told.

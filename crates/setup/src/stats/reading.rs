@@ -10,17 +10,25 @@ use linkspan_shmring::page;
 
 use super::places::{DEEP, RUNS, is_run, shared};
 use super::{
-    BUCKETS, COMM, COUNTERS, Counter, DOWNGRADE, DOWNGRADES, EVENTS, Event, HEADER, JOB, LATENCY, MAGIC, NAME, PAGE,
-    PEER, REASON, RECORD, RECORDS, VERSION, WHICH,
+    BUCKETS, COMM, COUNTERS, Counter, DOWNGRADE, DOWNGRADED, DOWNGRADES, EVENTS, Event, HEADER, JOB, LATENCY, MAGIC,
+    NAME, PAGE, PEER, REASON, RECORD, RECORDS, VERSION, WHICH,
 };
 
-/// Text that somebody else may have written: control characters, which a terminal would obey, are replaced. It is no longer than its words, though
-/// what stands in for a byte has three.
+/// Text that somebody else may have written, for a terminal: control characters, which it would obey, and those that change lines or the direction
+/// of writing (Unicode Bidirectional Algorithm, UAX #9) are replaced.
+pub fn plain(text: &str) -> String {
+    let steers = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|c| if steers(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// The text of these words, no longer than they are, though what stands in for a byte has three.
 fn unpack(words: &[u64]) -> String {
     let most = 8 * words.len();
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take_while(|b| *b != 0).collect();
-    let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-    let mut text: String = String::from_utf8_lossy(&bytes).chars().map(plain).collect();
+    let mut text = plain(&String::from_utf8_lossy(&bytes));
     let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
     text.truncate(end);
     text.shrink_to_fit();
@@ -61,8 +69,10 @@ pub struct ProcessStats {
     pub uptime: Duration,
     /// Downgrades: paths that were slower than this machine could give.
     pub downgrades: u64,
-    /// What the newest of them was, and why (cut at 512 bytes).
+    /// What the newest of them was, and why (cut at 504 bytes).
     pub last_downgrade: String,
+    /// When that was, since 1970.
+    pub downgraded: Duration,
     /// In the order of [`Event::ALL`].
     pub events: Vec<u64>,
     /// Its records.
@@ -125,9 +135,8 @@ impl ProcessStats {
             (self.start, self.uptime, self.comm, self.job) = (page.start, page.uptime, page.comm, page.job);
         }
         self.downgrades = self.downgrades.saturating_add(page.downgrades);
-        // Which of them is newer is not known.
-        if !page.last_downgrade.is_empty() {
-            self.last_downgrade = page.last_downgrade;
+        if page.downgraded > self.downgraded {
+            (self.downgraded, self.last_downgrade) = (page.downgraded, page.last_downgrade);
         }
         add(&mut self.events, &page.events);
         for record in page.records {
@@ -294,6 +303,7 @@ pub(super) fn read_page(path: &Path, living: bool) -> Option<Found> {
         uptime,
         downgrades: word(DOWNGRADES)?,
         last_downgrade: text(DOWNGRADE.0, DOWNGRADE.1),
+        downgraded: Duration::from_nanos(word(DOWNGRADED).unwrap_or(0)),
         events: span(EVENTS, Event::ALL.len()),
         records,
     };

@@ -201,7 +201,7 @@ fn others_are_refused_and_told_how_they_would_not_be() {
     }
 }
 
-fn refused_when_it_asks_after(late: std::time::Duration) {
+fn refused_when_it_asks_after(late: Duration) {
     let folder = Folder::new("other");
     let (at, buffer) = (folder.0.clone(), folder.buffer(4096));
     let nobody = Allowed(Vec::new());
@@ -259,7 +259,7 @@ fn the_kernels_tables_say_whose_a_stream_is() {
 
 /// Resets a stream from this end, as a process does whose data nobody read.
 fn reset(stream: TcpStream) {
-    sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO)).unwrap();
+    sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
 }
 
 #[test]

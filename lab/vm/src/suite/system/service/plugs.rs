@@ -10,9 +10,13 @@ use crate::guest::Spec;
 use crate::lab::Lab;
 use crate::suite::tb::{self, SOON};
 
-/// Times that it is pulled. After so many of them all that is kept has its size.
+/// Times that it is pulled. After so many of them more events have been kept than [`EVENTS_KEPT`], and memory has its size.
 const ROUNDS: usize = 200;
 const FULL: usize = 20;
+const EVENTS_KEPT: usize = 32;
+
+/// Folder of its settings.
+const CONFIG: &str = "/etc/linkspan/linkspand.d";
 
 /// Most that the memory of a service may grow by after that, KiB.
 const GROWTH: u64 = 1024;
@@ -43,13 +47,15 @@ pub(in crate::suite::system) fn plugs(lab: &mut Lab) -> Result<()> {
     for on in services {
         host::cabled(on.guest)?;
         on.guest.sh(tb::AWAKE)?;
+        on.guest.sh(&format!("mkdir -p {CONFIG} && echo 'events = {EVENTS_KEPT}' >{CONFIG}/lab.toml"))?;
         on.answers("root", EVENTS)?;
         on.shows_the_cable()?;
     }
     let names = [services[0].of_peer("Name")?, services[1].of_peer("Name")?];
     lab.say(&format!("two services, each with the other's host as an object: {}, {}", names[0], names[1]));
 
-    let mut before = sizes(&services)?;
+    let first = sizes(&services)?;
+    let mut before = first.clone();
     for round in 1..=ROUNDS {
         cable.tell("unplug ab")?;
         both(&services, false)?;
@@ -57,10 +63,12 @@ pub(in crate::suite::system) fn plugs(lab: &mut Lab) -> Result<()> {
         both(&services, true)?;
         if round == FULL {
             before = sizes(&services)?;
+            lab.say(&format!("pulled and put in {round} times"));
         }
     }
     let after = sizes(&services)?;
-    for ((on, (pid, old)), (now, new)) in services.iter().zip(&before).zip(&after) {
+    for (n, on) in services.iter().enumerate() {
+        let ((pid, _), (_, old), (now, new)) = (&first[n], &before[n], &after[n]);
         let name = on.guest.name();
         on.shows_the_cable()?;
         check(pid == now, || format!("{name}: process {pid} is gone, there is {now}"))?;
