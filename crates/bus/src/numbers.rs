@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use linkspan_fabric::stats::ProcessStats;
 use linkspan_service::statistics;
 use linkspan_service::system::System;
 use serde::{Serialize, Serializer};
@@ -17,7 +18,7 @@ use crate::{Dict, to_dict};
 const PROCESSES: usize = 128;
 
 /// Most processes in all answers that are kept at a time. Who needs more waits for its turn.
-const KEPT: usize = 384;
+const KEPT: usize = 256;
 
 /// For how long an answer is the answer. Shorter than the shortest interval of Watch, and so for each of its turns another one.
 const FRESH: Duration = Duration::from_millis(200);
@@ -97,12 +98,13 @@ impl Numbers {
         chosen.sort_unstable();
         chosen.truncate(PROCESSES);
         chosen.sort_unstable_by_key(|(_, at)| *at);
+        // All others are not kept meanwhile.
+        let chosen: Vec<ProcessStats> = chosen.iter().filter_map(|(_, at)| pages.get(*at).cloned()).collect();
+        drop(pages);
         let permits = u32::try_from(chosen.len()).unwrap_or_default();
         // The semaphore is never closed.
         let places = if permits == 0 { None } else { self.free.clone().acquire_many_owned(permits).await.ok() };
-        let make = move || -> Vec<Dict> {
-            chosen.iter().filter_map(|(_, at)| pages.get(*at)).map(|page| to_dict(&statistics::json(page))).collect()
-        };
+        let make = move || -> Vec<Dict> { chosen.iter().map(|page| to_dict(&statistics::json(page))).collect() };
         let dicts = spawn_blocking(make).await.unwrap_or_default();
         let built = Processes(Arc::new(Built { at: Instant::now(), dicts, _kept: places }));
         *kept = Some(built.clone());

@@ -379,3 +379,21 @@ fn job(get: &dyn Fn(&str) -> Option<String>) -> String {
     let pod = || get("POD_NAME").or_else(|| get("KUBERNETES_SERVICE_HOST").and_then(|_| get("HOSTNAME")));
     get("SLURM_JOB_ID").or_else(pod).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_named_by_slurm_else_by_its_pod_and_a_host_name_is_a_pod_s_only_under_kubernetes() {
+        let named = |vars: &[(&str, &str)]| {
+            job(&|name: &str| vars.iter().find(|(var, _)| *var == name).map(|(_, value)| (*value).to_owned()))
+        };
+        let (pod, host, cluster) =
+            (("POD_NAME", "web-0"), ("HOSTNAME", "web-1"), ("KUBERNETES_SERVICE_HOST", "10.0.0.1"));
+        assert_eq!(named(&[("SLURM_JOB_ID", "42"), pod, host, cluster]), "42");
+        assert_eq!(named(&[pod, host, cluster]), "web-0");
+        assert_eq!(named(&[host, cluster]), "web-1");
+        assert_eq!(named(&[host]), "");
+    }
+}

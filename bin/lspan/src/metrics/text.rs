@@ -175,7 +175,7 @@ mod tests {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/prometheus");
         for what in [["check", "rules", "linkspan.rules.yml"], ["test", "rules", "linkspan.test.yml"]] {
             let Ok(output) = Command::new("promtool").args(what).current_dir(folder).output() else {
-                return eprintln!("skip: there is no promtool (package prometheus)");
+                return eprintln!("skipped: there is no promtool (package prometheus)");
             };
             assert!(output.status.success(), "{what:?}: {output:?}");
         }
@@ -185,7 +185,7 @@ mod tests {
     fn check(text: &str) {
         let tool =
             Command::new("promtool").args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let Ok(mut tool) = tool else { return eprintln!("skip: there is no promtool (package prometheus)") };
+        let Ok(mut tool) = tool else { return eprintln!("skipped: there is no promtool (package prometheus)") };
         tool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         let output = tool.wait_with_output().unwrap();
         assert!(output.status.success(), "{}\n{text}", String::from_utf8_lossy(&output.stderr));

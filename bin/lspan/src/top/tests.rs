@@ -4,6 +4,7 @@ use linkspan_fabric::stats::{BUCKETS, Counter, ProcessStats, Record};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::Color;
 
 use super::model::Model;
 use super::source::Sample;
@@ -87,6 +88,19 @@ fn a_slow_path_is_shown_with_its_reason_and_found_by_it() {
         shown.contains("last slow path of the process: TCP in place of RDMA: mlx5_0 has no active port"),
         "{shown}"
     );
+}
+
+#[test]
+fn without_colour_no_cell_has_one() {
+    let model = model();
+    let coloured = |colour: bool| {
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        terminal.draw(|frame| view::draw(frame, &model, colour)).unwrap();
+        let cells = terminal.backend().buffer().content.clone();
+        cells.iter().filter(|cell| (cell.fg, cell.bg) != (Color::Reset, Color::Reset)).count()
+    };
+    assert_eq!(coloured(false), 0);
+    assert!(coloured(true) > 0);
 }
 
 #[test]

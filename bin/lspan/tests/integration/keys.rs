@@ -122,6 +122,24 @@ fn two_users_pair_by_the_printed_line_and_scripts_read_json() {
     assert!(out(&ada.run("key list")).contains("bobby") && out(&bob.run("key list")).contains("ada"));
 }
 
+/// script(1) is the terminal.
+#[test]
+fn a_terminal_is_shown_the_join_line_as_a_code_too() {
+    let ada = User::new("pair-code");
+    let plain = ada.lspan("pair");
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--flush", "--command", &format!("{} pair", plain.get_program().display()), "/dev/null"]);
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let Ok(terminal) = command.spawn() else { return eprintln!("skipped: there is no script (package bsdutils)") };
+    let mut terminal = Ended(terminal);
+    let mut lines = BufReader::new(terminal.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.by_ref().any(|line| line.starts_with("lspan pair LSP")));
+    let code: Vec<String> = lines.take_while(|line| !line.contains("type this line")).collect();
+    let blocks = code.iter().filter(|row| row.contains(['\u{2580}', '\u{2584}', '\u{2588}'])).count();
+    assert!(blocks > 15, "{code:#?}");
+}
+
 #[test]
 fn a_join_line_that_leads_to_this_host_alone_is_not_given() {
     let ada = User::new("pair-alone");

@@ -312,7 +312,7 @@ fn a_process_of_another_pid_namespace_is_seen_and_not_swept() {
     let here = Stats::new(Some(&dir), "").unwrap();
     // Each sweeps the directory; ours is no process number there.
     let Some(one) = other_process(&unshare, &dir) else {
-        return eprintln!("skip: unshare makes no pid namespace here");
+        return eprintln!("skipped: unshare makes no pid namespace here");
     };
     let two = other_process(&unshare, &dir).unwrap();
     assert!(two.said.ends_with("[0, 0, 0]") || !rustix::process::geteuid().is_root(), "{}", two.said);
@@ -348,7 +348,7 @@ fn a_process_of_another_pid_namespace_is_seen_and_not_swept() {
 fn pages_of_another_user_in_a_shared_folder_are_read() {
     let _turn = TURNS.lock();
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skip: only root can start a process of another user");
+        return eprintln!("skipped: only root can start a process of another user");
     }
     let dir = for_all("users");
     std::os::unix::fs::chown(&dir, None, Some(4300)).unwrap();
@@ -357,7 +357,7 @@ fn pages_of_another_user_in_a_shared_folder_are_read() {
     std::fs::create_dir(dir.join("4242")).unwrap();
     let setpriv = ["setpriv", "--reuid", "4242", "--regid", "4243", "--clear-groups"];
     let Some(_theirs) = other_process(&setpriv, &dir) else {
-        return eprintln!("skip: setpriv cannot start the test as another user");
+        return eprintln!("skipped: setpriv cannot start the test as another user");
     };
     let _ours = Stats::new(Some(&dir), "").unwrap();
     let mode = |path: &str| std::fs::metadata(dir.join(path)).unwrap().mode() & 0o7777;

@@ -118,6 +118,8 @@ fn a_test_tells_its_progress_to_who_watches_and_ends_when_it_is_cancelled() {
             break;
         }
     }
+    let now = user.progress(&task).unwrap();
+    assert!(now["state"] == "running" && now["of"] == 2, "{now}");
     user.cancel(&task).unwrap();
     let (path, record): (OwnedObjectPath, Dict) = ends.next().unwrap().unwrap().body().deserialize().unwrap();
     let record: Value = from_dict(&record).unwrap();

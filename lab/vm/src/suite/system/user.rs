@@ -111,6 +111,48 @@ fn shares(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
     Ok(())
 }
 
+/// What the older daemon's users asked of it over their bus, asked of the service of one user about the other one's host.
+fn bus(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
+    let call = |words: &str| ok(a, &format!("busctl --user call {SERVICE} org.linkspan.User1.{words}"));
+    // The newest record is that of the task that ended last.
+    let ended = |words: &str, how: &str| -> Result<String> {
+        let said = call(words)?;
+        let task = said.trim().trim_start_matches("o ").trim_matches('"').to_owned();
+        let newest = format!("busctl --user call {SERVICE} org.linkspan.User1.Manager GetHistory u 1");
+        let tasks = "busctl --user tree --list org.linkspan.User1";
+        a.until(&format!("the end of {words}"), SOON, &friend(a).line(&format!("! {tasks} | grep -qx {task}")))?;
+        let record = ok(a, &newest)?;
+        check(record.contains(&format!("\"{how}\"")), || format!("{words}: not {how}: {record}"))?;
+        Ok(record)
+    };
+    ok(a, "echo by the bus >note")?;
+    ended("Files Send assa{sv} 1 /home/friend/note b:in/ 0", "done")?;
+    check(call("Files List s b:in/")?.contains("\"note\""), || "what was sent is not listed".to_owned())?;
+    ended("Files Get assa{sv} 1 b:in/note /home/friend/back 0", "done")?;
+    check(ok(a, "cat back/note back 2>/dev/null || true")?.contains("by the bus"), || {
+        "what was fetched is not here".to_owned()
+    })?;
+    call("Files Remove sb b:in/note false")?;
+    check(ok(b, "ls in")?.lines().all(|name| name != "note"), || "what was removed is there".to_owned())?;
+    ok(a, "mkdir tree && echo first >tree/one")?;
+    let mirror = call("Files Mirror ssa{sv} /home/friend/tree b:in/tree 2 init b true watch b true")?;
+    let mirror = mirror.trim().trim_start_matches("o ").trim_matches('"').to_owned();
+    b.until("the mirror of a tree", SOON, "grep -q first /home/friend/in/tree/one 2>/dev/null")?;
+    ok(a, "echo second >tree/two")?;
+    b.until("a change in its mirror", SOON, "grep -q second /home/friend/in/tree/two 2>/dev/null")?;
+    let of = |task: &str, method: &str| {
+        ok(a, &format!("busctl --user call org.linkspan.User1 {task} org.linkspan.User1.Task {method}"))
+    };
+    let progress = of(&mirror, "GetProgress")?;
+    check(progress.contains("\"files_done\""), || progress.clone())?;
+    of(&mirror, "Cancel")?;
+    lab.say("by the user's bus: sent, listed, fetched, removed; a mirror that follows, is asked how far it is, and cancelled");
+    let record = ended("Tests Start ssa{sv} lat b 1 duration_ms t 200", "done")?;
+    check(record.contains("\"results\""), || record.clone())?;
+    lab.say("and a test of the other host, with its results in the history");
+    Ok(())
+}
+
 /// `lspan perf serve` as it is typed, then by its socket, which is off until somebody turns it on.
 fn tests(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
     let mut server = b.spawn(&friend(b).line("exec lspan perf serve"))?;
@@ -154,5 +196,6 @@ pub(super) fn user(lab: &mut Lab) -> Result<()> {
     paired(lab, a, b)?;
     shares(lab, a, b)?;
     tests(lab, a, b)?;
+    bus(lab, a, b)?;
     host::end(lab, pair)
 }

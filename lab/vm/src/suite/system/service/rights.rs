@@ -119,6 +119,8 @@ fn exported(on: Service<'_>) -> Result<()> {
     let _job = guest.spawn(&format!("exec {container} 'exec lspan perf write --size 64K --duration 300s'"))?;
     let both = format!("-eq $(({} * 2))", alone.trim());
     scraped("the processes of a job in a container", &both)?;
+    // The exporter may be in one too.
+    guest.sh(&format!("[ \"$({container} 'lspan metrics' | sed -n 's/^linkspan_processes //p')\" {both} ]"))?;
     // A process that makes a page removes those that nobody holds; in each namespace there are processes that the other does not see.
     let brief = "lspan perf write --size 64K --duration 100ms >/dev/null";
     guest.sh(&format!("{brief} && {container} '{brief}'"))?;
