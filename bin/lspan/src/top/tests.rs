@@ -90,6 +90,16 @@ fn a_slow_path_is_shown_with_its_reason_and_found_by_it() {
     );
 }
 
+/// As that of a relay.
+#[test]
+fn a_path_without_a_reason_has_no_line_for_one() {
+    let plain = Record { reason: String::new(), ..record("eth0", "relay", 5) };
+    let mut model = Model::new(false);
+    model.feed(Sample { host: "mini1".into(), found: Ok(vec![process(7, "a", vec![plain])]) }, Instant::now());
+    let shown = screen(&model, 120, 24);
+    assert!(shown.contains("relay") && !shown.contains("why:") && !shown.contains("last slow path"), "{shown}");
+}
+
 #[test]
 fn without_colour_no_cell_has_one() {
     let model = model();

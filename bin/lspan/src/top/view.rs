@@ -220,10 +220,12 @@ fn selected(frame: &mut Frame<'_>, area: Rect, row: &Row, paint: &impl Fn(Color)
         row.downgrades,
     );
     let reason = [format!("why: {}", row.reason), format!("last slow path of the process: {}", row.last_downgrade)];
-    let mut lines = if row.last_downgrade.is_empty() { [3, 0] } else { [1, 2] };
-    if row.reason.is_empty() {
-        lines = [0, 3];
-    }
+    let lines = match (row.reason.is_empty(), row.last_downgrade.is_empty()) {
+        (false, false) => [1, 2],
+        (false, true) => [3, 0],
+        (true, false) => [0, 3],
+        (true, true) => [0, 0],
+    };
     for (reason, lines) in reason.iter().zip(lines) {
         text.push_str(&in_lines(reason, lines, usize::from(inside.width)));
     }
