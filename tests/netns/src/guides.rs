@@ -9,8 +9,8 @@
 //! In a block of `console` the commands are the lines after `$ `, and the others are what they print: each must be said, in this order, with
 //! other numbers where it has any; one that ends with `...` is the beginning of a line.
 //!
-//! Blocks without a comment need what a namespace lacks. What hosts `export` stays for their later blocks. `LINE` is what followed `lspan pair` in
-//! a line that was waited for. Two things differ from what is printed: `scp` is a script that copies into the other host's home, and `lspan files
+//! Blocks without a comment need what a namespace lacks. What hosts `export` stays for their later blocks. A word that begins with `LSPA` is what
+//! followed `lspan pair` in a line that was waited for. Two things differ from what is printed: `scp` is a script that copies into the other host's home, and `lspan files
 //! serve` has `--as-root`, for the tests run as root.
 
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ pub(crate) fn run() -> Outcome<String> {
     let folder = root.join("docs/start");
     let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    files.extend(["README.md", "docs/performance.md"].map(|name| root.join(name)));
+    files.extend(["README.md", "docs/performance.md", "docs/pairing.md"].map(|name| root.join(name)));
     files.sort();
     let mut said = Vec::new();
     for file in &files {
@@ -58,13 +58,21 @@ pub(crate) fn run() -> Outcome<String> {
             said.push(format!("{name}: {} blocks", page.blocks.len()));
         }
     }
-    if said.len() < 5 { Err(format!("only {said:?}")) } else { Ok(said.join(", ")) }
+    if said.len() < 6 { Err(format!("only {said:?}")) } else { Ok(said.join(", ")) }
 }
 
-/// A line with one sign for each word that begins with a digit, and one space between words.
+/// A line with one sign for each word that begins with a digit or is a fingerprint, and one space between words.
 fn shape(line: &str) -> String {
-    let word = |word: &str| if word.starts_with(|c: char| c.is_ascii_digit()) { "#" } else { word }.to_owned();
-    line.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
+    let fingerprint = |word: &str| word.len() == 19 && word.split('-').all(|part| part.len() == 4);
+    let varies = |word: &str| word.starts_with(|c: char| c.is_ascii_digit()) || fingerprint(word);
+    let words = line.split_whitespace().map(|word| if varies(word) { "#" } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// What is typed, with the join line that was printed in place of the page's.
+fn joined(text: &str, line: &str) -> String {
+    let words = text.split_inclusive(char::is_whitespace);
+    words.map(|word| if word.starts_with("LSPA") { word.replace(word.trim_end(), line) } else { word.to_owned() }).collect()
 }
 
 /// Whether what was said is a line that a page prints, numbers aside; one that ends with `...` is the beginning of one.
@@ -126,8 +134,8 @@ impl Typist<'_> {
             ("PATH", &self.path),
         ];
         let exported = self.exported.get(host).map_or("", String::as_str);
-        let script = format!("cd\nexec 2>&1\n{exported}{text}");
-        self.world.program(host, &env, &["bash", "-euc", &script])
+        let script = format!("hostname {host}\ncd\nexec 2>&1\n{exported}{text}");
+        self.world.program(host, &env, &["unshare", "--uts", "bash", "-euc", &script])
     }
 }
 
@@ -161,7 +169,7 @@ fn type_in(page: &Page<'_>, world: &World, homes: &Path, hosts: &[&str]) -> Outc
     let mut typist = Typist { world, homes: homes.to_owned(), exported: BTreeMap::new(), path };
     let (mut line, mut running) = (String::new(), Vec::new());
     for block in &page.blocks {
-        let text = block.text.replace("LINE", &line).replace("files serve", "files serve --as-root");
+        let text = joined(&block.text, &line).replace("files serve", "files serve --as-root");
         for host in &block.hosts {
             let mut node = typist.start(host, &text)?;
             match block.until {

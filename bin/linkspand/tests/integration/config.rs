@@ -24,11 +24,28 @@ fn every_value_is_shown_with_its_origin_and_an_unknown_key_is_refused() {
 #[test]
 fn a_configuration_that_went_bad_leaves_the_service_as_it_was() {
     let Some(running) = Running::start() else { return };
-    std::fs::write(running.config().join("linkspand.toml"), "events = \"many\"").unwrap();
-    running.signal(rustix::process::Signal::HUP);
+    let config = |text: &str| {
+        std::fs::write(running.config().join("linkspand.toml"), text).unwrap();
+        running.signal(rustix::process::Signal::HUP);
+    };
+    let events = || running.manager().get_events(0, false).unwrap();
+    let last = |kind: &str| events().last().is_some_and(|event| format!("{event:?}").contains(kind));
     // The answer comes from a service that has read it.
-    running.plug(false);
-    super::until("the cable is gone", || {
-        running.manager().get_events(0, false).unwrap().iter().any(|event| format!("{event:?}").contains("unplugged"))
-    });
+    let plugged = || {
+        for (there, kind) in [(false, "unplugged"), (true, "plugged")] {
+            running.plug(there);
+            super::until(kind, || last(kind));
+        }
+    };
+    plugged();
+    assert!(events().len() > 2);
+    config(&format!("events = 2\nstatistics = {:?}\n", running.fix.root.join("stats")));
+    super::until("two events are kept", || events().len() == 2);
+    config("events = \"many\"");
+    super::until("it says why", || running.log().contains("LS3232"));
+    let log = running.log();
+    let line = log.lines().find(|line| line.contains("LS3232")).unwrap_or_default();
+    assert!(line.contains("linkspand.toml") && log.contains("the configuration is as before"), "{log}");
+    plugged();
+    assert_eq!(events().len(), 2);
 }

@@ -119,6 +119,52 @@ fn killed_and_started_again_it_knows_whom_it_lets_in_and_has_no_stale_object() {
     assert_eq!(running.fix.roots().text("/sys/class/linkspan/linkspan0/allowed").as_deref(), Some("0"));
 }
 
+/// It speaks with the kernel and the bus alone; what it is told there leads it to no address.
+#[test]
+fn it_has_no_socket_of_a_network_and_no_library_of_a_gpu() {
+    let Some(running) = Running::start() else { return };
+    let manager = running.manager();
+    manager.get_statistics(false).unwrap();
+    if is_root() {
+        manager.allow(PEER).unwrap();
+        assert!(manager.lend_queues("127.0.0.1", 1, 1, &[]).is_err());
+    }
+    let of = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", running.process.id())).unwrap();
+    let mut networks = BTreeSet::new();
+    for table in ["tcp", "tcp6", "udp", "udp6", "raw", "raw6", "packet"] {
+        // The inode is the tenth word, of `packet` the last.
+        let at = if table == "packet" { 8 } else { 9 };
+        let lines = std::fs::read_to_string(format!("/proc/net/{table}")).unwrap_or_default();
+        networks.extend(lines.lines().skip(1).filter_map(|line| Some(line.split_whitespace().nth(at)?.to_owned())));
+    }
+    let open = std::fs::read_dir(format!("/proc/{}/fd", running.process.id())).unwrap();
+    let open = open.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
+    let sockets: BTreeSet<String> = open
+        .filter_map(|to| Some(to.to_str()?.strip_prefix("socket:[")?.trim_end_matches(']').to_owned()))
+        .collect();
+    assert!(!sockets.is_empty(), "those of the bus and of the kernel's messages");
+    assert_eq!(sockets.intersection(&networks).collect::<Vec<_>>(), [""; 0]);
+    let maps = of("maps");
+    for library in ["libcuda", "libnvidia", "libamdhip", "libhsa", "libibverbs", "liblinkspan"] {
+        assert!(!maps.contains(library), "{library}: {maps}");
+    }
+}
+
+#[test]
+fn killed_while_somebody_watches_it_tells_nobody_until_it_is_asked_again() {
+    let Some(mut running) = Running::start() else { return };
+    let manager = running.manager();
+    let mut told = manager.receive_statistics_changed().unwrap();
+    manager.watch(1000, false).unwrap();
+    told.next().unwrap();
+    running.process.kill().unwrap();
+    running.process.wait().unwrap();
+    running.restart();
+    assert!(!manager.unwatch().unwrap(), "nobody watches");
+    manager.watch(1000, false).unwrap();
+    told.next().unwrap();
+}
+
 #[test]
 fn a_bus_that_comes_again_has_the_service_again_with_its_events() {
     let Some(mut running) = Running::start() else { return };

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use linkspan_bus::user::{NAME, PATH};
-use linkspan_bus::zbus::blocking::Connection;
+use linkspan_bus::zbus::blocking::{Connection, MessageIterator};
 use linkspan_bus::zbus::blocking::connection::Builder;
 use linkspan_bus::zbus::blocking::fdo::{DBusProxy, ObjectManagerProxy};
 use linkspan_bus::zbus::zvariant::{DynamicType, OwnedObjectPath};
-use linkspan_bus::zbus::{self, Message};
+use linkspan_bus::zbus::{self, MatchRule, Message};
 use linkspan_bus::{Dict, from_dict, to_dict};
 use serde::Serialize;
 use serde_json::Value;
@@ -114,6 +114,13 @@ impl User<'_> {
 
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.process), signal).unwrap();
+    }
+
+    /// Signals of an interface of the service's own object that are called so, as they come.
+    pub(crate) fn signals(&self, interface: &str, member: &str) -> MessageIterator {
+        let rule = MatchRule::builder().msg_type(zbus::message::Type::Signal).sender(NAME).unwrap();
+        let rule = rule.path(PATH).unwrap().interface(format!("{NAME}.{interface}")).unwrap();
+        MessageIterator::for_match_rule(rule.member(member).unwrap().build(), &self.client, None).unwrap()
     }
 
     /// What a file of /proc says of each thread.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use linkspan_bus::user::{NAME, PATH};
 use linkspan_bus::zbus::blocking::connection::Builder;
 use linkspan_bus::zbus::blocking::fdo::PropertiesProxy;
+use linkspan_bus::zbus::zvariant::OwnedObjectPath;
 use linkspan_bus::{Dict, to_dict};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -172,7 +173,7 @@ fn whether_shares_are_served_and_why_not_are_properties() {
 #[test]
 fn a_mirror_follows_what_changes_until_it_is_cancelled() {
     let world = World::new("mirror", true);
-    let (Some(one), Some(two)) = (world.user("one"), world.user("two")) else { return };
+    let (Some(mut one), Some(two)) = (world.user("one"), world.user("two")) else { return };
     let place = two.serve(&world.path("share"));
     fs::create_dir(world.path("share/copy")).unwrap();
     fs::write(world.path("data/a"), "a").unwrap();
@@ -181,12 +182,31 @@ fn a_mirror_follows_what_changes_until_it_is_cancelled() {
     let record = one.ended(&without);
     assert!(record["error"].as_str().unwrap().starts_with("LS1828"), "no mark: {record}");
     let options = to_dict(&json!({ "init": true, "watch": true, "no_fsync": true }));
-    let task = one.begin("Files.Mirror", &(&*ends.0, &*ends.1, options));
+    let mut told = one.signals("Manager", "TaskEnded");
+    let mirror = |one: &User<'_>| one.begin("Files.Mirror", &(&*ends.0, &*ends.1, &options));
+    let task = mirror(&one);
     let copied = |name: &str| fs::read_to_string(world.path("share/copy").join(name)).unwrap_or_default();
     until("the first run is done", || copied("a") == "a");
     until("it watches", || one.progress(&task).unwrap()["state"] == "watching");
     fs::write(world.path("data/b"), "b").unwrap();
     until("a new file is there", || copied("b") == "b");
+    until("it is told", || {
+        let now = one.progress(&task).unwrap();
+        now["files_done"] == 1 && now["current"] == "b"
+    });
+    one.cancel(&task).unwrap();
+    let (path, record): (OwnedObjectPath, Dict) = told.next().unwrap().unwrap().body().deserialize().unwrap();
+    let record: Value = linkspan_bus::from_dict(&record).unwrap();
+    assert!(path == task && record["state"] == "done" && record["files_done"] == 1, "{record}");
+    assert_eq!(one.ended(&task), record);
+    // Killed while it watches, it follows no more; another one goes on where it was.
+    let task = mirror(&one);
+    until("it watches again", || one.progress(&task).unwrap()["state"] == "watching");
+    one.kill_and_restart();
+    assert!(one.tasks().is_empty());
+    fs::write(world.path("data/c"), "c").unwrap();
+    let task = mirror(&one);
+    until("what was made meanwhile is there", || copied("c") == "c");
     one.cancel(&task).unwrap();
     assert_eq!(one.ended(&task)["state"], "done");
 }

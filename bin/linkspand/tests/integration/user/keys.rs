@@ -3,11 +3,9 @@
 use std::fs;
 
 use linkspan_bus::Dict;
-use linkspan_bus::user::{NAME, PATH};
-use linkspan_bus::zbus::MatchRule;
-use linkspan_bus::zbus::blocking::MessageIterator;
 use linkspan_bus::zbus::zvariant::OwnedObjectPath;
 use linkspan_fabric::keys::{Keyring, Peer};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{User, World};
@@ -62,12 +60,36 @@ fn a_bus_that_comes_again_has_the_tasks_that_go_on() {
     super::until("no object is left", || user.tasks().is_empty());
 }
 
-/// Signals of the service that are called so, as they come.
-fn signals(user: &User<'_>, interface: &str, member: &str) -> MessageIterator {
-    let rule = MatchRule::builder().msg_type(linkspan_bus::zbus::message::Type::Signal).sender(NAME).unwrap();
-    let rule =
-        rule.path(PATH).unwrap().interface(format!("{NAME}.{interface}")).unwrap().member(member).unwrap().build();
-    MessageIterator::for_match_rule(rule, &user.client, None).unwrap()
+#[test]
+fn killed_in_a_pairing_neither_side_has_stored_anything_and_they_pair_again() {
+    let world = World::new("pair-killed", false);
+    let (Some(mut one), Some(mut two)) = (world.user("one"), world.user("two")) else { return };
+    let offer = |two: &User<'_>| -> (String, u64, OwnedObjectPath) {
+        two.ok("Keys.Offer", &("two", "one")).body().deserialize().unwrap()
+    };
+    let untouched = |user: &User<'_>| user.tasks().is_empty() && user.history().is_empty() && peers(user).is_empty();
+    // The one who joins, while the other side takes its connection and says nothing.
+    let (line, _, offered) = offer(&two);
+    two.signal(Signal::STOP);
+    let join = one.begin("Keys.Join", &(&*line, "one", "two"));
+    assert_eq!(one.tasks(), [join.as_str()]);
+    one.kill_and_restart();
+    two.signal(Signal::CONT);
+    assert!(untouched(&one));
+    // The one who offers.
+    assert_eq!(two.tasks(), [offered.as_str()]);
+    two.kill_and_restart();
+    assert!(untouched(&two));
+    let record = one.ended(&one.begin("Keys.Join", &(&*line, "one", "two")));
+    assert!(record["state"] == "failed" && record["error"].as_str().unwrap().starts_with("LS05"), "{record}");
+    assert!(peers(&one).is_empty());
+    let (line, _, offered) = offer(&two);
+    let join = one.begin("Keys.Join", &(&*line, "one", "two"));
+    let (here, there) = (one.ended(&join), two.ended(&offered));
+    assert_eq!((here["state"].as_str(), there["state"].as_str()), (Some("done"), Some("done")), "{here}, {there}");
+    // What was stored is there after a kill.
+    one.kill_and_restart();
+    assert_eq!(peers(&one)[0]["name"], "two");
 }
 
 #[test]
@@ -78,7 +100,7 @@ fn whoever_changes_peers_or_shares_clients_are_told() {
         user.ok("Keys.Show", &name).body().deserialize::<(String, String)>().unwrap().0
     };
     let theirs = line(&two, "two");
-    let mut told = signals(&one, "Keys", "PeersChanged");
+    let mut told = one.signals("Keys", "PeersChanged");
     // By the service.
     one.ok("Keys.Add", &(&*theirs, "", Vec::<&str>::new()));
     told.next().unwrap().unwrap();
@@ -98,7 +120,7 @@ fn whoever_changes_peers_or_shares_clients_are_told() {
     told.next().unwrap().unwrap();
     assert_eq!((one.ended(&task)["state"].as_str(), two.ended(&offer)["state"].as_str()), (Some("done"), Some("done")));
     assert_eq!(peers(&one)[0]["name"], "two");
-    let mut told = signals(&one, "Shares", "SharesChanged");
+    let mut told = one.signals("Shares", "SharesChanged");
     let count = |user: &User<'_>| user.ok("Shares.List", &()).body().deserialize::<Vec<Dict>>().unwrap().len();
     one.ok("Shares.Add", &("in", &*world.text("data"), false));
     told.next().unwrap().unwrap();

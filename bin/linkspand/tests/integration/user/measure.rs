@@ -6,9 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use linkspan_bus::user::{NAME, PATH};
-use linkspan_bus::zbus::MatchRule;
-use linkspan_bus::zbus::blocking::MessageIterator;
 use linkspan_bus::zbus::zvariant::OwnedObjectPath;
 use linkspan_bus::{Dict, from_dict, to_dict};
 use linkspan_fabric::{Config, Fabric, Log};
@@ -18,6 +15,7 @@ use linkspan_topology::IfFilter;
 use linkspan_user::link::FabricLink;
 use serde_json::{Value, json};
 
+use super::super::until;
 use super::World;
 
 /// The other side of tests, in this process: the service is another one.
@@ -97,12 +95,8 @@ fn a_test_tells_its_progress_to_who_watches_and_ends_when_it_is_cancelled() {
     let world = World::new("progress", false);
     let Some(user) = world.user("one") else { return };
     let server = Server::start();
-    let rule = |member| {
-        let rule = MatchRule::builder().sender(NAME).unwrap().path(PATH).unwrap();
-        let rule = rule.interface(format!("{NAME}.Manager")).unwrap().member(member).unwrap().build();
-        MessageIterator::for_match_rule(rule, &user.client, None).unwrap()
-    };
-    let (mut progress, mut ends) = (rule("ProgressChanged"), rule("TaskEnded"));
+    let (mut progress, mut ends) =
+        (user.signals("Manager", "ProgressChanged"), user.signals("Manager", "TaskEnded"));
     user.ok("Manager.Watch", &250_u32);
     let options = to_dict(&json!({ "sizes": [64, 4096], "duration_ms": 3_000_000 }));
     let task = user.begin("Tests.Start", &("bw", server.peer(), &options));
@@ -127,5 +121,19 @@ fn a_test_tells_its_progress_to_who_watches_and_ends_when_it_is_cancelled() {
     assert_eq!(record["results"].as_array().unwrap().len(), 1, "what was measured until then: {record}");
     assert!(user.ok("Manager.Unwatch", &()).body().deserialize::<bool>().unwrap());
     let next = user.begin("Tests.Start", &("lat", server.peer(), to_dict(&json!({ "sizes": [8], "duration_ms": 20 }))));
+    assert_eq!(user.ended(&next)["state"], "done");
+}
+
+#[test]
+fn killed_in_a_test_it_has_no_stale_object_and_measures_again() {
+    let world = World::new("test-killed", false);
+    let Some(mut user) = world.user("one") else { return };
+    let server = Server::start();
+    let options = |duration_ms: u64| to_dict(&json!({ "sizes": [64], "duration_ms": duration_ms }));
+    let task = user.begin("Tests.Start", &("bw", server.peer(), options(3_000_000)));
+    until("it measures", || user.progress(&task).expect("it ended before the kill")["state"] == "running");
+    user.kill_and_restart();
+    assert!(user.tasks().is_empty() && user.history().is_empty());
+    let next = user.begin("Tests.Start", &("bw", server.peer(), options(20)));
     assert_eq!(user.ended(&next)["state"], "done");
 }

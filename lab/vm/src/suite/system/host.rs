@@ -1,5 +1,6 @@
 //! What tests in whole systems have in common: how two are booted on a cable and turned off.
 
+use super::service::Service;
 use crate::error::{Result, check};
 use crate::guest::{Guest, Spec};
 use crate::lab::Lab;
@@ -46,12 +47,14 @@ pub(crate) fn planned(lab: &mut Lab, words: &[&str], change: impl Fn(&mut Spec))
     Ok((cable, specs))
 }
 
-/// Boots them for the first time.
+/// Boots them for the first time, each with the service under its unit.
 pub(crate) fn up(lab: &mut Lab, cable: Cable, specs: &[Spec; 2]) -> Result<Pair> {
     let guests = lab.boot(specs.each_ref())?;
     for (guest, address) in guests.iter().zip(LAN) {
         settled(guest)?;
         lan(guest, address)?;
+        Service::install(guest)?;
+        guest.sh("systemctl start linkspand")?;
     }
     lab.say("systems at rest, an Ethernet beside the cable");
     Ok(Pair { cable, guests })
@@ -88,6 +91,7 @@ pub(crate) fn cabled(guest: &Guest) -> Result<()> {
 /// Pulls the cable, so that no kernel's shutdown meets the other's, and turns both off.
 pub(crate) fn end(lab: &mut Lab, pair: Pair) -> Result<()> {
     for guest in &pair.guests {
+        guest.sh("! systemctl is-failed linkspand")?;
         guest.sh("nmcli networking off; ip link set thunderbolt0 down 2>/dev/null; true")?;
     }
     unplug(&pair)?;

@@ -51,12 +51,11 @@ fn by<'a>(guest: &'a Guest, user: &'a str) -> Asker<'a> {
 
 impl<'a> Service<'a> {
     /// Puts its files where packages have them, and does what these do then, but for starting it.
-    pub(super) fn install(guest: &'a Guest) -> Result<Service<'a>> {
+    pub(super) fn install(guest: &'a Guest) -> Result<()> {
         let service = Service { guest };
         guest.sh(&format!("test -x {PACKAGED}/usr/sbin/linkspand && cp -a {PACKAGED}/. /"))?;
         service.reload()?;
-        guest.sh("systemd-tmpfiles --create linkspan.conf")?;
-        Ok(service)
+        guest.sh("systemd-tmpfiles --create linkspan.conf").map(drop)
     }
 
     /// Has systemd and the bus look at their files again.
@@ -169,7 +168,8 @@ pub(super) fn pair(lab: &mut Lab) -> Result<Pair> {
 /// All that one service does and suffers.
 pub(super) fn alone(lab: &mut Lab) -> Result<()> {
     let pair = pair(lab)?;
-    let on = Service::install(&pair.guests[0])?;
+    let on = Service { guest: &pair.guests[0] };
+    on.guest.sh("systemctl stop linkspand")?;
     life::activated(lab, on)?;
     rights::asked(lab, on)?;
     rights::ruled(lab, on)?;

@@ -3,8 +3,8 @@
 use super::doctor::{Asker, carries, ends};
 use super::host;
 use super::net::link_local;
-use super::service::{Service, pair};
-use crate::error::{Result, check};
+use super::service::pair;
+use crate::error::{Error, Result, check};
 use crate::guest::Guest;
 use crate::lab::Lab;
 use crate::suite::tb::SOON;
@@ -54,11 +54,18 @@ fn session(lab: &mut Lab, guest: &Guest) -> Result<()> {
     Ok(())
 }
 
-/// By a join line, typed as `lspan pair` prints it.
+/// The guide that they follow.
+const GUIDE: &str = include_str!("../../../../../docs/pairing.md");
+
+/// By a join line, typed as the guide says and `lspan pair` prints it.
 fn paired(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
-    let mut offer = a.spawn(&friend(a).line("lspan pair"))?;
+    let typed: Vec<&str> = GUIDE.lines().filter_map(|line| line.strip_prefix("$ ")).take(2).collect();
+    let [first, second] = typed[..] else { return Err(Error::Check("docs/pairing.md has no commands".to_owned())) };
+    let mut offer = a.spawn(&friend(a).line(first))?;
     let line = offer.expect("lspan pair LSPA", SOON)?;
-    let joined = ok(b, &line)?;
+    let join = line.rsplit(' ').next().unwrap_or_default();
+    let command: Vec<&str> = second.split(' ').map(|word| if word.starts_with("LSPA") { join } else { word }).collect();
+    let joined = ok(b, &command.join(" "))?;
     let end = offer.wait(SOON)?;
     check(end.code == 0 && joined.contains("paired with a"), || format!("{joined}; on a: {}{}", end.out, end.err))?;
     let fingerprint = |text: &str| -> Option<String> {
@@ -190,7 +197,6 @@ pub(super) fn user(lab: &mut Lab) -> Result<()> {
     let [a, b] = &pair.guests;
     for guest in [a, b] {
         link_local(guest)?;
-        Service::install(guest)?;
         session(lab, guest)?;
     }
     paired(lab, a, b)?;

@@ -62,11 +62,15 @@ pub(super) fn killed(lab: &mut Lab, on: Service<'_>) -> Result<()> {
     let uuid = on.peer()?;
     let ask = |words: &str| format!("busctl call {NAME} {PATH} {MANAGER} {words} >/dev/null 2>&1");
     let busy = on.guest.spawn(&format!(
-        "while :; do {}; {}; {}; {}; udevadm trigger --subsystem-match=thunderbolt; done",
+        "while :; do {}; {}; {}; {}; {}; {}; {}; {}; udevadm trigger --subsystem-match=thunderbolt; done",
         ask(&format!("Allow s {uuid}")),
         ask(&format!("Forget s {uuid}")),
         ask("SetUp qq 1 8"),
         ask("GetStatistics b true"),
+        ask("GetEvents tb 0 true"),
+        ask("Watch ub 1000 true"),
+        ask("LendQueues suuau lo 1 1 0"),
+        ask("EndLending s lo"),
     ))?;
     for round in 0..KILLS {
         let before = on.show("MainPID")?;

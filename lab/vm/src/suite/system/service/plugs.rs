@@ -46,11 +46,11 @@ fn sizes(services: &[Service<'_>; 2]) -> Result<[(String, u64); 2]> {
 
 pub(in crate::suite::system) fn plugs(lab: &mut Lab) -> Result<()> {
     let Pair { cable, guests: [a, b] } = host::pair(lab, &TWO_LANES, |spec: &mut Spec| spec.deadline = LIFE)?;
-    let services = [Service::install(&a)?, Service::install(&b)?];
+    let services = [Service { guest: &a }, Service { guest: &b }];
     for on in services {
         host::cabled(on.guest)?;
         on.guest.sh(tb::AWAKE)?;
-        on.guest.sh(&format!("mkdir -p {CONFIG} && echo 'events = {EVENTS_KEPT}' >{CONFIG}/lab.toml"))?;
+        on.guest.sh(&format!("mkdir -p {CONFIG} && echo 'events = {EVENTS_KEPT}' >{CONFIG}/lab.toml && systemctl restart linkspand"))?;
         on.answers("root", EVENTS)?;
         on.shows_the_cable()?;
     }
