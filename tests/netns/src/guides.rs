@@ -72,7 +72,9 @@ fn shape(line: &str) -> String {
 /// What is typed, with the join line that was printed in place of the page's.
 fn joined(text: &str, line: &str) -> String {
     let words = text.split_inclusive(char::is_whitespace);
-    words.map(|word| if word.starts_with("LSPA") { word.replace(word.trim_end(), line) } else { word.to_owned() }).collect()
+    words
+        .map(|word| if word.starts_with("LSPA") { word.replace(word.trim_end(), line) } else { word.to_owned() })
+        .collect()
 }
 
 /// Whether what was said is a line that a page prints, numbers aside; one that ends with `...` is the beginning of one.

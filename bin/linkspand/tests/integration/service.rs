@@ -139,9 +139,8 @@ fn it_has_no_socket_of_a_network_and_no_library_of_a_gpu() {
     }
     let open = std::fs::read_dir(format!("/proc/{}/fd", running.process.id())).unwrap();
     let open = open.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
-    let sockets: BTreeSet<String> = open
-        .filter_map(|to| Some(to.to_str()?.strip_prefix("socket:[")?.trim_end_matches(']').to_owned()))
-        .collect();
+    let sockets: BTreeSet<String> =
+        open.filter_map(|to| Some(to.to_str()?.strip_prefix("socket:[")?.trim_end_matches(']').to_owned())).collect();
     assert!(!sockets.is_empty(), "those of the bus and of the kernel's messages");
     assert_eq!(sockets.intersection(&networks).collect::<Vec<_>>(), [""; 0]);
     let maps = of("maps");

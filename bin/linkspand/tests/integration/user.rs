@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use linkspan_bus::user::{NAME, PATH};
-use linkspan_bus::zbus::blocking::{Connection, MessageIterator};
 use linkspan_bus::zbus::blocking::connection::Builder;
 use linkspan_bus::zbus::blocking::fdo::{DBusProxy, ObjectManagerProxy};
+use linkspan_bus::zbus::blocking::{Connection, MessageIterator};
 use linkspan_bus::zbus::zvariant::{DynamicType, OwnedObjectPath};
 use linkspan_bus::zbus::{self, MatchRule, Message};
 use linkspan_bus::{Dict, from_dict, to_dict};

@@ -149,6 +149,10 @@ mod tests {
         slow.last_downgrade = "TCP in place of RDMA: no active port".into();
         let text = Used::of(&[slow.clone(), slow]).text();
         assert_eq!(text.matches("TCP in place of RDMA: no active port\n").count(), 1, "{text}");
+        let many = (0..REASONS + 2)
+            .map(|n| ProcessStats { last_downgrade: format!("reason {n}"), ..page(1, &[("tcp", "", 1, 0)]) });
+        let text = Used::of(&many.collect::<Vec<_>>()).text();
+        assert!(text.ends_with("  and 2 more\n") && text.matches("  reason ").count() == REASONS, "{text}");
         let mut two = page(0, &[("tcp", "", 1, 0)]);
         two.records[0].device = "eth0+eth1".into();
         assert!(Used::of(&[two]).text().contains("several interfaces"));

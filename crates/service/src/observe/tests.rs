@@ -142,6 +142,11 @@ fn rails_and_slow_paths_of_a_job_are_told_once() {
     let slow = ProcessStats { last_downgrade: "\u{e9}".repeat(252), ..page(1, 7, 2, 1, 5) };
     let text = &watch.look(&[slow])[0].text;
     assert!(text.ends_with("\u{e9}…") && text.len() < 250, "{text}");
+    let mut failed = page(1, 7, 2, 1, 5);
+    failed.records[0].counters[Counter::Failures as usize] = 1;
+    let events = watch.look(&[failed]);
+    assert_eq!(kinds(&events), [Kind::ConnectionFailed]);
+    assert!(events[0].text.ends_with(": a connection ended in an error, tcp over thunderbolt0 to b"), "{events:?}");
     // Another process with the same number.
     let next = ProcessStats { start: Duration::from_secs(2), ..page(1, 7, 1, 0, 0) };
     assert_eq!(kinds(&watch.look(&[next])), [Kind::RailLost]);

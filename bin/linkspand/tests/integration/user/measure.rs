@@ -95,8 +95,7 @@ fn a_test_tells_its_progress_to_who_watches_and_ends_when_it_is_cancelled() {
     let world = World::new("progress", false);
     let Some(user) = world.user("one") else { return };
     let server = Server::start();
-    let (mut progress, mut ends) =
-        (user.signals("Manager", "ProgressChanged"), user.signals("Manager", "TaskEnded"));
+    let (mut progress, mut ends) = (user.signals("Manager", "ProgressChanged"), user.signals("Manager", "TaskEnded"));
     user.ok("Manager.Watch", &250_u32);
     let options = to_dict(&json!({ "sizes": [64, 4096], "duration_ms": 3_000_000 }));
     let task = user.begin("Tests.Start", &("bw", server.peer(), &options));

@@ -50,7 +50,9 @@ pub(in crate::suite::system) fn plugs(lab: &mut Lab) -> Result<()> {
     for on in services {
         host::cabled(on.guest)?;
         on.guest.sh(tb::AWAKE)?;
-        on.guest.sh(&format!("mkdir -p {CONFIG} && echo 'events = {EVENTS_KEPT}' >{CONFIG}/lab.toml && systemctl restart linkspand"))?;
+        on.guest.sh(&format!(
+            "mkdir -p {CONFIG} && echo 'events = {EVENTS_KEPT}' >{CONFIG}/lab.toml && systemctl restart linkspand"
+        ))?;
         on.answers("root", EVENTS)?;
         on.shows_the_cable()?;
     }
