@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::check::codes;
+use crate::machine::Machine;
 use crate::run;
 use crate::tree::Source;
 
@@ -78,7 +79,7 @@ pub(crate) fn header(root: &Path) -> Result<String, String> {
 pub(crate) fn ring_programs(root: &Path) -> Result<[(&'static str, PathBuf); 3], String> {
     let installed = install::install(root, &run::target_dir(root).join("capi/prefix"))?;
     let build = |compiler: &str, words: &[&str], source: &str, name: &str| {
-        let program = run::target_dir(root).join("release").join(name);
+        let program = Machine::Native.built(root).join(name);
         let mut compile = Command::new(compiler);
         compile.args(words).args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]);
         compile.arg(format!("-I{}", installed.prefix.join("include").display()));

@@ -51,6 +51,9 @@ pub(crate) fn run(root: &Path, dir: &Path) -> Outcome {
 /// Compiles plugin, programs and C library: in one call, for another set of packages has other features of the crates below them, and
 /// these would be compiled twice.
 pub(crate) fn compile(root: &Path, machine: &Machine) -> Result<(), String> {
+    if matches!(machine, Machine::Native) && run::is_dev() {
+        return crate::stages::programs(root).map(drop);
+    }
     let packages = ["-p", "linkspan-nccl", "-p", "lspan", "-p", "linkspand", "-p", "linkspan-capi"];
     run::must(machine.cargo(root).args(["build", "--release"]).args(packages))
 }
@@ -75,7 +78,7 @@ pub(crate) fn build(
     libdir: &str,
 ) -> Result<Built, String> {
     compile(root, machine)?;
-    let built = machine.release(root);
+    let built = machine.built(root);
     let (bin, plugins) = (prefix.join(bin), prefix.join(plugins));
     for dir in [&bin, &plugins] {
         fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;

@@ -41,9 +41,10 @@ impl Machine {
         }
     }
 
-    /// Where cargo leaves optimised builds.
-    pub(crate) fn release(&self, root: &Path) -> PathBuf {
+    /// Where cargo leaves what is handed out.
+    pub(crate) fn built(&self, root: &Path) -> PathBuf {
         match self {
+            Machine::Native if run::is_dev() => run::target_dir(root).join("debug"),
             Machine::Native => run::target_dir(root).join("release"),
             Machine::Aarch64(_) => Toolchain::release(root),
         }

@@ -72,6 +72,12 @@ pub(crate) fn is_root() -> bool {
     output(Command::new("id").arg("-u")).is_ok_and(|uid| uid.trim() == "0")
 }
 
+/// Whether stages run and inspect the unoptimised build, which `cargo test` has made already, in place of what is released: with
+/// `XTASK_PROFILE=dev`, as the gate says it.
+pub(crate) fn is_dev() -> bool {
+    std::env::var_os("XTASK_PROFILE").is_some_and(|profile| profile == "dev")
+}
+
 /// The directory cargo builds into.
 pub(crate) fn target_dir(root: &Path) -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {

@@ -60,11 +60,11 @@ pub(crate) fn plugin_host(root: &Path, args: &[&str]) -> Outcome {
     if !script.is_file() {
         return Outcome::Failed("tests/plugin-host/run.sh is not in the tree".to_owned());
     }
-    let release = run::target_dir(root).join("release");
+    let built = Machine::Native.built(root);
     all([compile(root).and_then(|beside| {
         let mut host = Command::new("bash");
-        host.arg(script).arg(release.join("liblinkspan_nccl.so")).args(args).current_dir(root);
-        host.env("SIM_PLUGIN", beside.join("liblinkspan_sim_plugin.so")).env("LSPAN", release.join("lspan"));
+        host.arg(script).arg(built.join("liblinkspan_nccl.so")).args(args).current_dir(root);
+        host.env("SIM_PLUGIN", beside.join("liblinkspan_sim_plugin.so")).env("LSPAN", built.join("lspan"));
         run::must(&mut host)
     })])
 }
@@ -139,16 +139,16 @@ pub(crate) fn loom(root: &Path) -> Outcome {
     }))
 }
 
-/// Runs the namespace tests of `tests/netns`, or those of these names, against release builds.
+/// Runs the namespace tests of `tests/netns`, or those of these names, against what is handed out.
 pub(crate) fn netns(root: &Path, words: &[&str]) -> Outcome {
     if let Some(why) = no_namespaces() {
         return Outcome::Skipped(why);
     }
-    let release = run::target_dir(root).join("release");
+    let built = Machine::Native.built(root);
     all([compile(root).and_then(|beside| {
         let mut tests = Command::new(beside.join("linkspan-netns"));
-        tests.args(words).current_dir(root).env("LSPAN", release.join("lspan"));
-        run::must(tests.env("PLUGIN", release.join("liblinkspan_nccl.so")))
+        tests.args(words).current_dir(root).env("LSPAN", built.join("lspan"));
+        run::must(tests.env("PLUGIN", built.join("liblinkspan_nccl.so")))
     })])
 }
 
@@ -216,9 +216,9 @@ fn lean(dir: &Path, file: &Path, name: &str) -> Result<PathBuf, String> {
 /// Builds the program that plays NCCL's part.
 pub(crate) fn compile_plugin_host(root: &Path) -> Result<PathBuf, String> {
     let dir = root.join("tests/plugin-host");
-    let release = run::target_dir(root).join("release");
-    std::fs::create_dir_all(&release).map_err(|e| format!("{}: {e}", release.display()))?;
-    let out = release.join("plugin-host");
+    let built = Machine::Native.built(root);
+    std::fs::create_dir_all(&built).map_err(|e| format!("{}: {e}", built.display()))?;
+    let out = built.join("plugin-host");
     let list = std::fs::read_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let sources = list.flatten().map(|e| e.path()).filter(|p| {
         let name = p.file_name().unwrap_or_default().to_string_lossy();

@@ -49,7 +49,7 @@ pub(crate) fn install_for(root: &Path, machine: &Machine, prefix: &Path, libdir:
         fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     }
     let archive = lib.join("liblinkspan.a");
-    replace(&machine.release(root).join("liblinkspan_capi.a"), &archive)?;
+    replace(&machine.built(root).join("liblinkspan_capi.a"), &archive)?;
     let shared = lib.join(format!("liblinkspan.so.{version}"));
     let _ = fs::remove_file(&shared);
     run::must(&mut link(root, machine, &archive, &soname, &shared))?;

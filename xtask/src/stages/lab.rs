@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::machine::Machine;
 use crate::run::{self, Outcome, SKIP};
 
 /// What a command needs beside the runner.
@@ -54,8 +55,8 @@ pub(crate) fn lab(root: &Path, words: &[&str]) -> Outcome {
 
 /// The runner as a command that knows where everything lies.
 fn build(root: &Path, needs: Needs) -> Result<Command, String> {
-    let (target, release) = (run::target_dir(root), run::target_dir(root).join("release"));
-    let beside = if needs == Needs::Programs {
+    let (target, built) = (run::target_dir(root), Machine::Native.built(root));
+    let beside = if needs == Needs::Programs || run::is_dev() {
         super::compile(root)?
     } else {
         let mut cargo = run::cargo(root);
@@ -64,7 +65,7 @@ fn build(root: &Path, needs: Needs) -> Result<Command, String> {
             cargo.args(["-p", "linkspan-vcable"]);
         }
         run::must(&mut cargo)?;
-        release.clone()
+        built.clone()
     };
     let lean = |file: PathBuf| {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -77,9 +78,9 @@ fn build(root: &Path, needs: Needs) -> Result<Command, String> {
         lab.env("VCABLE", beside.join("vcable"));
     }
     if needs == Needs::Programs {
-        lab.env("LSPAN", lean(release.join("lspan"))?);
-        lab.env("LINKSPAND", lean(release.join("linkspand"))?);
-        lab.env("PLUGIN", lean(release.join("liblinkspan_nccl.so"))?);
+        lab.env("LSPAN", lean(built.join("lspan"))?);
+        lab.env("LINKSPAND", lean(built.join("linkspand"))?);
+        lab.env("PLUGIN", lean(built.join("liblinkspan_nccl.so"))?);
         lab.env("VERBS", lean(beside.join("examples/conformance"))?);
         lab.env("RINGTEST", lean(beside.join("examples/ringtest"))?);
         lab.env("CABLES", lean(beside.join("examples/cables"))?);
