@@ -5,10 +5,7 @@ use std::ffi::c_char;
 
 /// `text` with a zero at its end and zeros behind; cut between characters where it is longer.
 pub(crate) fn fixed<const N: usize>(text: &str) -> [c_char; N] {
-    let mut end = text.len().min(N.saturating_sub(1));
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = text.floor_char_boundary(N.saturating_sub(1));
     let mut place = [0; N];
     for (to, from) in place.iter_mut().zip(text.as_bytes().get(..end).unwrap_or_default()) {
         *to = from.cast_signed() as c_char;

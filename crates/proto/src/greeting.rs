@@ -70,11 +70,7 @@ fn text(bytes: &[u8]) -> Option<(String, &[u8])> {
 
 /// As much of a text as travels.
 fn cut(text: &str) -> &str {
-    let mut end = text.len().min(REASON_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..text.floor_char_boundary(REASON_MAX)]
 }
 
 #[cfg(test)]

@@ -308,8 +308,7 @@ fn short(text: &str, words: usize) -> Cow<'_, str> {
     if text.len() <= 8 * words {
         return text.into();
     }
-    let most = 8 * words - CUT.len_utf8();
-    let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    let end = text.floor_char_boundary(8 * words - CUT.len_utf8());
     format!("{}{CUT}", &text[..end]).into()
 }
 

@@ -336,8 +336,7 @@ impl User {
     }
 
     pub(crate) fn typed(&mut self, field: Field, text: &str) {
-        let longest = (0..=TYPED.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-        self.typed.insert(field, text[..longest].to_owned());
+        self.typed.insert(field, text[..text.floor_char_boundary(TYPED)].to_owned());
     }
 
     pub(crate) fn choose(&mut self, choice: Choice, chosen: usize) {

@@ -95,10 +95,7 @@ impl BrokerReply {
             Ok(number) => (0, *number, ""),
             Err(why) => (1, 0, why.as_str()),
         };
-        let mut end = text.len().min(ANSWER_MAX - 16);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
+        let end = text.floor_char_boundary(ANSWER_MAX - 16);
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&[VERSION, no]);
         out.extend_from_slice(&(end as u16).to_le_bytes());

@@ -240,11 +240,7 @@ impl Fault {
     /// A failure with a text of ours.
     pub fn new(kind: FaultKind, text: impl Into<String>) -> Fault {
         let mut text = text.into();
-        let mut end = text.len().min(TEXT_MAX);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
+        text.truncate(text.floor_char_boundary(TEXT_MAX));
         Fault { kind, text }
     }
 

@@ -154,10 +154,7 @@ struct RawHeard {
 }
 
 fn put_text(to: &mut [u8], text: &str) -> u8 {
-    let mut len = text.len().min(to.len());
-    while !text.is_char_boundary(len) {
-        len -= 1;
-    }
+    let len = text.floor_char_boundary(to.len());
     to[..len].copy_from_slice(&text.as_bytes()[..len]);
     len as u8
 }

@@ -122,8 +122,7 @@ fn short(why: &str) -> String {
     if why.len() <= WHY {
         return why.to_owned();
     }
-    let end = (0..=WHY).rev().find(|at| why.is_char_boundary(*at)).unwrap_or_default();
-    format!("{}…", &why[..end])
+    format!("{}…", &why[..why.floor_char_boundary(WHY)])
 }
 
 /// How much a counter has grown, once that may be told.

@@ -26,11 +26,9 @@ pub fn plain(text: &str) -> String {
 
 /// The text of these words, no longer than they are, though what stands in for a byte has three.
 fn unpack(words: &[u64]) -> String {
-    let most = 8 * words.len();
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take_while(|b| *b != 0).collect();
     let mut text = plain(&String::from_utf8_lossy(&bytes));
-    let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-    text.truncate(end);
+    text.truncate(text.floor_char_boundary(8 * words.len()));
     text.shrink_to_fit();
     text
 }
