@@ -34,6 +34,11 @@ const LIBRARIES: [&str; 7] = [
 /// Symbols the plugin exports, each at least once: the network tables of NCCL's plugin versions.
 const NET_VERSIONS: std::ops::RangeInclusive<u32> = 6..=12;
 
+/// Where it is built into, unless a folder is said: nobody finds there what was built without optimisation.
+pub(crate) fn place(root: &Path) -> PathBuf {
+    if run::is_dev() { run::target_dir(root).join("dist-dev") } else { root.join("dist") }
+}
+
 /// Builds into `dir`, then checks what was built.
 pub(crate) fn run(root: &Path, dir: &Path) -> Outcome {
     match build(root, &Machine::Native, dir, "", "", "lib") {

@@ -39,7 +39,7 @@ usage: cargo xtask COMMAND
                          --snapshot the advisories anew, from a checkout of rustsec/advisory-db
   tests [DIR]            the tests of this tree, or of the one in DIR, as bench/tests-core-base.txt has them
   parts                  which optional parts can run here, and the Debian package a missing one needs
-  dist [--dir DIR]       release build of plugin, lspan and C library into DIR (default dist/), with their checks
+  dist [--dir DIR]       build of plugin, lspan and C library into DIR (default dist/), with their checks
   package tar [--for aarch64] | wheel [--sdist] | deb [--on bookworm|trixie] [--twice] | rpm | arch | image | source DIR
                          what users install, into target/packages/, each tried as they do (docs/install.md)
   package noble DIR      whether Ubuntu 24.04 has what the Debian packages in DIR depend on
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
         ["tests"] => inventory::run(&root),
         ["tests", dir] => inventory::run(std::path::Path::new(dir)),
         ["parts"] => parts::run(&root),
-        ["dist"] => dist::run(&root, &root.join("dist")),
+        ["dist"] => dist::run(&root, &dist::place(&root)),
         ["dist", "--dir", dir] => dist::run(&root, std::path::Path::new(dir)),
         ["package", rest @ ..] => package::run(&root, rest),
         ["release", rest @ ..] => package::release::run(&root, rest),

@@ -49,7 +49,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Outcome {
 
 /// Where packages land.
 fn place(root: &Path) -> PathBuf {
-    run::target_dir(root).join("packages")
+    run::target_dir(root).join(if run::is_dev() { "packages-dev" } else { "packages" })
 }
 
 /// The parts of the workspace that programs and libraries are made of.

@@ -51,7 +51,7 @@ fn all(steps: impl IntoIterator<Item = Result<(), String>>) -> Outcome {
     if failed.is_empty() { Outcome::Done } else { Outcome::Failed(failed.join("; ")) }
 }
 
-/// Plays NCCL's part, in C, against the plugin in `dist/` (built first, so that a stale one is never tested).
+/// Plays NCCL's part, in C, against the plugin (built first, so that a stale one is never tested).
 pub(crate) fn plugin_host(root: &Path, args: &[&str]) -> Outcome {
     if run::which("cc").is_none() {
         return Outcome::Skipped("no C compiler (Debian: gcc libc6-dev)".to_owned());

@@ -13,8 +13,7 @@ const SOURCES: (&str, &str) = ("kernel", "/usr/src/linkspan-1");
 /// Programs of ours that users run; those of tests alone stay out.
 const PROGRAMS: [&str; 3] = ["lspan", "libnccl-net-linkspan.so", "plugin-host"];
 
-/// The services with their files, each below this folder at the path where packages have it: a test that is about them copies them from
-/// there. The others see a system without a service.
+/// The services with their files, each below this folder at the path where packages have it: tests copy them from there.
 pub(crate) const PACKAGED: &str = "/srv/linkspand";
 
 /// What Debian's package has, in lines of two words: a file and the folder that it goes to.

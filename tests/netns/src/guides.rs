@@ -7,7 +7,8 @@
 //! - `<!-- on A until TEXT -->`: it runs on until the page ends; the rest waits for a line that begins with TEXT.
 //!
 //! In a block of `console` the commands are the lines after `$ `, and the others are what they print: each must be said, in this order, with
-//! other numbers where it has any; one that ends with `...` is the beginning of a line.
+//! other numbers where it has any; one that ends with `...` is the beginning of a line. Of a command that runs on only the line that is waited
+//! for must be said.
 //!
 //! Blocks without a comment need what a namespace lacks. What hosts `export` stays for their later blocks. A word that begins with `LSPA` is what
 //! followed `lspan pair` in a line that was waited for. Two things differ from what is printed: `scp` is a script that copies into the other host's home, and `lspan files

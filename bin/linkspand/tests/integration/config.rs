@@ -1,5 +1,8 @@
 //! `linkspand config`, and a configuration that cannot be.
 
+use linkspan_service::events::{Event, Kind};
+
+use super::service::events;
 use super::{Fixture, Running, program};
 
 #[test]
@@ -28,13 +31,14 @@ fn a_configuration_that_went_bad_leaves_the_service_as_it_was() {
         std::fs::write(running.config().join("linkspand.toml"), text).unwrap();
         running.signal(rustix::process::Signal::HUP);
     };
-    let events = || running.manager().get_events(0, false).unwrap();
-    let last = |kind: &str| events().last().is_some_and(|event| format!("{event:?}").contains(kind));
+    let events = || events(&running);
     // The answer comes from a service that has read it.
     let plugged = || {
-        for (there, kind) in [(false, "unplugged"), (true, "plugged")] {
+        let before = events().last().map(|event| event.time_us);
+        for (there, kind) in [(false, Kind::Unplugged), (true, Kind::Plugged)] {
             running.plug(there);
-            super::until(kind, || last(kind));
+            let told = |event: &Event| event.kind == kind && Some(event.time_us) > before;
+            super::until(&format!("{kind:?}"), || events().iter().any(told));
         }
     };
     plugged();

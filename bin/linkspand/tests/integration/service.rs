@@ -15,7 +15,7 @@ fn objects(running: &Running) -> BTreeSet<String> {
     manager.get_managed_objects().unwrap().keys().map(|path| path.to_string()).collect()
 }
 
-fn events(running: &Running) -> Vec<Event> {
+pub(super) fn events(running: &Running) -> Vec<Event> {
     running.manager().get_events(0, false).unwrap().iter().map(|dict| from_dict(dict).unwrap()).collect()
 }
 
@@ -119,9 +119,9 @@ fn killed_and_started_again_it_knows_whom_it_lets_in_and_has_no_stale_object() {
     assert_eq!(running.fix.roots().text("/sys/class/linkspan/linkspan0/allowed").as_deref(), Some("0"));
 }
 
-/// It speaks with the kernel and the bus alone; what it is told there leads it to no address.
+/// It speaks with the kernel and the bus alone.
 #[test]
-fn it_has_no_socket_of_a_network_and_no_library_of_a_gpu() {
+fn after_calls_it_holds_no_socket_of_a_network_and_no_library_of_a_gpu() {
     let Some(running) = Running::start() else { return };
     let manager = running.manager();
     manager.get_statistics(false).unwrap();
@@ -150,7 +150,7 @@ fn it_has_no_socket_of_a_network_and_no_library_of_a_gpu() {
 }
 
 #[test]
-fn killed_while_somebody_watches_it_tells_nobody_until_it_is_asked_again() {
+fn killed_while_somebody_watches_it_forgets_that_and_can_be_asked_again() {
     let Some(mut running) = Running::start() else { return };
     let manager = running.manager();
     let mut told = manager.receive_statistics_changed().unwrap();

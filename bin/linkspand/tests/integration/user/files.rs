@@ -182,6 +182,8 @@ fn a_mirror_follows_what_changes_until_it_is_cancelled() {
     let record = one.ended(&without);
     assert!(record["error"].as_str().unwrap().starts_with("LS1828"), "no mark: {record}");
     let options = to_dict(&json!({ "init": true, "watch": true, "no_fsync": true }));
+    // Its end has been told by then.
+    until("its object goes", || one.tasks().is_empty());
     let mut told = one.signals("Manager", "TaskEnded");
     let mirror = |one: &User<'_>| one.begin("Files.Mirror", &(&*ends.0, &*ends.1, &options));
     let task = mirror(&one);

@@ -86,7 +86,10 @@ pub(super) fn faults(lab: &mut Lab) -> Result<()> {
 /// Where the module has just been loaded, no host is allowed to use it yet: named, and allowed as printed.
 fn allowed(guest: &Guest) -> Result<()> {
     guest.until("the link", SOON, "grep -q . /sys/class/linkspan/linkspan0/state")?;
-    if guest.sh("cat /sys/class/linkspan/linkspan0/allowed")?.trim() == "0" {
+    // The service lets in again whom it remembers, as soon as it sees the link.
+    if !guest.sh("ls /var/lib/linkspan/allowed 2>/dev/null || true")?.trim().is_empty() {
+        guest.until("the service to let it in", SOON, "grep -q 1 /sys/class/linkspan/linkspan0/allowed")?;
+    } else {
         let waits = Asker::root(guest).finds("", "LS2120")?;
         mended(guest, &waits.commands)?;
     }

@@ -54,7 +54,7 @@ pub(crate) fn up(lab: &mut Lab, cable: Cable, specs: &[Spec; 2]) -> Result<Pair>
         settled(guest)?;
         lan(guest, address)?;
         Service::install(guest)?;
-        guest.sh("systemctl start linkspand")?;
+        guest.sh("systemctl enable --quiet --now linkspand")?;
     }
     lab.say("systems at rest, an Ethernet beside the cable");
     Ok(Pair { cable, guests })
@@ -91,7 +91,6 @@ pub(crate) fn cabled(guest: &Guest) -> Result<()> {
 /// Pulls the cable, so that no kernel's shutdown meets the other's, and turns both off.
 pub(crate) fn end(lab: &mut Lab, pair: Pair) -> Result<()> {
     for guest in &pair.guests {
-        guest.sh("! systemctl is-failed linkspand")?;
         guest.sh("nmcli networking off; ip link set thunderbolt0 down 2>/dev/null; true")?;
     }
     unplug(&pair)?;
@@ -107,8 +106,12 @@ pub(crate) fn unplug(pair: &Pair) -> Result<()> {
     Ok(())
 }
 
-/// Turns both off, whose cable is out.
+/// Turns both off, whose cable is out. The service has run all the time: systemd did not have to start it again.
 pub(crate) fn off(lab: &mut Lab, pair: Pair) -> Result<()> {
+    for guest in &pair.guests {
+        let state = guest.sh("systemctl show --value -p ActiveState -p NRestarts linkspand | sort | paste -sd ' '")?;
+        check(state.trim() == "0 active", || format!("{}: linkspand is {} at the end", guest.name(), state.trim()))?;
+    }
     lab.finish(pair.guests)?;
     pair.cable.finish()
 }
