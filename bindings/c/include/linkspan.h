@@ -360,7 +360,7 @@ typedef struct linkspan_peer_info {
   uint32_t epoch;
 } linkspan_peer_info;
 
-// The name of an endpoint's peer.
+// The name of a peer.
 typedef struct linkspan_peer_name {
   // As text.
   char name[LINKSPAN_PEER_NAME_SIZE];
@@ -621,6 +621,11 @@ int32_t linkspan_transport_wait_connected(struct linkspan_transport *transport, 
 
 // What the transport knows of its peer and path.
 int32_t linkspan_transport_get(struct linkspan_transport *transport, struct linkspan_peer_info *out);
+
+// What the peer is called here, where it has proven its key: the name that it was paired under, or else its key's fingerprint. Empty
+// without a login by key pairs, and while there is no path.
+int32_t linkspan_transport_peer_name(struct linkspan_transport *transport,
+                                     struct linkspan_peer_name *out);
 
 // Gives the peer access to memory until linkspan_transport_unexpose or the end of the transport. `reused` may be null: 1 where
 // the same range was exposed with the same rights already. Over RDMA, what the peer may write is registered with the network

@@ -717,6 +717,12 @@ public:
     bool connected() const { return info().connected != 0; }
     /// What carries the bytes and why; empty while there is no path.
     std::string path() const { return info().path; }
+    /// What the peer is called here, see linkspan_transport_peer_name.
+    std::string peer_name() const {
+        linkspan_peer_name name{};
+        detail::check(linkspan_transport_peer_name(handle(), &name));
+        return name.name;
+    }
     /// Paths to the peer so far.
     std::uint32_t epoch() const { return info().epoch; }
 

@@ -197,7 +197,7 @@ pub struct linkspan_peer_info {
     pub epoch: u32,
 }
 
-/// The name of an endpoint's peer.
+/// The name of a peer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct linkspan_peer_name {

@@ -27,11 +27,34 @@ with linkspan.Endpoint("hub", paired=True) as hub, linkspan.Listener(paired=True
 """
 
 CLIENT = """
-import linkspan, sys
+import asyncio, linkspan, sys, time
+
+async def later(host):
+    # A host that serves nothing is asked until the time is over, and the loop goes on; a task that is cancelled ends at once.
+    turns = 0
+    asking = asyncio.create_task(linkspan.find_host_async("bob:1", 0.6))
+    while not asking.done():
+        await asyncio.sleep(0.01)
+        turns += 1
+    assert turns > 10 and asking.exception().code == "LS0732", (turns, asking)
+    asking = asyncio.create_task(linkspan.find_host_async("bob:1", None))
+    await asyncio.sleep(0.1)
+    asking.cancel()
+    begun = time.monotonic()
+    await asyncio.wait([asking])
+    assert asking.cancelled() and time.monotonic() - begun < 5
+    for host_name, timeout in (("bob:1", -1.0), ("two words", 1.0)):
+        try:
+            await linkspan.find_host_async(host_name, timeout)
+        except linkspan.BadValue:
+            continue
+        raise SystemExit(f"{host_name}, {timeout}: taken")
+    return await linkspan.find_host_async(host, 30)
+
 one, two = sys.argv[1:]
 with linkspan.Endpoint("ada", paired=True) as own, linkspan.Transport(paired=True) as t:
     hub = own.connect("hub", linkspan.find_host(f"bob:{one}", 30), timeout=30)
-    t.connect(linkspan.find_host(f"bob:{two}", 30), timeout=30)
+    t.connect(asyncio.run(later(f"bob:{two}")), timeout=30)
     print(hub.peer_name, t.peer_name, flush=True)
     for name, error in (("eve.invalid", "LS0731"), ("bob:1", "LS0732"), ("two words", "LS0738")):
         try:

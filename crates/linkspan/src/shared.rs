@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     asked: AtomicBool,
     /// The engine is to drive although blocking calls have lately.
     urgent: AtomicBool,
+    /// The lock was taken since the engine thread served it.
+    changed: AtomicBool,
     /// Rung for every report, for foreign event loops; one for all transports of an endpoint.
     event: Arc<OnceLock<Notifier>>,
     /// Asked now and then by threads that wait in blocking calls: whether they shall stop waiting.
@@ -84,6 +86,7 @@ impl Shared {
             driving: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             urgent: AtomicBool::new(false),
+            changed: AtomicBool::new(false),
             event,
             stop: OnceLock::new(),
         });
@@ -98,6 +101,7 @@ impl Shared {
         self.wants.fetch_add(1, Ordering::Relaxed);
         let guard = self.state.lock().unwrap_or_else(|e| e.into_inner());
         self.wants.fetch_sub(1, Ordering::Relaxed);
+        self.changed.store(true, Ordering::Release);
         guard
     }
 
@@ -446,6 +450,7 @@ impl Serve for Shared {
         if guard.driver != Driver::Nobody {
             return Served::Driven;
         }
+        self.changed.store(false, Ordering::Relaxed);
         self.asked.store(false, Ordering::Relaxed);
         guard.after_sleep();
         guard.unanswered();
@@ -473,5 +478,9 @@ impl Serve for Shared {
         };
         self.unlock(guard);
         served
+    }
+
+    fn is_changed(&self) -> bool {
+        self.changed.load(Ordering::Acquire) || self.urgent.load(Ordering::SeqCst)
     }
 }

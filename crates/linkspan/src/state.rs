@@ -396,7 +396,7 @@ impl TransportState {
     pub(crate) fn expire(&mut self, now: Instant) {
         // A first path has the deadline of the call that makes it, which ends together with it: the next call begins anew.
         if self.epoch == 0 && matches!(&self.phase, Phase::Making(making) if now >= making.until) {
-            self.give_up(&self.why.clone());
+            self.give_up(&self.overdue());
         }
         let ch = match &mut self.phase {
             Phase::Up(ch) => Some(&mut **ch),

@@ -167,6 +167,22 @@ pub unsafe extern "C" fn linkspan_transport_get(
     })
 }
 
+/// What the peer is called here, where it has proven its key: the name that it was paired under, or else its key's fingerprint. Empty
+/// without a login by key pairs, and while there is no path.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linkspan_transport_peer_name(
+    transport: *mut linkspan_transport,
+    out: *mut linkspan_peer_name,
+) -> i32 {
+    border(|| {
+        // SAFETY: the caller's promise, see the module.
+        let out = unsafe { Out::new(out, "out")? };
+        let name = peer(transport)?.transport.peer_name().unwrap_or_default();
+        out.set(linkspan_peer_name { name: fixed(&name) });
+        Ok(())
+    })
+}
+
 /// Gives the peer access to memory until linkspan_transport_unexpose or the end of the transport. `reused` may be null: 1 where
 /// the same range was exposed with the same rights already. Over RDMA, what the peer may write is registered with the network
 /// card here, whose key opens these bytes and no others, to every peer that this process has through that card.

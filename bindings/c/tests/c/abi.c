@@ -43,6 +43,7 @@
     PIN(int32_t, linkspan_transport_connect_start, (struct linkspan_transport *, const char *, int64_t, struct linkspan_op **)) \
     PIN(int32_t, linkspan_transport_wait_connected, (struct linkspan_transport *, int64_t)) \
     PIN(int32_t, linkspan_transport_get, (struct linkspan_transport *, struct linkspan_peer_info *)) \
+    PIN(int32_t, linkspan_transport_peer_name, (struct linkspan_transport *, struct linkspan_peer_name *)) \
     PIN(int32_t, linkspan_transport_expose, (struct linkspan_transport *, struct linkspan_view, uint32_t, struct linkspan_remote *, uint32_t *)) \
     PIN(int32_t, linkspan_transport_unexpose, (struct linkspan_transport *, const struct linkspan_remote *, int64_t)) \
     PIN(int32_t, linkspan_transport_abort, (struct linkspan_transport *)) \

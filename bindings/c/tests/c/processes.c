@@ -248,7 +248,13 @@ static void a_paired_host_is_found_by_its_name(int path) {
     snprintf(host, sizeof host, "bob:%u", port);
     OK(linkspan_endpoint_connect_host(endpoint, "hub", host, LONG));
     snprintf(host, sizeof host, "bob:%u", other);
+    linkspan_peer_name name;
+    OK(linkspan_transport_peer_name(transport, &name));
+    IS(0, strcmp(name.name, ""));
     OK(linkspan_transport_connect_host(transport, host, LONG));
+    OK(linkspan_transport_peer_name(transport, &name));
+    IS(0, strcmp(name.name, "bob"));
+    IS(LINKSPAN_NULL, linkspan_transport_peer_name(transport, NULL));
     IS(LINKSPAN_UNKNOWN_HOST, linkspan_transport_connect_host(transport, "eve.invalid", 100));
     IS(LINKSPAN_NO_ANSWER, linkspan_endpoint_connect_host(endpoint, "eve", "bob:1", 100));
     OK(linkspan_endpoint_open(NULL, 0, "alice", &unpaired));

@@ -259,7 +259,7 @@ void a_listener_serves_many_peers() {
     const Transport a = listener.accept(patience), b = listener.accept(patience);
     first.get();
     CHECK(second.get() == 0);
-    CHECK(one.connected() && b.connected() && a.epoch() == 1 && a.path().rfind("tcp", 0) == 0);
+    CHECK(one.connected() && b.connected() && a.epoch() == 1 && a.peer_name().empty() && a.path().rfind("tcp", 0) == 0);
     THROWS(TimedOut, LINKSPAN_TIMEOUT, listener.accept(10ms));
     THROWS(Error, 1120, one.connect("nonsense"));
     CHECK(two.event_fd() >= 0);

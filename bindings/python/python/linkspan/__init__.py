@@ -19,6 +19,7 @@ loop. Times are in seconds, sizes and offsets in bytes.
 
 import os as _os
 
+from ._aio import find_host_async
 from ._errors import (
     Aborted,
     BadRemoteBuffer,
@@ -115,5 +116,6 @@ __all__ = [
     "WrongPeer",
     "__version__",
     "find_host",
+    "find_host_async",
     "log_to_logging",
 ]

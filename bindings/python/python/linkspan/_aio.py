@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Generator
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from ._errors import Aborted, Broken, Closed
-from ._linkspan import Endpoint, Event, Listener, Notifier, Op, Transport
+from ._errors import Aborted, Broken, Closed, ConnectFailed
+from ._linkspan import Endpoint, Event, Listener, Notifier, Op, Transport, Url, find_host
 
 
 class _Port:
@@ -69,6 +69,37 @@ async def closed(opened: Transport | Listener | Endpoint) -> None:
     await asyncio.get_running_loop().run_in_executor(None, opened.close)
 
 
+# Seconds of one question to a host, which a thread asks: so long it may go on after its task was cancelled.
+_ASK = 0.25
+
+
+async def find_host_async(host: str, timeout: float | None = 10.0) -> Url:
+    """``find_host`` for an asyncio loop, which goes on meanwhile.
+
+    Args:
+        host: As for ``find_host``.
+        timeout: Seconds from 0; None waits until the task is cancelled.
+
+    Returns:
+        The URL.
+
+    Raises:
+        Error: The errors of ``find_host``.
+    """
+    loop = asyncio.get_running_loop()
+    until = None if timeout is None else loop.time() + timeout
+    left = timeout
+    while True:
+        try:
+            return await loop.run_in_executor(None, find_host, host, _ASK if left is None else min(_ASK, left))
+        except ConnectFailed as error:
+            if until is not None:
+                left = max(0.0, until - loop.time())
+            # Only a host that serves nothing yet is asked again.
+            if error.code != "LS0732" or left == 0:
+                raise
+
+
 async def notifications(transport: Transport) -> AsyncGenerator[int, None]:
     """See ``Transport.notifications``."""
     while True:
@@ -81,7 +112,6 @@ async def notifications(transport: Transport) -> AsyncGenerator[int, None]:
                 return
             raise
         yield value
-
 
 
 async def events(endpoint: Endpoint) -> AsyncGenerator[Event, None]:

@@ -145,7 +145,8 @@ impl Connecting {
         (!ways.is_empty()).then(|| format!("LS1409 {} to {to}: no cable of this host reaches it", ways.join(" and ")))
     }
 
-    pub(super) fn tried(&self) -> String {
+    /// What was tried so far, and what came of it.
+    pub fn tried(&self) -> String {
         // Streams of one path, and paths that end in the same way, are named together.
         let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
         for attempt in &self.tries {

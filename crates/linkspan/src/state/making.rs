@@ -42,7 +42,7 @@ impl TransportState {
             return true;
         }
         if now >= making.until {
-            let why = self.why.clone();
+            let why = self.overdue();
             return self.give_up(&why);
         }
         let dial = std::mem::replace(&mut making.dial, Dial::Off);
@@ -118,6 +118,16 @@ impl TransportState {
                 false
             }
             _ => self.give_up(&why),
+        }
+    }
+
+    /// Why there is no path at the deadline of the call that makes it.
+    pub(super) fn overdue(&self) -> String {
+        match &self.phase {
+            Phase::Making(Making { dial: Dial::Connecting(connecting), .. }) => {
+                format!("the time was up, tried {}", connecting.tried())
+            }
+            _ => self.why.to_string(),
         }
     }
 
