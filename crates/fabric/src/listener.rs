@@ -116,6 +116,7 @@ impl Listener {
             attended: false,
             conns: Vec::new(),
             returned: Vec::new(),
+            came_back: 0,
             handshakes: Vec::new(),
         };
         let acceptor = Arc::new(Mutex::new(acceptor));
@@ -167,6 +168,12 @@ impl Listener {
     /// drives other connections too does well to look a thousand times a second at most, and not whenever one of them stirs.
     pub fn is_crowded(&self) -> bool {
         self.acceptor.lock().unwrap_or_else(|e| e.into_inner()).pending_logins.len() > CROWD
+    }
+
+    /// How many lost rails have come back so far to connections that are up. Each takes its own with its next progress: whoever drives them
+    /// only when something stirs must look at them when this grows.
+    pub fn came_back(&self) -> u64 {
+        self.acceptor.lock().unwrap_or_else(|e| e.into_inner()).came_back
     }
 
     /// Whether nothing is coming up and new connections can be accepted at once.
@@ -222,6 +229,8 @@ pub(crate) struct Acceptor {
     conns: Vec<Weak<ConnId>>,
     /// Reconnected rails of connections that are up.
     returned: Vec<(ConnId, Recovered)>,
+    /// How many there were.
+    came_back: u64,
     /// Streams beside which queue pairs are being set up for them.
     handshakes: Vec<(ConnId, PendingStream)>,
 }
@@ -424,6 +433,7 @@ impl Acceptor {
         let Some(back) = back else { return };
         make_space(&mut self.returned);
         self.returned.push((conn, back));
+        self.came_back += 1;
     }
 
     /// Makes progress on queue pairs that reconnect. The peer asks again for those that do not come up.

@@ -119,6 +119,11 @@ impl Acceptor {
         coming.pending.channel.cut(why);
     }
 
+    /// See [`Listener::came_back`].
+    pub(crate) fn came_back(&self) -> u64 {
+        self.listener.came_back()
+    }
+
     /// Adds what to wait for, and says for how long at most; `None` where there is work.
     pub(crate) fn arm(&self, fds: &mut Vec<WaitFd>) -> Option<Duration> {
         let mut arrivals = self.arrivals.lock().unwrap_or_else(|e| e.into_inner());

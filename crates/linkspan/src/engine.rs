@@ -100,6 +100,7 @@ impl Engine {
     /// the others but their places in the set.
     fn run(&self) {
         let (mut entries, mut set): (Vec<Entry>, WaitSet) = (Vec::new(), WaitSet::new());
+        let mut blind = false;
         while !self.stop.load(Ordering::SeqCst) {
             self.notifier.drain();
             let added = std::mem::take(&mut *self.added.lock().unwrap_or_else(|e| e.into_inner()));
@@ -107,7 +108,7 @@ impl Engine {
             let now = Instant::now();
             entries.retain_mut(|entry| {
                 let Some(served) = entry.served.upgrade() else { return false };
-                if entry.is_due(&set, now) || served.is_changed() {
+                if blind || entry.is_due(&set, now) || served.is_changed() {
                     entry.fds.clear();
                     let limit = match served.serve(&mut entry.fds, now) {
                         Served::Driven => Some(LOOK),
@@ -127,8 +128,8 @@ impl Engine {
                 entry.at = places.reduce(|first, _| first).unwrap_or_default();
                 next = [next, entry.until].into_iter().flatten().min();
             }
-            // An interrupted or failed sleep is a short one.
-            let _ = set.wait(next.map(|next| next.saturating_duration_since(Instant::now())));
+            // An interrupted sleep is a short one; after one that failed nobody knows who was woken.
+            blind = set.wait(next.map(|next| next.saturating_duration_since(Instant::now()))).is_err();
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -42,6 +43,8 @@ pub(crate) struct ListenerState {
     ctx: Context,
     device: usize,
     acceptor: Acceptor,
+    /// Rails of children that the engine thread has been told of.
+    came_back: AtomicU64,
     inner: Mutex<Inner>,
     cond: Condvar,
 }
@@ -97,6 +100,7 @@ impl Listener {
             ctx: ctx.clone(),
             device,
             acceptor,
+            came_back: AtomicU64::new(0),
             inner,
             cond,
         });
@@ -281,6 +285,11 @@ impl Serve for ListenerState {
                     ch.cut(&error.to_string());
                 }
             }
+        }
+        let came_back = self.acceptor.came_back();
+        if self.came_back.swap(came_back, Ordering::Relaxed) != came_back {
+            self.lock().children.values().filter_map(Weak::upgrade).for_each(|child| child.leave_to_engine());
+            self.ctx.kick();
         }
         let before = fds.len();
         match self.acceptor.arm(fds) {

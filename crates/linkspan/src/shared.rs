@@ -326,6 +326,11 @@ impl Shared {
     fn drive<'a>(&'a self, mut guard: Guard<'a>, mut done: impl FnMut(&mut TransportState) -> bool) -> Guard<'a> {
         guard.driver = Driver::Awake;
         self.driving.store(true, Ordering::Relaxed);
+        // One that has waited for another driver: the engine may have armed it meanwhile.
+        self.changed.store(true, Ordering::Release);
+        if std::mem::replace(&mut guard.armed, false) {
+            guard.ctx.kick();
+        }
         let (mut steps, mut active, mut spin_until) = (0u32, 0u32, None::<Instant>);
         while !done(&mut guard) {
             if guard.step() {

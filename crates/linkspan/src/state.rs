@@ -53,6 +53,9 @@ const ANSWER: Duration = Duration::from_micros(20);
 /// Answers in a row after which the next one is expected, and the acknowledgement left to it.
 const HABIT: u8 = 4;
 
+/// Why there is no path where no try has come to its end.
+const TIME_UP: &str = "the time was up";
+
 /// What is said of a peer that is dead.
 const DEAD: &str = "the peer's process has ended";
 
@@ -563,7 +566,7 @@ impl TransportState {
             Phase::Idle => {
                 let making = Making { dial: Dial::At(now), since: now, until, revoke_by: None, peer: PeerState::Open };
                 self.phase = Phase::Making(making);
-                self.why = Arc::from("the time was up");
+                self.why = Arc::from(TIME_UP);
             }
         }
         self.peer = target.to;
@@ -658,10 +661,11 @@ impl TransportState {
             return;
         }
         self.checked = now;
+        // It may bring a rail that the path then takes back.
+        self.poll_acceptor();
         if let Phase::Up(ch) = &mut self.phase {
             ch.after_sleep();
         }
-        self.poll_acceptor();
     }
 
     /// Whether nothing at all is to be looked after.

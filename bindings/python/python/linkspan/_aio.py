@@ -69,8 +69,8 @@ async def closed(opened: Transport | Listener | Endpoint) -> None:
     await asyncio.get_running_loop().run_in_executor(None, opened.close)
 
 
-# Seconds of one question to a host, which a thread asks: so long it may go on after its task was cancelled.
-_ASK = 0.25
+# Seconds of one question to a host, which a thread asks: about so long it goes on after its task was cancelled.
+_ASK = 1.0
 
 
 async def find_host_async(host: str, timeout: float | None = 10.0) -> Url:
@@ -91,7 +91,7 @@ async def find_host_async(host: str, timeout: float | None = 10.0) -> Url:
     left = timeout
     while True:
         try:
-            return await loop.run_in_executor(None, find_host, host, _ASK if left is None else min(_ASK, left))
+            return await loop.run_in_executor(None, find_host, host, _ASK if left is None else min(left, _ASK))
         except ConnectFailed as error:
             if until is not None:
                 left = max(0.0, until - loop.time())

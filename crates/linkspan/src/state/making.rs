@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use linkspan_fabric::{Channel, PeerState, chain};
 
-use super::{Dial, Making, PRECEDENCE, Phase, RECONNECT, REMAKE, TransportState, UNWAITED, patience, say};
+use super::{Dial, Making, PRECEDENCE, Phase, RECONNECT, REMAKE, TIME_UP, TransportState, UNWAITED, patience, say};
 use crate::acceptor::PendingHello;
 use crate::hello::{Hello, Refusal};
 use crate::ops::Fail;
@@ -125,7 +125,8 @@ impl TransportState {
     pub(super) fn overdue(&self) -> String {
         match &self.phase {
             Phase::Making(Making { dial: Dial::Connecting(connecting), .. }) => {
-                format!("the time was up, tried {}", connecting.tried())
+                let before = if &*self.why == TIME_UP { String::new() } else { format!("; before that {}", self.why) };
+                format!("{TIME_UP}, tried {}{before}", connecting.tried())
             }
             _ => self.why.to_string(),
         }
