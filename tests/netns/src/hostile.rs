@@ -89,7 +89,8 @@ fn strangers(world: &World, kind: &str, victim: &Node, seconds: u64) -> Outcome<
     let sources: Vec<String> = (1..=SOURCES).map(|n| format!("10.66.1.{n}")).collect();
     let target = format!("10.66.0.1@{}", sources.join(","));
     let mut node = world.node("e", &[], &["attack", kind, &victim.id().to_string(), &seconds.to_string(), &target])?;
-    node.expect("attacking", SOON)?;
+    // It first asks each port of the victim for a handle, and a port that is none of those may say nothing for a while.
+    node.expect("attacking", SOON * 12)?;
     Ok(node)
 }
 

@@ -1,7 +1,7 @@
 //! The service of a user and their pairing, in two whole systems, as docs/pairing.md prints it.
 
 use super::doctor::{Asker, carries, ends};
-use super::host;
+use super::host::{self, Pair};
 use super::net::link_local;
 use super::service::pair;
 use crate::error::{Error, Result, check};
@@ -121,10 +121,12 @@ fn shares(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
 /// What the older daemon's users asked of it over their bus, asked of the service of one user about the other one's host.
 fn bus(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
     let call = |words: &str| ok(a, &format!("busctl --user call {SERVICE} org.linkspan.User1.{words}"));
+    let begun = |words: &str| -> Result<String> {
+        Ok(call(words)?.trim().trim_start_matches("o ").trim_matches('"').to_owned())
+    };
     // The newest record is that of the task that ended last.
     let ended = |words: &str, how: &str| -> Result<String> {
-        let said = call(words)?;
-        let task = said.trim().trim_start_matches("o ").trim_matches('"').to_owned();
+        let task = begun(words)?;
         let newest = format!("busctl --user call {SERVICE} org.linkspan.User1.Manager GetHistory u 1");
         let tasks = "busctl --user tree --list org.linkspan.User1";
         a.until(&format!("the end of {words}"), SOON, &friend(a).line(&format!("! {tasks} | grep -qx {task}")))?;
@@ -142,8 +144,7 @@ fn bus(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
     call("Files Remove sb b:in/note false")?;
     check(ok(b, "ls in")?.lines().all(|name| name != "note"), || "what was removed is there".to_owned())?;
     ok(a, "mkdir tree && echo first >tree/one")?;
-    let mirror = call("Files Mirror ssa{sv} /home/friend/tree b:in/tree 2 init b true watch b true")?;
-    let mirror = mirror.trim().trim_start_matches("o ").trim_matches('"').to_owned();
+    let mirror = begun("Files Mirror ssa{sv} /home/friend/tree b:in/tree 2 init b true watch b true")?;
     b.until("the mirror of a tree", SOON, "grep -q first /home/friend/in/tree/one 2>/dev/null")?;
     ok(a, "echo second >tree/two")?;
     b.until("a change in its mirror", SOON, "grep -q second /home/friend/in/tree/two 2>/dev/null")?;
@@ -156,8 +157,34 @@ fn bus(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
     lab.say("by the user's bus: sent, listed, fetched, removed; a mirror that follows, is asked how far it is, and cancelled");
     let record = ended("Tests Start ssa{sv} lat b 1 duration_ms t 200", "done")?;
     check(record.contains("\"results\""), || record.clone())?;
-    lab.say("and a test of the other host, with its results in the history");
+    let mut told = a.spawn(&friend(a).line("exec busctl --user monitor org.linkspan.User1"))?;
+    told.expect("Monitoring bus message stream", SOON)?;
+    let test = begun("Tests Start ssa{sv} bw b 1 duration_ms t 600000")?;
+    let numbers = "busctl call org.linkspan.Link1 /org/linkspan/Link1 org.linkspan.Link1.Manager GetStatistics b false";
+    let counted = format!("{{ {} 2>/dev/null | grep -q '\"linkspand\"'; }}", friend(a).line(numbers));
+    a.until("the statistics of a test of the other host", SOON, &counted)?;
+    of(&test, "Cancel")?;
+    told.expect("Member=TaskEnded", SOON)?;
+    told.kill();
+    lab.say("and tests of the other host, with results in the history, their statistics on the system bus while they run, and their end told");
     Ok(())
+}
+
+/// What the system service tells of a cable that goes and comes.
+fn signals(lab: &mut Lab, pair: &Pair) -> Result<()> {
+    let [a, b] = &pair.guests;
+    let version =
+        a.sh("busctl get-property org.linkspan.Link1 /org/linkspan/Link1 org.linkspan.Link1.Manager Version")?;
+    check(version.contains(env!("CARGO_PKG_VERSION")), || version.clone())?;
+    let mut told = a.spawn("exec busctl monitor org.linkspan.Link1")?;
+    told.expect("Monitoring bus message stream", SOON)?;
+    host::unplug(pair)?;
+    told.expect("Member=InterfacesRemoved", SOON)?;
+    pair.cable.tell("replug ab")?;
+    told.expect("Member=InterfacesAdded", SOON)?;
+    told.kill();
+    lab.say("by the system bus: the version; a cable that goes and comes is told");
+    [a, b].into_iter().try_for_each(host::cabled)
 }
 
 /// `lspan perf serve` as it is typed, then by its socket, which is off until somebody turns it on.
@@ -203,5 +230,6 @@ pub(super) fn user(lab: &mut Lab) -> Result<()> {
     shares(lab, a, b)?;
     tests(lab, a, b)?;
     bus(lab, a, b)?;
+    signals(lab, &pair)?;
     host::end(lab, pair)
 }
