@@ -288,7 +288,8 @@ impl Serve for ListenerState {
         }
         let came_back = self.acceptor.came_back();
         if self.came_back.swap(came_back, Ordering::Relaxed) != came_back {
-            self.lock().children.values().filter_map(Weak::upgrade).for_each(|child| child.leave_to_engine());
+            let children: Vec<_> = self.lock().children.values().filter_map(Weak::upgrade).collect();
+            children.iter().for_each(|child| child.leave_to_engine());
             self.ctx.kick();
         }
         let before = fds.len();

@@ -54,8 +54,6 @@ pub(crate) struct Shared {
     asked: AtomicBool,
     /// The engine is to drive although blocking calls have lately.
     urgent: AtomicBool,
-    /// The lock was taken since the engine thread served it.
-    changed: AtomicBool,
     /// Rung for every report, for foreign event loops; one for all transports of an endpoint.
     event: Arc<OnceLock<Notifier>>,
     /// Asked now and then by threads that wait in blocking calls: whether they shall stop waiting.
@@ -86,7 +84,6 @@ impl Shared {
             driving: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             urgent: AtomicBool::new(false),
-            changed: AtomicBool::new(false),
             event,
             stop: OnceLock::new(),
         });
@@ -101,7 +98,6 @@ impl Shared {
         self.wants.fetch_add(1, Ordering::Relaxed);
         let guard = self.state.lock().unwrap_or_else(|e| e.into_inner());
         self.wants.fetch_sub(1, Ordering::Relaxed);
-        self.changed.store(true, Ordering::Release);
         guard
     }
 
@@ -295,10 +291,17 @@ impl Shared {
         if let Some(member) = &guard.member {
             member.events.note_driven();
         }
+        self.disarm(&mut guard);
+        guard
+    }
+
+    /// The engine thread sleeps on the descriptors of this transport no more.
+    #[inline]
+    fn disarm(&self, guard: &mut Guard<'_>) {
         if std::mem::replace(&mut guard.armed, false) {
+            self.calls.fetch_add(1, Ordering::SeqCst);
             guard.ctx.kick();
         }
-        guard
     }
 
     /// The engine thread drives from here on, although blocking calls have lately; once it was kicked.
@@ -326,11 +329,8 @@ impl Shared {
     fn drive<'a>(&'a self, mut guard: Guard<'a>, mut done: impl FnMut(&mut TransportState) -> bool) -> Guard<'a> {
         guard.driver = Driver::Awake;
         self.driving.store(true, Ordering::Relaxed);
-        // One that has waited for another driver: the engine may have armed it meanwhile.
-        self.changed.store(true, Ordering::Release);
-        if std::mem::replace(&mut guard.armed, false) {
-            guard.ctx.kick();
-        }
+        // While this thread waited for another driver, the engine may have armed it.
+        self.disarm(&mut guard);
         let (mut steps, mut active, mut spin_until) = (0u32, 0u32, None::<Instant>);
         while !done(&mut guard) {
             if guard.step() {
@@ -455,7 +455,6 @@ impl Serve for Shared {
         if guard.driver != Driver::Nobody {
             return Served::Driven;
         }
-        self.changed.store(false, Ordering::Relaxed);
         self.asked.store(false, Ordering::Relaxed);
         guard.after_sleep();
         guard.unanswered();
@@ -486,6 +485,7 @@ impl Serve for Shared {
     }
 
     fn is_changed(&self) -> bool {
-        self.changed.load(Ordering::Acquire) || self.urgent.load(Ordering::SeqCst)
+        self.urgent.load(Ordering::SeqCst)
+            || self.calls.load(Ordering::SeqCst) != self.calls_seen.load(Ordering::Relaxed)
     }
 }
