@@ -38,7 +38,7 @@ pub const CHUNK: usize = 512 << 10;
 /// times.
 const SEQUENTIAL: usize = 8 << 20;
 
-/// The same for rails that copy directly and begin on up to 32 chunks of 1 MiB at once, or seven rows of 2 MiB in place of as many
+/// The same for rails that copy directly and begin on up to 32 chunks of 1 MiB at once, or seven batches of 2 MiB in place of as many
 /// (shared memory with cross-memory attach): 39 MiB, with space for what is being copied on.
 const DIRECT: usize = 44 << 20;
 

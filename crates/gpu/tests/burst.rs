@@ -14,7 +14,7 @@ fn byte(n: usize) -> u8 {
     (n % 251) as u8
 }
 
-/// Places all of its chunks, fills them, and then says of each that it has landed: what seven rows of pages do that end together.
+/// Places all of its chunks, fills them, and then says of each that it has landed: what seven batches of pages do that end together.
 struct Burst {
     info: RailInfo,
     left: usize,

@@ -116,7 +116,7 @@ const ROUND_MIN: Duration = Duration::from_millis(20);
 /// Longest that memcpy takes of a round: it varies little.
 const MEMCPY_MAX: Duration = Duration::from_millis(20);
 
-/// Smallest message that two processes copy directly, for split CMA: below, a system call on each side is no limit but
+/// Smallest message that two processes copy directly: below, a system call on each side is no limit but
 /// a burden.
 const CMA_MIN: u64 = 4096;
 

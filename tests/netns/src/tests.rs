@@ -791,7 +791,7 @@ fn lspan_perf() -> Outcome<String> {
         ("perf lat -s 8 -n 200 10.77.0.2", &["10.77.0.1:", "10.77.0.2:"]),
     ] {
         let (code, said) = world.lspan("a", &[CABLES], line)?.end(SOON * 3)?;
-        if code != Some(0) || !wanted.iter().all(|part| said.contains(part)) || said.contains("split CMA") {
+        if code != Some(0) || !wanted.iter().all(|part| said.contains(part)) || said.contains("direct copy") {
             return Err(format!("{line}: {code:?}: {said}"));
         }
         lines.extend(said.lines().find(|line| line.contains("bare TCP loop:")).map(|line| line.trim().to_owned()));

@@ -1,4 +1,4 @@
-//! Rows: chunks of a few pages each that are copied directly together, one slice each of one transfer. Alone each would
+//! Batches: chunks of a few pages each that are copied directly together, one slice each of one transfer. Alone each would
 //! cost the calls, lines of the map and looks of a transfer of its own; together, neighbours among them are one range for the kernel.
 
 use linkspan_proto::Head;
@@ -7,25 +7,25 @@ use linkspan_transport::{Buf, MemSlice};
 
 use crate::caps::SLICE_MAX;
 
-/// Most chunks of a row.
+/// Most chunks of a batch.
 pub(crate) const BATCH: usize = MAX_SLICES as usize;
 
 /// Longest chunk that goes in a row. Pieces of it that cannot be copied directly are numbered as if each chunk were as long.
 pub(crate) const LONGEST: usize = 32 << 10;
 
-/// Rows that a sender may have under way. A row is heard of, copied and acknowledged in steps of half a row's copying each: with four
+/// Batches that a sender may have under way. A batch is heard of, copied and acknowledged in steps of half a batch's copying each: with four
 /// of them the sender had nothing to copy for 7 % of its time; 4,096 pages in one call went from 0.78 of one piece to 0.87 with seven.
 pub(crate) const BATCHES: usize = 7;
 
 /// Chunks that are worth a call: of fewer, one side copies all.
 const CALL: usize = 4;
 
-/// How many chunks of a row of `used` one call copies: half of it, so that both sides have some, and no more than the longest slice.
+/// How many chunks of a batch of `used` one call copies: half of it, so that both sides have some, and no more than the longest slice.
 pub(crate) fn call(longest: usize, used: usize) -> u32 {
     used.div_ceil(2).max(CALL).min(SLICE_MAX / longest.max(1)) as u32
 }
 
-/// What the sender keeps of a row.
+/// What the sender keeps of a batch.
 #[derive(Debug)]
 pub(crate) struct Sources {
     pub(crate) parts: [MemSlice; BATCH],
@@ -42,7 +42,7 @@ impl Sources {
         (self.used, self.longest) = (0, 0);
     }
 
-    /// One more. False: the row is full.
+    /// One more. False: the batch is full.
     pub(crate) fn add(&mut self, part: MemSlice) -> bool {
         let Some(place) = self.parts.get_mut(self.used) else {
             return false;
@@ -54,7 +54,7 @@ impl Sources {
     }
 }
 
-/// What the receiver keeps of a row.
+/// What the receiver keeps of a batch.
 #[derive(Debug)]
 pub(crate) struct Places {
     /// Head, place (`None`: its bytes go nowhere) and address in the sender of each chunk.
@@ -72,7 +72,7 @@ impl Places {
         (self.used, self.longest) = (0, 0);
     }
 
-    /// One more. False: the row is full.
+    /// One more. False: the batch is full.
     pub(crate) fn add(&mut self, head: Head, place: Option<MemSlice>, address: u64) -> bool {
         let Some(next) = self.chunks.get_mut(self.used) else {
             return false;

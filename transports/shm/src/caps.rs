@@ -3,7 +3,7 @@
 use linkspan_shmring::layout::{RING_MAX, RING_MIN};
 use linkspan_transport::Caps;
 
-/// Settings of a rail. The connecting side's ring size counts for both; split CMA is used where both allow it.
+/// Settings of a rail. The connecting side's ring size counts for both; direct copy is used where both allow it.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Bytes of the ring of each direction: a power of two from 64 KiB to 16 MiB. The default, 4 MiB, is what a stream of pages
@@ -17,7 +17,7 @@ pub struct Config {
     /// Bytes of the slices in which both sides copy a chunk directly; rounded to pages, and up where a chunk would
     /// have more than 64.
     pub slice: usize,
-    /// Chunks of a few pages go in rows from the first on, however short they are; for tests.
+    /// Chunks of a few pages go in batches from the first on, however short they are; for tests.
     #[doc(hidden)]
     pub batches: bool,
     /// Called between the claim of a slice and its copy; for tests that stop a process exactly there.

@@ -110,14 +110,14 @@ pub(crate) fn piece(len: usize, slot: u8, generation: u32, offset: u64) -> [u8; 
 /// Bytes that say which chunk comes next in a row.
 pub(crate) const ENTRY: usize = HEAD_LEN + 8;
 
-/// The line of a row of `count` chunks.
+/// The line of a batch of `count` chunks.
 pub(crate) fn batch(count: usize, slot: u8, generation: u32) -> [u8; LINE] {
     let mut line = piece(count * ENTRY, slot, generation, 0);
     line[4] = Tag::Batch as u8;
     line
 }
 
-/// A chunk of a row and where it lies.
+/// A chunk of a batch and where it lies.
 pub(crate) fn entry(head: &Head, address: u64) -> [u8; ENTRY] {
     let mut entry = [0; ENTRY];
     entry[..HEAD_LEN].copy_from_slice(head.as_wire());
@@ -183,7 +183,7 @@ impl Record {
         }
     }
 
-    /// Generation, slot and offset of a piece; of a row without the offset.
+    /// Generation, slot and offset of a piece; of a batch without the offset.
     pub(crate) fn piece(&self) -> (u32, u8, u64) {
         (u32::from_le_bytes(array(&self.line, 8)), self.line[12], u64::from_le_bytes(array(&self.line, 16)))
     }

@@ -39,7 +39,7 @@ struct In {
     /// Through the ring: bytes so far.
     got: usize,
     direct: Option<Transfer>,
-    /// Of a row: its chunks, of which `head` is the first.
+    /// Of a batch: its chunks, of which `head` is the first.
     batch: Option<Box<Places>>,
     done: bool,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Receiver {
     slots: Slots,
     queue: VecDeque<In>,
     used: u32,
-    /// What finished rows leave for the next.
+    /// What finished batches leave for the next.
     spare: Vec<Box<Places>>,
     scratch: Box<[u8; EAGER_MAX]>,
     quarter: u64,
@@ -227,7 +227,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// A row: asks where each of its chunks goes and opens its transfer.
+    /// A batch: asks where each of its chunks goes and opens its transfer.
     fn batch(&mut self, r: &Record, sink: &mut dyn Sink, reach: &PeerMemory) -> Result<(), Fault> {
         let (generation, slot, _) = r.piece();
         let count = r.len / ENTRY;
@@ -478,7 +478,7 @@ impl Transfer {
         (len as usize, dest.sub(at, len).map(|part| (part, self.address.wrapping_add(at))))
     }
 
-    /// Reads a slice, or some of a row, if any are left for us. True where something changed.
+    /// Reads a slice, or some of a batch, if any are left for us. True where something changed.
     fn read_some(
         &mut self,
         w: &SlotWords<'_>,

@@ -42,7 +42,7 @@ const SLOW: u32 = 80;
 const DIRECTLY: u32 = 65536;
 const STILL: u32 = 8;
 
-/// Whether chunks of a size that usually goes through the ring go there, or in rows, by what it was seen to cost.
+/// Whether chunks of a size that usually goes through the ring go there, or in batches, by what it was seen to cost.
 #[derive(Debug, Default)]
 struct DirectCopyHeuristic {
     chunks: u32,
@@ -101,7 +101,7 @@ struct Transfer {
     src: MemSlice,
     slice: usize,
     count: u32,
-    /// Of a row: its chunks, a slice each, in place of `src`.
+    /// Of a batch: its chunks, a slice each, in place of `src`.
     batch: Option<Box<Sources>>,
     /// Slices that go through the ring, and how far the lowest of them has gone.
     ringed: u64,
@@ -112,7 +112,7 @@ struct Transfer {
     quit: bool,
 }
 
-/// A row that chunks are added to. The receiver is told of it when it is closed.
+/// A batch that chunks are added to. The receiver is told of it when it is closed.
 #[derive(Debug)]
 struct Open {
     sources: Box<Sources>,
@@ -143,7 +143,7 @@ pub(crate) struct Sender {
     left: u64,
     partial: Option<Partial>,
     batch: Option<Open>,
-    /// Rows under way, and what finished ones leave for the next.
+    /// Batches under way, and what finished ones leave for the next.
     batches: usize,
     #[expect(clippy::vec_box, reason = "the boxes go to transfers and back")]
     spare: Vec<Box<Sources>>,
@@ -349,7 +349,7 @@ impl Sender {
         Ok(self.accept(Some(transfer), false))
     }
 
-    /// Adds a chunk to the row, which is begun where there is none.
+    /// Adds a chunk to the batch, which is begun where there is none.
     fn by_row(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
         if self.batch.as_ref().is_some_and(|open| open.sources.used == BATCH) {
             self.close_row();
@@ -361,7 +361,7 @@ impl Sender {
             return Err(Busy);
         };
         let at = record::LINE_LEN + open.sources.used * ENTRY;
-        // There is space for it since the row was begun.
+        // There is space for it since the batch was begun.
         if !(self.tx.put(at, &record::entry(head, src.as_ptr() as u64)) && open.sources.add(src)) {
             return Err(Busy);
         }
@@ -385,7 +385,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Tells the receiver of the row that was begun.
+    /// Tells the receiver of the batch that was begun.
     #[inline]
     fn close_row(&mut self) {
         if let Some(open) = self.batch.take() {

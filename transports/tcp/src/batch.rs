@@ -40,7 +40,7 @@ impl ChunkBatch {
         }
     }
 
-    /// Asks for the places of a row whose heads are `text`. False: not all of them are known yet; ask again with the same.
+    /// Asks for the places of a batch whose heads are `text`. False: not all of them are known yet; ask again with the same.
     pub(crate) fn place<I: AsyncSink + ?Sized>(&mut self, text: &[u8], sink: &mut I) -> Result<bool, Fault> {
         let (heads, rest) = text.as_chunks::<HEAD_LEN>();
         if !rest.is_empty() || heads.len() < 2 || heads.len() > BATCH_MAX {
@@ -70,7 +70,7 @@ impl ChunkBatch {
         Ok(true)
     }
 
-    /// Payload bytes of the whole row.
+    /// Payload bytes of the whole batch.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -86,13 +86,13 @@ impl ChunkBatch {
         begun(self.heads[at], place).ok()
     }
 
-    /// Places in a row behind the payload under way, up to one that is no longer wanted; and whether the row ends there.
+    /// Places in a row behind the payload under way, up to one that is no longer wanted; and whether the batch ends there.
     pub(crate) fn places(&self) -> (&[MemSlice], bool) {
         let wanted = self.wanted[self.begun..self.placed].iter().take_while(|wanted| **wanted).count();
         (&self.places[self.begun..self.begun + wanted], self.begun + wanted == self.placed)
     }
 
-    /// Ends a row; its payload bytes, if there was one.
+    /// Ends a batch; its payload bytes, if there was one.
     pub(crate) fn end(&mut self) -> Option<usize> {
         let bytes = std::mem::take(&mut self.bytes);
         let was = std::mem::take(&mut self.placed) > 0;

@@ -41,7 +41,7 @@ impl Frames {
     }
 
     /// Places that the stream fills behind the payload under way, one after the other; and whether they are all, to the end
-    /// of the row.
+    /// of the batch.
     pub(crate) fn row_places(&self) -> (&[MemSlice], bool) {
         self.batch.places()
     }
@@ -53,7 +53,7 @@ impl Frames {
 
     /// Hands on what has arrived and what is in `text` behind it. Returns how many bytes of `text` were used (the others are
     /// part of a head or of a control message and come again with those that follow; more of them where `sink` held something
-    /// back) and the length of the last payload, or row of them, that began.
+    /// back) and the length of the last payload, or batch of them, that began.
     pub(crate) fn take<I: AsyncSink + ?Sized>(
         &mut self,
         text: &[u8],

@@ -36,7 +36,7 @@ const SHORT_TAIL: usize = HEAD_LEN + 2 * LINE;
 /// See [`SHORT_TAIL`].
 const PIECE: usize = 64 << 10;
 
-/// The same behind a row of payloads: the heads of the next row, and none of its payload.
+/// The same behind a batch of payloads: the heads of the next batch, and none of its payload.
 const ROW_TAIL: usize = HEAD_LEN + BATCH_MAX * HEAD_LEN + 8;
 
 /// Most payload bytes of one system call.
@@ -70,7 +70,7 @@ pub(crate) enum Fault {
     Head(BadHead),
     /// The sink's error.
     Violation(Violation),
-    /// A row of payloads that is none.
+    /// A batch of payloads that is none.
     ChunkBatch(&'static str),
     /// The sink offered a place of another length than it was asked for.
     Place { want: usize, got: usize },

@@ -31,10 +31,10 @@ const PAYLOADS: usize = 1024;
 /// to 1 MiB the copy into the kernel takes 20 to 100 us, which is as long as the other direction may wait.
 const BATCH: usize = 1024 << 10;
 
-/// Least payload that goes into a row: below, a reader copies it out of its scratch anyway.
+/// Least payload that goes into a batch: below, a reader copies it out of its scratch anyway.
 const ROW_LEAST: usize = 4096;
 
-/// Payload bytes from which on a row is closed: as much as the largest chunk of a stream, so that control messages wait no longer
+/// Payload bytes from which on a batch is closed: as much as the largest chunk of a stream, so that control messages wait no longer
 /// behind it.
 const ROW_BYTES: usize = 512 << 10;
 
@@ -50,7 +50,7 @@ struct Payload {
     zero_copy: bool,
 }
 
-/// Payloads accepted last, which may still become one row: they have no position yet.
+/// Payloads accepted last, which may still become one batch: they have no position yet.
 struct ChunkBatch {
     items: [(Head, MemSlice); BATCH_MAX],
     count: usize,
@@ -137,7 +137,7 @@ impl Tx {
 
     /// Accepts a payload behind its head; it is read later.
     pub(crate) fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
-        // A row has one head more, and padding.
+        // A batch has one head more, and padding.
         self.space_for(2 * HEAD_LEN + 8)?;
         if self.payloads.len() + self.batch.count == PAYLOADS {
             return Err(Busy);
@@ -276,7 +276,7 @@ impl Tx {
         if !self.pending() {
             return Ok(active);
         }
-        // While the kernel takes no more a row goes on growing.
+        // While the kernel takes no more a batch goes on growing.
         if self.end - self.sent < BATCH as u64 {
             self.close_row();
         }

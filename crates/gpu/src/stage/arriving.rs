@@ -16,7 +16,7 @@ use crate::{Event, Gpu, GpuError, Stream};
 /// Chunks placed or being copied on at a time: the 512 that the contract allows, less one that is being asked for.
 const CHUNKS: usize = 511;
 
-/// Copies to the device under way at a time: five rows of 64 pages. Each takes an event, of which every staged rail has so many; where
+/// Copies to the device under way at a time: five batches of 64 pages. Each takes an event, of which every staged rail has so many; where
 /// more chunks land at once, the oldest copy is waited for.
 const EVENTS: usize = 320;
 

@@ -2,7 +2,7 @@
 //!
 //! The serving side listens on the link's own address for one visitor who must know the token that came over the
 //! link; it serves rounds until the visitor leaves, is silent for too long, or its session ends. Over TCP: ping-pong, stream, and a stream whose window is given
-//! back by the receiver. Between two processes of one host also split CMA and a cache line (`cma.rs`).
+//! back by the receiver. Between two processes of one host also direct copy and a cache line (`cma.rs`).
 
 use std::io::{self, Write};
 use std::mem;
@@ -87,8 +87,8 @@ impl Loop {
             Loop::Ping => "ping-pong over TCP",
             Loop::Stream => "stream over TCP",
             Loop::Window => "windowed stream over TCP",
-            Loop::Split => "split CMA",
-            Loop::SplitPing => "ping-pong by split CMA",
+            Loop::Split => "direct copy",
+            Loop::SplitPing => "ping-pong by direct copy",
             Loop::Line => "cache line",
         }
     }
@@ -122,7 +122,7 @@ pub struct Bare {
     split: Result<Split, Missing>,
 }
 
-/// Why there is no split CMA.
+/// Why there is no direct copy.
 #[derive(Debug)]
 enum Missing {
     /// It was not asked for yet.
@@ -344,7 +344,7 @@ impl Bare {
         self.split = Err(Missing::For(format!("switched off here ({why})")));
     }
 
-    /// Joins the two processes' memory for split CMA, once. Where that cannot be, [`Bare::split`] says why.
+    /// Joins the two processes' memory for direct copy, once. Where that cannot be, [`Bare::split`] says why.
     ///
     /// # Errors
     /// [`PerfError::Baseline`]: the connection failed.
@@ -366,7 +366,7 @@ impl Bare {
             .write(round.as_bytes(), WaitMode::Adaptive)
             .and_then(|()| socket.write(offer.as_bytes(), WaitMode::Adaptive))
             .and_then(|()| socket.read(said.as_mut_bytes(), WaitMode::Adaptive));
-        asked.map_err(|source| PerfError::Baseline { what: "split CMA", source })?;
+        asked.map_err(|source| PerfError::Baseline { what: "direct copy", source })?;
         self.split = pending.joined(&said, self.token, &self.socket.patience).map_err(Missing::For);
         Ok(())
     }

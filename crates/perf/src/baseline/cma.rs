@@ -1,4 +1,4 @@
-//! Split CMA, bare: both processes copy at once with process_vm_readv and process_vm_writev, one cursor between
+//! Direct copy, bare: both processes copy at once with process_vm_readv and process_vm_writev, one cursor between
 //! them and no protocol. And a cache line thrown to and fro.
 //!
 //! The client offers a sealed memfd that carries the token as its nonce; the server opens it through

@@ -34,7 +34,7 @@ fn joined() -> Option<(Bare, Server)> {
     let (mut bare, server) = connected(1 << 30, true);
     bare.join().unwrap();
     if let Err(why) = bare.split() {
-        eprintln!("split CMA cannot be tested here: {why}");
+        eprintln!("direct copy cannot be tested here: {why}");
         return None;
     }
     Some((bare, server))
@@ -150,7 +150,7 @@ fn a_client_that_is_killed_in_a_copy_leaves_no_memory_taken() {
         bare.join().unwrap();
         match bare.split() {
             Ok(()) => bare.stream(Loop::Split, 1 << 18, 4, 1 << 40, WaitMode::Sleep).map(drop).unwrap(),
-            Err(why) => eprintln!("split CMA cannot be tested here: {why}"),
+            Err(why) => eprintln!("direct copy cannot be tested here: {why}"),
         }
         return;
     }

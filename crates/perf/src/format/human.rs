@@ -109,7 +109,7 @@ fn baseline(base: &BaselineRow) -> String {
     let name = match &*base.kind {
         "bare_tcp" => "bare TCP loop",
         "bare_tcp_window" => "bare TCP, same window",
-        "split_cma" => "split CMA",
+        "split_cma" => "direct copy",
         "cache_line" => "cache line",
         other => other,
     };

@@ -79,7 +79,7 @@ fn a_receiver_survives_any_scribbling() {
     let src = StaticBuf::new(64 << 10);
     let mut downs = 0;
     for seed in 1..=600u64 {
-        // Every third with rows.
+        // Every third with batches.
         let (batches, cma_from) = (seed % 3 == 0, if seed % 3 == 0 { 48 << 10 } else { 8 << 10 });
         let config = Config { ring: 64 << 10, cma_from, slice: 4096, batches, ..Config::default() };
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);

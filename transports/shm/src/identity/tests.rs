@@ -44,7 +44,7 @@ fn every_difference_has_its_reason() {
     assert_eq!(with(&|i| i.boot[3] ^= 1), Err(NotLocal::OtherHost));
     assert!(matches!(with(&|i| i.uid = U32::new(12345)), Err(NotLocal::OtherUser { theirs: 12345, .. })));
     assert_eq!(with(&|i| i.net_ns = U64::new(1)), Err(NotLocal::OtherNetwork));
-    assert_eq!(with(&|i| i.pid_ns = U64::new(1)), Ok(()), "another pid namespace costs split CMA only");
+    assert_eq!(with(&|i| i.pid_ns = U64::new(1)), Ok(()), "another pid namespace costs direct copy only");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The suite of all transports: with the direct copy from its usual size on, with short chunks in rows, with every chunk copied
+//! The suite of all transports: with the direct copy from its usual size on, with short chunks in batches, with every chunk copied
 //! directly through the smallest ring, and with the ring alone.
 
 use crate::common::bed::{Shm, tiny};

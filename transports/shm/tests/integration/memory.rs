@@ -85,7 +85,7 @@ fn a_destination_that_is_gone_is_an_error_and_not_a_signal() {
     assert!(matches!(until_down(&mut a, &mut none), Down::PeerGone { .. }));
 }
 
-/// Chunks of a row, some of which can be copied directly and some not, and some of which go nowhere.
+/// Chunks of a batch, some of which can be copied directly and some not, and some of which go nowhere.
 #[test]
 fn a_row_of_memory_that_cannot_be_reached_and_of_memory_that_can() {
     const PAGE: usize = 20_000;

@@ -45,7 +45,7 @@ fn head(kind: Kind, len: usize) -> Head {
 /// Keeps what lands.
 struct Keep {
     mem: StaticBuf,
-    /// What has a place and has not landed: a row has many at a time.
+    /// What has a place and has not landed: a batch has many at a time.
     placed: VecDeque<MemSlice>,
     next: u64,
     landed: Vec<Vec<u8>>,

@@ -90,7 +90,7 @@ fn nothing_to_send_asks_nothing_of_the_kernel() {
     assert!(tx.flush(null.as_fd()).is_err());
 }
 
-/// What a row is on the wire, wherever the kernel stops in it, and when its items are gone.
+/// What a batch is on the wire, wherever the kernel stops in it, and when its items are gone.
 #[test]
 fn payloads_behind_one_another_become_a_row() {
     let mem = StaticBuf::new(5000);
@@ -158,5 +158,5 @@ fn a_row_ends_at_its_limits_and_two_fill_a_call() {
         tx.data(&head(Kind::Put, 16 << 10), part(16 << 10)).unwrap();
     }
     tx.close_row();
-    assert_eq!(next(&tx), 2 * (31 * HEAD_LEN + 8) + 60 * (16 << 10), "one call carries both rows");
+    assert_eq!(next(&tx), 2 * (31 * HEAD_LEN + 8) + 60 * (16 << 10), "one call carries both batches");
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::common::helpers::{help, helped_rails, helped_with_raw, ran, status, threads};
-use crate::common::{Model, V4, buf, head, next_head, pattern, rails, row, until, wire};
+use crate::common::{Model, V4, batch, buf, head, next_head, pattern, rails, until, wire};
 use linkspan_net::WaitSet;
 use linkspan_proto::head::HEAD_LEN;
 use linkspan_stream::Options;
@@ -200,7 +200,7 @@ fn many() -> (Vec<u8>, u32) {
     let mut seq = 0;
     while seq < 6000 {
         if seq % 21 == 6 && seq < 5900 {
-            bytes.extend(row(seq, &[2_000, 4, if seq % 2 == 0 { 9_000 } else { 65_536 }]));
+            bytes.extend(batch(seq, &[2_000, 4, if seq % 2 == 0 { 9_000 } else { 65_536 }]));
             seq += 3;
             continue;
         }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use crate::common::{
-    Model, V4, buf, head, is_between, next_head, pattern, poll_to_end, poll_to_silence, rail_with_raw, rails, row,
+    Model, V4, batch, buf, head, is_between, next_head, pattern, poll_to_end, poll_to_silence, rail_with_raw, rails,
     script, until, wire, with_raw,
 };
 use linkspan_proto::Kind;
@@ -124,7 +124,7 @@ fn chunk_batches_that_cannot_be_end_the_rail() {
         bytes
     };
     let put = |len, seq| head(Kind::Put, len, seq);
-    let mut damaged = row(0, &[5000, 5000]);
+    let mut damaged = batch(0, &[5000, 5000]);
     damaged[HEAD_LEN + 50] ^= 1;
     let mut odd = head(Kind::BatchHeads, 100, 0).as_wire().to_vec();
     odd.resize(200, 0xC5);

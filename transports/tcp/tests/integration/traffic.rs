@@ -204,7 +204,7 @@ fn many_small_messages_leave_in_one_call_and_arrive_in_few() {
     assert!(polls <= 4, "48 KB of control messages took {polls} polls");
 }
 
-/// Pages of 16 KiB leave in rows: a system call for dozens of them on each side, where each took one.
+/// Pages of 16 KiB leave in batches: a system call for dozens of them on each side, where each took one.
 #[test]
 fn pages_leave_and_arrive_in_rows() {
     let options = Options { send_buffer: Some(4 << 20), recv_buffer: Some(4 << 20), ..Options::default() };

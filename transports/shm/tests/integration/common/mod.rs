@@ -103,7 +103,7 @@ pub(crate) fn ways() -> [(&'static str, Config); 4] {
     let batches = Config { ring: 64 << 10, batches: true, ..direct };
     [
         ("direct", direct),
-        ("rows", batches),
+        ("batches", batches),
         ("small ring, all direct", small),
         ("ring", Config { cma: false, ..direct }),
     ]

@@ -111,7 +111,7 @@ pub(crate) fn next_head(end: usize) -> usize {
 }
 
 /// Payloads in a row on the wire, from message `seq` on.
-pub(crate) fn row(seq: u32, lens: &[usize]) -> Vec<u8> {
+pub(crate) fn batch(seq: u32, lens: &[usize]) -> Vec<u8> {
     let heads = lens.iter().zip(seq..).map(|(&len, seq)| head(Kind::Put, len, seq));
     let heads: Vec<u8> = heads.flat_map(|head| head.as_wire().to_vec()).collect();
     let mut bytes = head(Kind::BatchHeads, heads.len(), 0).as_wire().to_vec();
@@ -131,7 +131,7 @@ pub(crate) fn script() -> (Vec<u8>, Vec<usize>) {
     }
     let lens = [7, 30, 1];
     let mut end = bytes.len() + (1 + lens.len()) * HEAD_LEN;
-    bytes.extend(row(list.len() as u32, &lens));
+    bytes.extend(batch(list.len() as u32, &lens));
     for len in lens {
         end += len;
         ends.push(end);
@@ -141,11 +141,11 @@ pub(crate) fn script() -> (Vec<u8>, Vec<usize>) {
     (bytes, ends)
 }
 
-/// Whether no message has begun and not ended in the first `cut` bytes of the script: its padding may be cut off. Within the row
+/// Whether no message has begun and not ended in the first `cut` bytes of the script: its padding may be cut off. Within the batch
 /// there is none, so only its last payload ends one.
 pub(crate) fn is_between(ends: &[usize], cut: usize) -> bool {
-    let row = 6..8;
-    let whole = |&(n, _): &(usize, &usize)| !row.contains(&n);
+    let batch = 6..8;
+    let whole = |&(n, _): &(usize, &usize)| !batch.contains(&n);
     cut == 0 || ends.iter().enumerate().skip(1).filter(whole).any(|(_, &end)| (end..=next_head(end)).contains(&cut))
 }
 
@@ -165,17 +165,17 @@ pub(crate) struct Model {
     pub(crate) drain: u32,
     place: StaticBuf,
     placed: VecDeque<(Head, Option<MemSlice>)>,
-    /// Which of a row each of these is.
+    /// Which of a batch each of these is.
     slots: VecDeque<usize>,
 }
 
-/// Bytes for a payload, or for the first of a row.
+/// Bytes for a payload, or for the first of a batch.
 const FIRST: usize = (1 << 20) + 4096;
 
-/// Bytes for each payload of a row but the first.
+/// Bytes for each payload of a batch but the first.
 const SLOT: usize = (64 << 10) + 2 * GUARD + 256;
 
-/// Where the place of the `n`th payload of a row begins.
+/// Where the place of the `n`th payload of a batch begins.
 fn slot(n: usize) -> usize {
     if n == 0 { 0 } else { FIRST + (n - 1) * SLOT }
 }
@@ -206,7 +206,7 @@ impl Sink for Model {
 
     fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation> {
         let (n, seq) = (self.placed.len(), self.next + self.placed.len() as u32);
-        assert!(n < BATCH_MAX, "more chunks at once than a row has");
+        assert!(n < BATCH_MAX, "more chunks at once than a batch has");
         assert_eq!(head.seq.get(), seq, "order");
         let drain = self.drain > 0 && seq.is_multiple_of(self.drain);
         // Every alignment within two lines comes up.
