@@ -172,10 +172,12 @@ impl Shared {
     pub(crate) fn ask(&self, id: OpId) -> (Option<Result<u64, Error>>, Option<Hold>) {
         let mut guard = self.lock();
         if !guard.ops.is_reported(id) && guard.driver == Driver::Nobody {
-            // The engine looks after those that are to be woken.
+            // The engine looks after those that are to be woken; a step ends the sleep that it has prepared.
             if guard.ops.woken_later == 0 {
                 guard = self.enter(guard);
                 self.asked.store(true, Ordering::Relaxed);
+            } else {
+                self.disarm(&mut guard);
             }
             for _ in 0..ASKED_STEPS {
                 if !guard.step() || guard.ops.is_reported(id) {

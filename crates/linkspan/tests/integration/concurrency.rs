@@ -346,3 +346,32 @@ fn an_operation_that_is_begun_and_not_asked_after_is_driven_all_the_same() {
         assert_eq!(second.wait().unwrap(), 4 << 20);
     }
 }
+
+/// To ask is to move things on, which ends the sleep that the engine thread has prepared.
+#[test]
+fn an_awaited_operation_is_told_at_once_though_another_one_was_asked_after() {
+    const ROUNDS: u32 = 10;
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let (_own, there) = open(&b, 8);
+        let never = Memory::host(8);
+        let mut never = b.recv(7, &never.view_mut().unwrap(), Some(LONG));
+        let (woken, told) = channel();
+        let (release, released) = channel();
+        let waker = Waker::from(Arc::new(Hold { woken: Mutex::new(woken), released: Mutex::new(released) }));
+        drop(release);
+        let begun = Instant::now();
+        for _ in 0..ROUNDS {
+            let mut wait = b.wait_for_write(Some(LONG));
+            assert!(Pin::new(&mut wait).poll(&mut Context::from_waker(&waker)).is_pending());
+            // It sleeps by then: it looks every millisecond.
+            std::thread::sleep(Duration::from_millis(10));
+            assert!(never.test().is_none());
+            a.write_blocking(&filled(8, 1).view(), &there, Some(Notify::COUNT), Some(LONG)).unwrap();
+            told.recv_timeout(LONG).unwrap();
+            assert!(Pin::new(&mut wait).poll(&mut Context::from_waker(&waker)).is_ready());
+        }
+        // A second each where it slept on.
+        assert!(begun.elapsed() < Duration::from_secs(ROUNDS.into()) / 2, "{:?}", begun.elapsed());
+    }
+}
