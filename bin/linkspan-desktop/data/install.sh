@@ -10,8 +10,4 @@ put org.linkspan.Desktop.metainfo.xml metainfo
 put org.linkspan.Desktop.service dbus-1/services
 put icons/org.linkspan.Desktop.svg icons/hicolor/scalable/apps
 put icons/org.linkspan.Desktop-symbolic.svg icons/hicolor/symbolic/apps
-for po in ../po/*.po; do
-	catalogue=$usr/share/locale/$(basename "$po" .po)/LC_MESSAGES/linkspan-desktop.mo
-	mkdir -p "$(dirname "$catalogue")"
-	msgfmt --check --check-accelerators=_ -o "$catalogue" "$po"
-done
+sh ../po/install.sh linkspan-desktop "${usr%/usr}"

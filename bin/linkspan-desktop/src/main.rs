@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 mod app;
-mod language;
 mod page;
 mod pick;
 mod plot;
@@ -17,6 +16,7 @@ use gtk::glib;
 const ID: &str = "org.linkspan.Desktop";
 
 fn main() -> glib::ExitCode {
-    language::set_up();
+    // The locale is that of the session once GTK has begun, which sets it.
+    linkspan_view::text::set_catalogues("linkspan-desktop");
     app::run()
 }

@@ -1,4 +1,4 @@
-"""A session of our own, and the real services on it: an X server nobody sees, a session bus, a system bus, a machine of files for the
+"""A session of our own, and the real services on it: an X server nobody sees (or a Wayland compositor), a session bus, a system bus, a machine of files for the
 system's service, and a second user who is the peer. The window is found and driven through AT-SPI, by role and name."""
 
 import atexit
@@ -55,7 +55,7 @@ def or_none(look):
 
 
 class Session:
-    def __init__(self, size="1280x960", language="C.UTF-8", openbox=None, dpi=96):
+    def __init__(self, size="1280x960", language="C.UTF-8", openbox=None, dpi=96, wayland=False):
         self.dir = Path(tempfile.mkdtemp(prefix="linkspan-session-"))
         self.running = []
         atexit.register(self.end)
@@ -69,10 +69,26 @@ class Session:
         self.stats = self.dir / "stats"
         self.stats.mkdir(mode=0o1777)
         os.environ["LINKSPAN_STATS_DIR"] = str(self.stats)
-        os.environ["DISPLAY"] = ":99"
+        if wayland:
+            self.wayland()
+            self.buses()
+        else:
+            self.x11(size)
+            self.buses()
+            self.manager(openbox, dpi)
+
+    def wayland(self):
+        os.environ.update({"GDK_BACKEND": "wayland", "WAYLAND_DISPLAY": "wayland-9"})
+        os.environ.pop("DISPLAY", None)
+        self.start(["weston", "--backend=headless", "--renderer=pixman", "--socket=wayland-9", "--idle-time=0", "--debug"], stderr=subprocess.DEVNULL)
+        until("the compositor", lambda: (self.dir / "run/wayland-9").exists())
+
+    def x11(self, size):
+        os.environ.update({"GDK_BACKEND": "x11", "DISPLAY": ":99"})
         self.start(["Xvfb", ":99", "-screen", "0", f"{size}x24", "-nolisten", "tcp"])
         until("the X server", lambda: Path("/tmp/.X11-unix/X99").exists())
-        self.buses()
+
+    def manager(self, openbox, dpi):
         settings = self.dir / "xsettings"
         settings.write_text(f'Xft/DPI {dpi * 1024}\nGtk/FontName "Cantarell 11"\n')
         self.start(["xsettingsd", "--config", settings])

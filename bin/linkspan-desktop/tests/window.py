@@ -1,11 +1,13 @@
 """The window with the real services, from a service that comes to one that goes: what a person sees and does, by role and name."""
 
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
 
 import harness
+from gi.repository import Gio, GLib
 from harness import Session, enabled, find, key, page, press, text, until, write
 
 PAGES = ["Overview", "Tests", "Jobs", "Files", "Findings", "Events"]
@@ -90,6 +92,35 @@ def sends(at):
     text("Files arrived: 1")
 
 
+def takes_files_that_are_dropped(at):
+    file = at.dir / "one/dropped.txt"
+    file.write_text("linkspan")
+    source = at.start(["python3", "-B", Path(__file__).with_name("source.py"), file])
+    xdo = lambda *words: subprocess.run(["xdotool", *map(str, words)], check=True, capture_output=True, text=True).stdout
+
+    def middle(name):
+        """Of a window, on the screen."""
+        values = dict(line.split("=") for line in xdo("search", "--sync", "--name", name, "getwindowgeometry", "--shell").split())
+        return [int(values[at]) + int(values[size]) // 2 for at, size in (("X", "WIDTH"), ("Y", "HEIGHT"))]
+
+    until("the other window", lambda: subprocess.run(["xdotool", "search", "--name", "Files to drag"], capture_output=True).stdout)
+    # Beside each other, so that both are seen.
+    xdo("search", "--name", "^linkspan$", "windowmove", 0, 0)
+    xdo("search", "--name", "Files to drag", "windowmove", 1000, 100)
+    until("it is there", lambda: middle("Files to drag")[0] > 1000)
+    (from_x, from_y), (to_x, to_y) = middle("Files to drag"), middle("^linkspan$")
+    xdo("mousemove", from_x, from_y, "mousedown", 1)
+    for n in range(1, 21):
+        xdo("mousemove", from_x + (to_x - from_x) * n // 20, from_y + (to_y - from_y) * n // 20)
+        time.sleep(0.02)
+    time.sleep(0.5)
+    xdo("mouseup", 1)
+    arrived = at.dir / "two/inbox/dropped.txt"
+    until("the file at the other side", lambda: arrived.exists() and arrived.read_text() == "linkspan")
+    source.kill()
+    source.wait()
+
+
 def shares_and_mirrors_a_folder_that_is_chosen(at):
     page("Files")
     folder = at.dir / "one/shared"
@@ -155,24 +186,61 @@ def rests_when_nothing_happens(at):
     assert sum(each.values()) <= 5, f"wake-ups a second of each thread: {each}"
 
 
+def is_in_the_tray_in_german(at):
+    watcher = at.start(["python3", "-B", Path(__file__).with_name("watcher.py")], stdout=subprocess.PIPE, text=True)
+    at.tray = at.start(["linkspan-tray"], env=dict(os.environ, LANG="de_DE.UTF-8", LC_ALL="de_DE.UTF-8"))
+    item = watcher.stdout.readline().strip()
+
+    def entry(label):
+        """Its number."""
+        layout = gdbus("com.canonical.dbusmenu.GetLayout", "0", "int32 -1", "[]", name=item, path="/MenuBar")
+        found = re.search(rf"\((\d+), {{[^{{}}]*'label': <'{label}'>", layout)
+        return found and found[1]
+
+    until("the cable", lambda: entry("strix-b: 40 Gb/s"))
+    until("whom to measure", lambda: entry("Bandbreite messen"))
+    gdbus("com.canonical.dbusmenu.Event", entry("Dateien senden …"), "clicked", "<0>", "0", name=item, path="/MenuBar")
+    press("button", "Cancel")
+    until("the dialog goes", lambda: find("button", "Cancel") is None)
+
+
 def takes_no_memory_for_what_is_past(at):
-    pid, cable = pid_of("org.linkspan.Desktop"), at.root / "sys/bus/thunderbolt/devices/0-1"
-    pss = lambda: fields(pid, "smaps_rollup", "Pss")[0]
+    pids, devices = [pid_of("org.linkspan.Desktop"), at.tray.pid], at.root / "sys/bus/thunderbolt/devices"
+    pss = lambda: [fields(pid, "smaps_rollup", "Pss")[0] for pid in pids]
+    # Forty cables to one host, all plugged in and pulled out together.
+    cables, host = [devices / f"0-{port:x}" for port in range(1, 41)], os.readlink(devices / "0-1")
 
-    def plug(times):
-        for n in range(2 * times):
-            there, away = (cable, at.root / "away") if n % 2 == 0 else (at.root / "away", cable)
-            there.rename(away)
+    def events(after_us):
+        """The times of those since then, as the service has them."""
+        words = GLib.Variant("(tb)", (after_us, False))
+        said = bus.call_sync("org.linkspan.Link1", "/org/linkspan/Link1", "org.linkspan.Link1.Manager", "GetEvents", words, None, 0, -1, None)
+        return [event["time_us"] for event in said.unpack()[0]]
+
+    def plug(most, last_us):
+        seen, there = 0, True
+        while seen < most or not there:
+            for cable in cables:
+                cable.unlink(missing_ok=True)
+                if not there:
+                    cable.symlink_to(host)
+            there = not there
             at.system.send_signal(1)
-            until("it is seen", lambda: bool(find("label", "40 Gb/s")) == (n % 2 == 1))
+            new = until("it is seen", lambda: events(last_us))
+            seen, last_us = seen + len(new), max(new)
+        until("it is shown", lambda: find("label", "40 Gb/s"))
+        return last_us
 
+    bus = Gio.DBusConnection.new_for_address_sync(os.environ["DBUS_SYSTEM_BUS_ADDRESS"], Gio.DBusConnectionFlags.AUTHENTICATION_CLIENT | Gio.DBusConnectionFlags.MESSAGE_BUS_CONNECTION, None, None)
     page("Overview")
-    # As many events as are kept: 256.
-    plug(130)
+    # More than are kept (256 here, 1024 by the service), until everything that is made once is there.
+    last_us = plug(4_000, max(events(0)))
     before = pss()
-    plug(50)
-    print(f"     {before} KiB, then {pss()} KiB", flush=True)
-    assert pss() < before + 1024, "it grows"
+    plug(10_000, last_us)
+    print(f"     window and tray: {before} KiB, {pss()} KiB after 10,000 events", flush=True)
+    assert all(now < then + 1024 for then, now in zip(before, pss())), "it grows"
+    for cable in cables[1:]:
+        cable.unlink()
+    at.system.send_signal(1)
 
 
 def loses_the_services_and_has_them_back(at):
@@ -222,10 +290,12 @@ def main():
         trusts_a_peer,
         measures,
         sends,
+        takes_files_that_are_dropped,
         shares_and_mirrors_a_folder_that_is_chosen,
         asks_which_files_to_send,
         has_a_name_for_every_control,
         rests_when_nothing_happens,
+        is_in_the_tray_in_german,
         takes_no_memory_for_what_is_past,
         loses_the_services_and_has_them_back,
         stays_whole_when_a_stranger_has_the_name_of_the_service,

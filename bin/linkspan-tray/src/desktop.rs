@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use linkspan_bus::zbus::fdo::{DBusProxy, RequestNameFlags};
-use linkspan_bus::zbus::zvariant::Value;
+use linkspan_bus::zbus::zvariant::{DynamicType, Value};
 use linkspan_bus::zbus::{Connection, Result, fdo::RequestNameReply};
 use linkspan_view::Notice;
+use serde::Serialize;
 
 /// The name of the window's program (freedesktop Desktop Entry Specification, D-Bus activation).
 const WINDOW: &str = "org.linkspan.Desktop";
@@ -37,8 +38,18 @@ impl Desktop {
 
     pub(crate) async fn open_window(&self) -> Result<()> {
         let data: HashMap<&str, Value<'_>> = HashMap::new();
+        self.window("Activate", &data).await
+    }
+
+    /// The window asks which.
+    pub(crate) async fn send_files(&self) -> Result<()> {
+        let (data, none): (HashMap<&str, Value<'_>>, Vec<Value<'_>>) = Default::default();
+        self.window("ActivateAction", &("send", none, data)).await
+    }
+
+    async fn window(&self, method: &str, body: &(impl Serialize + DynamicType)) -> Result<()> {
         let (path, interface) = ("/org/linkspan/Desktop", "org.freedesktop.Application");
-        self.0.call_method(Some(WINDOW), path, Some(interface), "Activate", &data).await.map(drop)
+        self.0.call_method(Some(WINDOW), path, Some(interface), method, body).await.map(drop)
     }
 
     /// By org.freedesktop.portal.Notification; the same id takes the place of the notification before.

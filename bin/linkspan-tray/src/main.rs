@@ -1,21 +1,25 @@
-//! `linkspan-tray`: the state of the cables in the tray of a desktop (StatusNotifierItem), and notifications of what is worth one.
-#![forbid(unsafe_code)]
+//! `linkspan-tray`: the state of the cables, transfers and tests in the tray of a desktop (StatusNotifierItem), and notifications of what is
+//! worth one.
+#![deny(unsafe_code)]
 
 mod desktop;
 
 use std::process::ExitCode;
 
 use clap::Parser;
-use ksni::menu::{CheckmarkItem, StandardItem};
+use gettextrs::{LocaleCategory, setlocale};
+use ksni::menu::{CheckmarkItem, StandardItem, SubMenu};
 use ksni::{Category, MenuItem, OfflineReason, Status, ToolTip, Tray, TrayMethods};
-use linkspan_view::{Model, Summary, live, text::tr};
+use linkspan_bus::zbus;
+use linkspan_view::text::{set_catalogues, tr};
+use linkspan_view::{Action, Button, Model, Summary, live, user};
 use tokio::sync::mpsc;
 
 use desktop::Desktop;
 
-/// linkspan in the tray: cables to other hosts, their speed, and what goes wrong
+/// linkspan in the tray: cables to other hosts, their speed, transfers, tests, and what goes wrong
 ///
-/// Needs the service linkspand, which the bus starts, and no rights of its own. A desktop without a tray is told once; notifications are
+/// Needs the services of linkspand, which the buses start, and no rights of its own. A desktop without a tray is told once; notifications are
 /// sent all the same.
 #[derive(Debug, Parser)]
 #[command(name = "linkspan-tray", version)]
@@ -29,6 +33,9 @@ struct Cli {
 #[derive(Debug)]
 enum Chosen {
     Open,
+    Send,
+    Ask(user::Ask),
+    Mirrors,
     Quit,
 }
 
@@ -48,9 +55,26 @@ impl Icon {
     }
 }
 
-fn line(label: String) -> MenuItem<Icon> {
-    // An underline would be drawn where an access key is marked.
-    StandardItem { label: label.replace('_', "__"), enabled: false, ..StandardItem::default() }.into()
+/// An underline would be drawn where an access key is marked.
+fn plain(label: &str) -> String {
+    label.replace('_', "__")
+}
+
+fn line(label: &str) -> MenuItem<Icon> {
+    StandardItem { label: plain(label), enabled: false, ..StandardItem::default() }.into()
+}
+
+fn item(label: String, enabled: bool, activate: impl Fn(&mut Icon) + Send + 'static) -> MenuItem<Icon> {
+    StandardItem { label, enabled, activate: Box::new(activate), ..StandardItem::default() }.into()
+}
+
+fn mark(label: String, checked: bool, activate: impl Fn(&mut Icon) + Send + 'static) -> MenuItem<Icon> {
+    CheckmarkItem { label, checked, activate: Box::new(activate), ..CheckmarkItem::default() }.into()
+}
+
+fn test(button: &Button) -> Option<MenuItem<Icon>> {
+    let Action::User(ask) = button.action.clone() else { return None };
+    Some(item(plain(&button.label), button.works, move |icon| icon.choose(Chosen::Ask(ask.clone()))))
 }
 
 impl Tray for Icon {
@@ -82,7 +106,8 @@ impl Tray for Icon {
     }
 
     fn tool_tip(&self) -> ToolTip {
-        let description = self.summary.peers.join("\n");
+        let lines: Vec<&str> = self.summary.peers.iter().chain(&self.summary.tasks).map(String::as_str).collect();
+        let description = lines.join("\n");
         // The description may have markup, and names are the word of strangers.
         let description = description.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         ToolTip { title: self.summary.text.clone(), description, ..ToolTip::default() }
@@ -95,18 +120,23 @@ impl Tray for Icon {
     }
 
     fn menu(&self) -> Vec<MenuItem<Self>> {
-        let mut items = vec![line(self.summary.text.clone())];
-        items.extend(self.summary.peers.iter().cloned().map(line));
+        let Summary { text, peers, tasks, tests, paused, .. } = &self.summary;
+        let mut items: Vec<MenuItem<Icon>> =
+            [text].into_iter().chain(peers).chain(tasks).map(|text| line(text)).collect();
         items.push(MenuItem::Separator);
         if self.window {
-            let activate = Box::new(|icon: &mut Icon| icon.choose(Chosen::Open));
-            items.push(StandardItem { label: tr("Open linkspan"), activate, ..StandardItem::default() }.into());
+            items.push(item(tr("Open linkspan"), true, |icon| icon.choose(Chosen::Open)));
+            items.push(item(tr("Send Files…"), true, |icon| icon.choose(Chosen::Send)));
         }
-        let activate = Box::new(|icon: &mut Icon| icon.notifies = !icon.notifies);
-        let (label, checked) = (tr("Notifications"), self.notifies);
-        items.push(CheckmarkItem { label, checked, activate, ..CheckmarkItem::default() }.into());
-        let activate = Box::new(|icon: &mut Icon| icon.choose(Chosen::Quit));
-        items.push(StandardItem { label: tr("Quit"), activate, ..StandardItem::default() }.into());
+        if !tests.is_empty() {
+            let submenu = tests.iter().filter_map(test).collect();
+            items.push(SubMenu { label: tr("Measure Bandwidth"), submenu, ..SubMenu::default() }.into());
+        }
+        if let Some(paused) = paused {
+            items.push(mark(tr("Pause Mirrors"), *paused, |icon| icon.choose(Chosen::Mirrors)));
+        }
+        items.push(mark(tr("Notifications"), self.notifies, |icon| icon.notifies = !icon.notifies));
+        items.push(item(tr("Quit"), true, |icon| icon.choose(Chosen::Quit)));
         items
     }
 
@@ -118,9 +148,21 @@ impl Tray for Icon {
     }
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    match run(&Cli::parse()).await {
+/// Texts are in the language of the session from here on.
+#[allow(unsafe_code, reason = "no safe crate sets the locale")]
+fn set_language() {
+    // SAFETY: there is no other thread yet, which could read the locale meanwhile.
+    unsafe { setlocale(LocaleCategory::LcAll, "") };
+    set_catalogues("linkspan-tray");
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    set_language();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let ended =
+        runtime.map_err(|error| format!("no event loop: {error}")).and_then(|runtime| runtime.block_on(run(&cli)));
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("linkspan-tray: {why}");
@@ -128,6 +170,9 @@ async fn main() -> ExitCode {
         }
     }
 }
+
+/// Most that is said or asked before it is taken in.
+const QUEUE: usize = 16;
 
 async fn run(cli: &Cli) -> Result<(), String> {
     let desktop = Desktop::connect().await.map_err(|error| format!("the session bus cannot be reached: {error}"))?;
@@ -140,21 +185,19 @@ async fn run(cli: &Cli) -> Result<(), String> {
     let window = desktop.has_window().await;
     let icon = Icon { summary: model.summary(), notifies: !cli.quiet, window, chosen };
     let tray = icon.assume_sni_available(true).spawn().await.map_err(|error| format!("no tray: {error}"))?;
+    let (feed, mut inputs) = mpsc::channel(QUEUE);
+    // Nothing is asked of the machine's service.
     let (_asks, asked) = mpsc::channel(1);
-    let (feed, mut inputs) = mpsc::channel(16);
-    tokio::spawn(live::follow(None, asked, feed));
+    tokio::spawn(live::follow(None, asked, feed.clone()));
+    let (user, asked) = mpsc::channel(QUEUE);
+    tokio::spawn(user::live::follow(None, asked, feed));
     let mut told = false;
     loop {
         tokio::select! {
             input = inputs.recv() => {
-                let Some(input) = input else { return Err("the bus cannot be followed".into()) };
+                let Some(input) = input else { return Err("the buses cannot be followed".into()) };
                 let notices = model.apply(input);
-                let summary = model.summary();
-                let notifies = tray.update(move |icon| {
-                    icon.summary = summary;
-                    icon.notifies
-                });
-                let notifies = notifies.await.unwrap_or(false);
+                let notifies = show(&tray, &model).await;
                 for notice in notices.iter().filter(|_| notifies) {
                     if let Err(error) = desktop.notify(notice).await && !std::mem::replace(&mut told, true) {
                         eprintln!("linkspan-tray: no notifications: {error}");
@@ -162,10 +205,13 @@ async fn run(cli: &Cli) -> Result<(), String> {
                 }
             }
             chosen = choices.recv() => match chosen {
-                Some(Chosen::Open) => {
-                    if let Err(error) = desktop.open_window().await {
-                        eprintln!("linkspan-tray: the window cannot be opened: {error}");
-                    }
+                Some(Chosen::Open) => said(desktop.open_window().await),
+                Some(Chosen::Send) => said(desktop.send_files().await),
+                // What finds no place is dropped: a person chooses again.
+                Some(Chosen::Ask(ask)) => drop(user.try_send(ask)),
+                Some(Chosen::Mirrors) => {
+                    model.pause_mirrors().into_iter().for_each(|ask| drop(user.try_send(ask)));
+                    show(&tray, &model).await;
                 }
                 Some(Chosen::Quit) | None => {
                     tray.shutdown().await;
@@ -174,4 +220,20 @@ async fn run(cli: &Cli) -> Result<(), String> {
             },
         }
     }
+}
+
+fn said(of_window: zbus::Result<()>) {
+    if let Err(error) = of_window {
+        eprintln!("linkspan-tray: the window cannot be opened: {error}");
+    }
+}
+
+/// Answers whether notifications are wanted.
+async fn show(tray: &ksni::Handle<Icon>, model: &Model) -> bool {
+    let summary = model.summary();
+    let update = move |icon: &mut Icon| {
+        icon.summary = summary;
+        icon.notifies
+    };
+    tray.update(update).await.unwrap_or(false)
 }

@@ -1,5 +1,6 @@
 //! The system service for programs that block, and that do their work without it.
 
+use std::sync::mpsc::{TrySendError, sync_channel};
 use std::time::Duration;
 
 use linkspan_service::events::Event;
@@ -7,7 +8,6 @@ use zbus::blocking::connection::Builder;
 use zbus::blocking::fdo::DBusProxy;
 use zbus::names::BusName;
 
-use crate::proxy::EventsChangedIterator;
 use crate::{Error, ManagerProxyBlocking, NAME, from_dict};
 
 /// For how long an answer is waited for: a person may have to give a password.
@@ -70,11 +70,23 @@ impl Client {
         self.manager.version().unwrap_or_default()
     }
 
-    /// One item each time something has happened.
+    /// An item when something has happened since the one before. A thread takes the signals: left in the connection's queue until the
+    /// caller comes back, they would hold up the answers behind them.
     ///
     /// # Errors
-    /// [`zbus::Error`] of the bus, which refused the match rule or has ended the connection.
-    pub fn changes(&self) -> zbus::Result<EventsChangedIterator> {
-        self.manager.receive_events_changed()
+    /// [`zbus::Error`] of the bus, which refused the match rule or has ended the connection, or of a thread that cannot be had.
+    pub fn changes(&self) -> zbus::Result<impl Iterator<Item = ()>> {
+        let changes = self.manager.receive_events_changed()?;
+        let (tell, told) = sync_channel(1);
+        let hear = move || {
+            for _ in changes {
+                if matches!(tell.try_send(()), Err(TrySendError::Disconnected(()))) {
+                    break;
+                }
+            }
+        };
+        let spawned = std::thread::Builder::new().name("events".into()).spawn(hear);
+        spawned.map_err(|error| zbus::Error::InputOutput(error.into()))?;
+        Ok(told.into_iter())
     }
 }

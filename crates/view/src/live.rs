@@ -1,13 +1,16 @@
 //! The services on D-Bus, as a stream of [`Input`]s.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use linkspan_bus::zbus::connection::Builder;
-use linkspan_bus::zbus::fdo::{DBusProxy, ObjectManagerProxy};
+use linkspan_bus::zbus::fdo::{DBusProxy, NameOwnerChangedStream, ObjectManagerProxy};
+use linkspan_bus::zbus::message::Type;
 use linkspan_bus::zbus::proxy::CacheProperties;
-use linkspan_bus::zbus::{Connection, MatchRule, MessageStream, zvariant::OwnedObjectPath};
+use linkspan_bus::zbus::{Connection, Error, MatchRule, Message, MessageStream, zvariant::OwnedObjectPath};
 use linkspan_bus::{Dict, ManagerProxy, NAME, PATH, StatisticsChanged};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -37,6 +40,55 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(25);
 
 /// Between two looks at statistics, milliseconds.
 const INTERVAL_MS: u32 = 1000;
+
+/// Signals of a service, taken from the connection whatever else is awaited: a full queue of them would hold up the answers behind it.
+#[derive(Default)]
+pub(crate) struct Heard {
+    news: Mutex<News>,
+    some: Notify,
+}
+
+/// What has come since the look before.
+#[derive(Default)]
+pub(crate) struct News {
+    /// The newest signal that has numbers.
+    pub(crate) numbers: Option<Message>,
+    /// The names of the others are of no matter, but that of a task's end.
+    pub(crate) changed: bool,
+    pub(crate) ended: bool,
+}
+
+impl Heard {
+    /// Until the connection ends; `numbers` is what the signal with numbers is called.
+    pub(crate) async fn listen(&self, mut signals: MessageStream, numbers: &str) -> Error {
+        while let Some(message) = signals.next().await {
+            let Ok(message) = message else { continue };
+            let member = message.header().member().map(|member| member.to_string()).unwrap_or_default();
+            let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+            match member == numbers {
+                true => news.numbers = Some(message),
+                false => (news.changed, news.ended) = (true, news.ended || member == "TaskEnded"),
+            }
+            self.some.notify_one();
+        }
+        Error::Failure("the bus is gone".into())
+    }
+
+    pub(crate) async fn news(&self) -> News {
+        self.some.notified().await;
+        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The signals of `name` below `path` from now on.
+pub(crate) async fn signals(
+    connection: &Connection,
+    name: &'static str,
+    path: &'static str,
+) -> linkspan_bus::zbus::Result<MessageStream> {
+    let rule = MatchRule::builder().msg_type(Type::Signal).sender(name)?.path_namespace(path)?;
+    MessageStream::for_match_rule(rule.build(), connection, Some(64)).await
+}
 
 /// Feeds a model until it is dropped: with the system bus at `address`, or the usual one. The bus starts the service; where it goes away
 /// it is waited for, and had back with its objects.
@@ -76,18 +128,31 @@ async fn session(
     };
     let connection = builder.method_timeout(Duration::from_secs(120)).build().await?;
     let bus = DBusProxy::new(&connection).await?;
-    let mut owners = bus.receive_name_owner_changed_with_args(&[(0, NAME)]).await?;
-    let rule =
-        MatchRule::builder().msg_type(linkspan_bus::zbus::message::Type::Signal).sender(NAME)?.path_namespace(PATH)?;
-    let mut signals = MessageStream::for_match_rule(rule.build(), &connection, Some(64)).await?;
+    let owners = bus.receive_name_owner_changed_with_args(&[(0, NAME)]).await?;
+    let (heard, signals) = (Heard::default(), signals(&connection, NAME, PATH).await?);
+    tokio::select! {
+        ended = heard.listen(signals, "StatisticsChanged") => Err(ended),
+        ended = followed(&connection, &bus, owners, &heard, asks, feed, statistics) => ended,
+    }
+}
+
+async fn followed(
+    connection: &Connection,
+    bus: &DBusProxy<'_>,
+    mut owners: NameOwnerChangedStream,
+    heard: &Heard,
+    asks: &mut Receiver<Ask>,
+    feed: &Sender<Input>,
+    statistics: &mut bool,
+) -> linkspan_bus::zbus::Result<()> {
     // What was read of a service is not what the next one of its name says.
-    let manager = ManagerProxy::builder(&connection).cache_properties(CacheProperties::No).build().await?;
-    let (mut after_us, mut read_at) = (0, begin(&bus, feed).await);
+    let manager = ManagerProxy::builder(connection).cache_properties(CacheProperties::No).build().await?;
+    let (mut after_us, mut read_at) = (0, begin(bus, feed).await);
     loop {
         tokio::select! {
             ask = asks.recv() => match ask {
                 None => return Ok(()),
-                Some(Ask::Retry) => read_at = begin(&bus, feed).await,
+                Some(Ask::Retry) => read_at = begin(bus, feed).await,
                 Some(Ask::Statistics(wanted)) => {
                     *statistics = wanted;
                     let _ = if wanted { manager.watch(INTERVAL_MS, false).await } else { manager.unwatch().await.map(drop) };
@@ -104,24 +169,25 @@ async fn session(
                     return Ok(());
                 }
             }
-            signal = signals.next() => match signal {
-                None => break,
-                Some(Err(_)) => {}
-                Some(Ok(message)) => match StatisticsChanged::from_message(message) {
-                    Some(changed) => {
-                        let now = now_us();
-                        let processes = changed.args().map(|args| args.processes().clone());
-                        if let Ok(processes) = processes && feed.send(Input::Statistics(processes, now)).await.is_err() {
-                            return Ok(());
-                        }
-                    }
-                    None => read_at = read_at.or_else(|| Some(Instant::now() + SETTLE)),
-                },
-            },
+            news = heard.news() => {
+                let now = now_us();
+                if let Some(changed) = news.numbers.and_then(StatisticsChanged::from_message)
+                    && let Ok(args) = changed.args()
+                    && feed.send(Input::Statistics(args.processes().clone(), now)).await.is_err()
+                {
+                    return Ok(());
+                }
+                if news.changed {
+                    read_at = read_at.or_else(|| Some(Instant::now() + SETTLE));
+                }
+            }
             () = sleep_until(read_at.unwrap_or_else(Instant::now)), if read_at.is_some() => {
                 read_at = None;
-                let told = match timeout(PATIENCE, read(&connection, &manager, after_us)).await {
-                    Err(_) => vec![Input::Down("it does not answer".into())],
+                let told = match timeout(PATIENCE, read(connection, &manager, after_us)).await {
+                    Err(_) => {
+                        read_at = Some(Instant::now() + AGAIN);
+                        vec![Input::Down("it does not answer".into())]
+                    }
                     Ok(Err(error)) => vec![Input::Down(error.to_string())],
                     Ok(Ok((last, told))) => {
                         after_us = last;
@@ -139,7 +205,7 @@ async fn session(
             }
         }
     }
-    Err(linkspan_bus::zbus::Error::Failure("the bus is gone".into()))
+    Err(Error::Failure("the bus is gone".into()))
 }
 
 /// Has the bus start a service: true, it runs now; false, its owner changes when it does.

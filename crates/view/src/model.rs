@@ -10,7 +10,7 @@ use crate::jobs::Jobs;
 use crate::links::{Links, Objects};
 use crate::row::{Action, Button, Choice, Empty, Field, Group, Mood, Page, Pages, Row};
 use crate::text::{fill, shown, tr};
-use crate::user::{Update, User};
+use crate::user::{Ask, Update, User};
 
 /// What is told to the model. Times are microseconds since 1970.
 #[derive(Clone, Debug)]
@@ -65,6 +65,12 @@ pub struct Summary {
     pub text: String,
     /// A line for each cable to a host: its name, the speed.
     pub peers: Vec<String>,
+    /// A line for each test and transfer that runs.
+    pub tasks: Vec<String>,
+    /// A button for each peer whose bandwidth can be measured, with its name on it.
+    pub tests: Vec<Button>,
+    /// Whether all mirrors are paused, which [`Model::pause_mirrors`] changes. `None`: there are none.
+    pub paused: Option<bool>,
 }
 
 /// Of the machine, or of the user.
@@ -83,6 +89,9 @@ enum Doctor {
     Looks,
     Said(Result<Report, String>),
 }
+
+/// Most lines of one kind in a summary: a menu that is longer than a screen is no menu.
+const LINES: usize = 16;
 
 /// Most hosts of which it is remembered that they were told of.
 const TOLD: usize = 1024;
@@ -151,7 +160,7 @@ impl Model {
             }
             Input::Examining => self.doctor = Doctor::Looks,
             Input::Examined(said) => self.doctor = Doctor::Said(said.and_then(|json| findings::read(&json))),
-            Input::User(told) => self.user.apply(told),
+            Input::User(told) => return self.user.apply(told),
             Input::Typed(field, text) => self.user.typed(field, &text),
             Input::Chosen(choice, chosen) => self.user.choose(choice, chosen),
             Input::ToSend(files) => self.user.await_place(files),
@@ -377,8 +386,15 @@ impl Model {
         Page { groups: vec![Group { rows, ..Group::default() }], empty: None }
     }
 
+    /// What is to be asked of the user's service so that all mirrors stop, or go on where none runs.
+    pub fn pause_mirrors(&mut self) -> Vec<Ask> {
+        self.user.pause_mirrors()
+    }
+
     /// The whole in one line.
     pub fn summary(&self) -> Summary {
+        let (mut tasks, busy) = self.user.running();
+        let mut tests = self.user.to_measure();
         let cables = || self.links.cables.iter().filter(|(_, cable)| self.links.peers.contains_key(cable.peer()));
         let moods: Vec<Mood> = cables().map(|(path, cable)| self.links.judge(path, cable).0).collect();
         let (icon, text) = match &self.service {
@@ -387,13 +403,14 @@ impl Model {
             Service::Up(_) if self.links.waiting().next().is_some() => {
                 ("dialog-warning-symbolic", tr("A host asks to be let in"))
             }
-            Service::Up(_) if moods.is_empty() => ("network-offline-symbolic", tr("No host at a cable")),
             Service::Up(_) if moods.contains(&Mood::Trouble) => {
                 ("network-error-symbolic", tr("A cable cannot be used"))
             }
             Service::Up(_) if moods.contains(&Mood::Slow) => {
                 ("dialog-warning-symbolic", tr("A cable is slower than it could be"))
             }
+            Service::Up(_) if busy => ("network-transmit-receive-symbolic", tr("Transfers or tests run")),
+            Service::Up(_) if moods.is_empty() => ("network-offline-symbolic", tr("No host at a cable")),
             Service::Up(_) => ("network-idle-symbolic", tr("All cables work")),
         };
         let line = |(path, cable): (&String, &crate::links::Cable)| {
@@ -401,9 +418,10 @@ impl Model {
             let host = self.links.peers.get(cable.peer()).map(crate::links::Peer::title).unwrap_or_default();
             if row.end.is_empty() { host } else { format!("{host}: {}", row.end) }
         };
-        // A menu that is longer than a screen is no menu.
-        let peers = cables().take(16).map(line).collect();
-        Summary { icon, text, peers }
+        let peers = cables().take(LINES).map(line).collect();
+        tasks.truncate(LINES);
+        tests.truncate(LINES);
+        Summary { icon, text, peers, tasks, tests, paused: self.user.paused() }
     }
 }
 

@@ -1,21 +1,33 @@
 //! Text for people: ours, and what comes from elsewhere made harmless.
 
+use std::path::Path;
 use std::sync::OnceLock;
+
+use gettextrs::{bind_textdomain_codeset, bindtextdomain, gettext, textdomain};
 
 /// Most characters of a text from elsewhere that are shown.
 pub const LONGEST: usize = 160;
 
-static TRANSLATE: OnceLock<fn(&str) -> String> = OnceLock::new();
+/// Set where there are catalogues.
+static TRANSLATED: OnceLock<()> = OnceLock::new();
 
-/// Has texts of ours translated from now on, once for a program. Texts are in English without it.
-pub fn translate_with(translate: fn(&str) -> String) {
-    // The first one stays.
-    let _ = TRANSLATE.set(translate);
+/// Has texts of ours in the language of the program's locale from now on: by gettext, from the catalogues of this name in `share/locale`
+/// beside the program's folder, as in `/usr/bin` and `/usr/share/locale`. Texts are in English without it, and where it fails.
+pub fn set_catalogues(catalogue: &str) {
+    let program = std::env::current_exe().ok();
+    if let Some(prefix) = program.as_deref().and_then(Path::parent).and_then(Path::parent) {
+        let _ = bindtextdomain(catalogue, prefix.join("share/locale"));
+    }
+    let _ = bind_textdomain_codeset(catalogue, "UTF-8");
+    if textdomain(catalogue).is_ok() {
+        let _ = TRANSLATED.set(());
+    }
 }
 
 /// A text of ours, in the language of the program. All of them pass here, and stand in the catalogues of `bin/linkspan-desktop/po`.
 pub fn tr(text: &str) -> String {
-    TRANSLATE.get().map_or_else(|| text.to_owned(), |translate| translate(text))
+    // Of the empty text a catalogue has its own head.
+    if TRANSLATED.get().is_some() && !text.is_empty() { gettext(text) } else { text.to_owned() }
 }
 
 /// A text of ours with each `{name}` replaced. A value is never looked at for further names.

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use linkspan_bus::{Dict, from_dict};
 use serde::Deserialize;
 
-use crate::model::Service;
-use crate::row::{Action, Button, Choice, Empty, Field};
+use crate::model::{Notice, Service};
+use crate::row::{Action, Button, Choice, Empty, Field, Kind};
 use crate::text::{fill, shown, tr};
 use files::Open;
 use measure::Measured;
@@ -231,7 +231,17 @@ pub(crate) struct User {
     compared: BTreeSet<String>,
     /// Pairings that had ended before are no news.
     paired_before: Option<u64>,
+    /// Records of the look before by number and time, which are no news either. `None`: there was none.
+    told: Option<BTreeSet<(u64, u64)>>,
+    /// Mirrors that a person has paused all together, to be asked for again.
+    paused: Vec<Ask>,
     pub(crate) left_out: usize,
+}
+
+/// Whether it moves bytes now.
+fn moves_now(task: &Task) -> bool {
+    let state = task.progress.state.as_str();
+    task.kind == "test" || (files::moves(&task.kind) && matches!(state, "" | "connecting" | "running"))
 }
 
 /// The number at the end of a task's path.
@@ -247,7 +257,8 @@ fn read<T: for<'a> Deserialize<'a>>(dicts: &[Dict]) -> (Vec<T>, usize) {
 }
 
 impl User {
-    pub(crate) fn apply(&mut self, told: Update) {
+    /// Takes it in, and answers what is news.
+    pub(crate) fn apply(&mut self, told: Update) -> Vec<Notice> {
         match told {
             Update::Up(version) => self.service = Service::Up(shown(&version)),
             Update::Down(why) => {
@@ -256,6 +267,7 @@ impl User {
                 // What a person has typed and chosen is not the service's.
                 (self.typed, self.test, self.waiting) = (kept.typed, kept.test, kept.waiting);
                 (self.compared, self.paired_before) = (kept.compared, kept.paired_before);
+                (self.told, self.paused) = (kept.told, kept.paused);
             }
             Update::Tasks(list) => self.tasks(&list),
             Update::Progress(list, now_us) => self.progress(&list, now_us),
@@ -265,6 +277,7 @@ impl User {
                 self.history.retain(|record| seen.insert(record.id));
                 let last = self.history.iter().map(|record| record.id).max().unwrap_or_default();
                 self.paired_before.get_or_insert(last);
+                return self.news();
             }
             Update::Shares(dicts, serving, addresses, error) => {
                 self.shares = read(&dicts).0;
@@ -288,10 +301,86 @@ impl User {
                 self.busy.remove(&ask);
                 match answer {
                     Ok(answer) => self.answered(ask, answer),
-                    Err(why) => drop(self.errors.insert(ask.topic(), shown(&why))),
+                    Err(why) => {
+                        let (topic, text) = (ask.topic(), shown(&why));
+                        self.errors.insert(topic, text.clone());
+                        let title = match ask {
+                            Ask::Test { .. } => tr("A test failed"),
+                            _ => tr("It could not be done"),
+                        };
+                        return vec![Notice { id: format!("ask {topic}"), title, text }];
+                    }
                 }
             }
         }
+        Vec::new()
+    }
+
+    /// Tests and transfers that have ended since the look before, and that nobody has cancelled.
+    fn news(&mut self) -> Vec<Notice> {
+        let of = |record: &Record| (record.id, record.ended_unix_s);
+        let Some(before) = self.told.replace(self.history.iter().map(of).collect()) else { return Vec::new() };
+        let ended =
+            self.history.iter().filter(|record| record.end.state != "cancelled" && !before.contains(&of(record)));
+        let notice = |record: &Record| {
+            let (title, text) = self.ended(record).or_else(|| self.arrived(record))?;
+            Some(Notice { id: format!("task {} {}", record.id, record.ended_unix_s), title, text })
+        };
+        ended.filter_map(notice).collect()
+    }
+
+    /// A line for each test and transfer that runs, and whether bytes of one of them are on their way.
+    pub(crate) fn running(&self) -> (Vec<String>, bool) {
+        let line = |(path, task): &(String, Task)| {
+            let row = match task.kind.as_str() {
+                "test" => self.measurement(path, task),
+                kind if files::moves(kind) => self.moving(path, task),
+                _ => return None,
+            };
+            Some(match row.kind {
+                Kind::Progress(Some(part)) if moves_now(task) => format!("{}: {:.0} %", row.title, part * 100.0),
+                _ => row.title,
+            })
+        };
+        let tasks = || self.tasks.values();
+        (tasks().filter_map(line).collect(), tasks().any(|(_, task)| moves_now(task)))
+    }
+
+    /// Whom a test can be started against, a button each.
+    pub(crate) fn to_measure(&self) -> Vec<Button> {
+        let runs = self.tasks.values().any(|(_, task)| task.kind == "test");
+        let button = |peer: &Trusted| {
+            let name = fill(&tr("Measure the bandwidth to {peer}"), &[("peer", &shown(&peer.name))]);
+            self.button(shown(&peer.name), name, Ask::Test { test: "bw", peer: peer.name.clone() }, !runs)
+        };
+        self.trusted.iter().map(button).collect()
+    }
+
+    /// Mirrors that run, and what each is.
+    fn mirrors(&self) -> impl Iterator<Item = (&String, Ask)> {
+        self.tasks.values().filter_map(|(path, task)| match (task.kind.as_str(), task.arguments.as_slice()) {
+            ("mirror", [source, destination]) => {
+                Some((path, Ask::Mirror { source: source.clone(), destination: destination.clone() }))
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether all mirrors are paused. `None`: there are none.
+    pub(crate) fn paused(&self) -> Option<bool> {
+        let runs = self.mirrors().next().is_some();
+        (runs || !self.paused.is_empty()).then_some(!runs)
+    }
+
+    /// What is to be asked for so that all mirrors stop, or go on where none runs.
+    pub(crate) fn pause_mirrors(&mut self) -> Vec<Ask> {
+        let running: Vec<(Ask, Ask)> = self.mirrors().map(|(path, ask)| (Ask::Cancel(path.clone()), ask)).collect();
+        if running.is_empty() {
+            return std::mem::take(&mut self.paused);
+        }
+        let (cancels, mirrors) = running.into_iter().unzip();
+        self.paused = mirrors;
+        cancels
     }
 
     fn answered(&mut self, ask: Ask, answer: Answer) {

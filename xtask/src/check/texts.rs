@@ -1,11 +1,11 @@
-//! The catalogues of the window have each text of it, and no other.
+//! The catalogues of the window and the tray have each text of theirs, and no other.
 
 use std::collections::BTreeSet;
 
 use crate::tree::Source;
 
 /// Where texts are, each in a call of `tr`.
-const SHOWN: [&str; 2] = ["crates/view/src/", "bin/linkspan-desktop/src/"];
+const SHOWN: [&str; 3] = ["crates/view/src/", "bin/linkspan-desktop/src/", "bin/linkspan-tray/src/"];
 
 /// Where catalogues are, one for each language.
 const CATALOGUES: &str = "bin/linkspan-desktop/po/";

@@ -15,7 +15,9 @@ const TRY_ARCH: &str = "xtask/src/package/try-arch.sh";
 
 /// Builds the RPM packages, installs, uses and removes them.
 pub(super) fn rpm(root: &Path) -> Outcome {
-    for (program, package) in [("rpmbuild", "rpm"), ("mmdebstrap", "mmdebstrap"), ("dpkg-source", "dpkg-dev")] {
+    for (program, package) in
+        [("rpmbuild", "rpm"), ("mmdebstrap", "mmdebstrap"), ("dpkg-source", "dpkg-dev"), ("msgfmt", "gettext")]
+    {
         if run::which(program).is_none() {
             return Outcome::Skipped(format!("no {program} (Debian: {package})"));
         }
@@ -54,8 +56,10 @@ fn build_rpm(root: &Path) -> Result<PathBuf, String> {
 
 /// Lays out what makepkg would pack.
 pub(super) fn arch(root: &Path) -> Outcome {
-    if run::which("dpkg-source").is_none() {
-        return Outcome::Skipped("no dpkg-source (Debian: dpkg-dev)".to_owned());
+    for (program, package) in [("dpkg-source", "dpkg-dev"), ("msgfmt", "gettext")] {
+        if run::which(program).is_none() {
+            return Outcome::Skipped(format!("no {program} (Debian: {package})"));
+        }
     }
     let sources = place(root).join("source");
     let made = source::make(root, &sources).and_then(|_| {

@@ -1,4 +1,4 @@
-//! The window: built and tried in a root of Debian 13, which has the GTK that it needs.
+//! The window and the tray: built and tried in a root of Debian 13, which has the GTK that it needs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,11 @@ const PACKAGES: &[&str] = &[
     "dbus",
     "at-spi2-core",
     "gir1.2-atspi-2.0",
+    "gir1.2-gtk-4.0",
     "python3-gi",
     "xvfb",
+    "xdotool",
+    "weston",
     "xsettingsd",
     "openbox",
     "imagemagick",
@@ -60,7 +63,7 @@ pub(crate) fn run(root: &Path, shots: bool) -> Outcome {
         Err(why) => return Outcome::Skipped(format!("a root of Debian {RELEASE} cannot be had: {why}")),
     };
     let services = || {
-        run::must(run::cargo(root).args(["build", "-p", "linkspand", "-p", "lspan"]))?;
+        run::must(run::cargo(root).args(["build", "-p", "linkspand", "-p", "lspan", "-p", "linkspan-tray"]))?;
         run::must(run::cargo(root).args([
             "build",
             "-p",

@@ -2,7 +2,7 @@
 # Runs in the Debian 13 root, in a network of its own: desktop.sh WORD, with the tree, the toolchain and the folder of builds at the places
 # that they have outside.
 #   build   the window, its lints and its unit tests, and all of it as it is installed, below $PLACE/stage/usr
-#   test    the window on buses of its own, driven through AT-SPI (bin/linkspan-desktop/tests/window.py)
+#   test    the window on buses of its own, driven through AT-SPI (bin/linkspan-desktop/tests/window.py), and once more on Wayland
 #   shots   screenshots of each page, into $PLACE/shots
 set -euo pipefail
 cd "$TREE/bin/linkspan-desktop"
@@ -17,11 +17,9 @@ build() {
 	cargo build --offline --locked
 	rm -rf "$PLACE/stage"
 	sh data/install.sh "$CARGO_TARGET_DIR/debug/linkspan-desktop" "$PLACE/stage"
-	tray=../linkspan-tray/data/org.linkspan.Tray.desktop
-	desktop-file-validate data/org.linkspan.Desktop.desktop $tray
+	sh ../linkspan-tray/data/install.sh "$SERVICES/linkspan-tray" "$PLACE/stage"
+	desktop-file-validate "$stage"/share/applications/*.desktop
 	appstreamcli validate --no-net data/org.linkspan.Desktop.metainfo.xml
-	install -D -m 644 $tray "$stage/share/applications/org.linkspan.Tray.desktop"
-	install -D -m 644 $tray "$PLACE/stage/etc/xdg/autostart/org.linkspan.Tray.desktop"
 	# Started by the bus from where they lie.
 	sed -i "s|/usr/bin/|$stage/bin/|" "$stage/share/dbus-1/services/org.linkspan.Desktop.service"
 	sed "s|/usr/sbin/|$SERVICES/|" ../linkspand/data/org.linkspan.User1.service >"$stage/share/dbus-1/services/org.linkspan.User1.service"
@@ -36,12 +34,15 @@ drive() {
 	[ -e /usr/lib/locale/de_DE.utf8 ] || localedef -i de_DE -f UTF-8 /usr/lib/locale/de_DE.utf8
 	# Programs of ours before others of their names.
 	export PATH=$stage/bin:$SERVICES:$PATH XDG_DATA_DIRS=$stage/share:/usr/share
-	export GTK_A11Y=atspi GSK_RENDERER=cairo NO_AT_BRIDGE=0 GDK_BACKEND=x11 GSETTINGS_BACKEND=memory
+	export GTK_A11Y=atspi GSK_RENDERER=cairo NO_AT_BRIDGE=0 GSETTINGS_BACKEND=memory
 	python3 -B "tests/$1" "${@:2}"
 }
 
 case $1 in
 build) build ;;
-test) drive window.py ;;
+test)
+	drive window.py
+	drive wayland.py
+	;;
 shots) for kind in light dark large narrow german; do drive shots.py "$PLACE/shots" $kind; done ;;
 esac

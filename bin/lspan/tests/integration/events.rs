@@ -3,12 +3,14 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
-use linkspan_bus::zbus::interface;
-use linkspan_bus::{NAME, PATH, Server};
+use linkspan_bus::zbus::object_server::SignalEmitter;
+use linkspan_bus::zbus::{self, interface};
+use linkspan_bus::{Dict, NAME, PATH, Server, to_dict};
 use linkspan_service::system::{Places, System};
 use linkspan_topology::fixture::{Fixture, STRIX_HALO};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::bus::Bus;
 use crate::schema;
@@ -116,4 +118,47 @@ fn a_service_that_is_older_is_named_and_done_without() {
     let (code, said) = run(&allow);
     assert!(said.contains("linkspand is older than lspan"), "{said}");
     assert!(code != Some(0) && said.lines().last().is_some_and(|line| line.contains("LS15")), "{said}");
+}
+
+/// A service that says a lot before it answers.
+struct Talker;
+
+#[allow(missing_docs, reason = "of what the macro makes of a signal")]
+#[interface(name = "org.linkspan.Link1.Manager", crate = "linkspan_bus::zbus")]
+impl Talker {
+    async fn get_events(
+        &self,
+        after_us: u64,
+        _all: bool,
+        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
+    ) -> Vec<Dict> {
+        for n in 0..300 {
+            Talker::events_changed(&emitter, n).await.unwrap();
+        }
+        vec![to_dict(&json!({ "time_us": after_us + 1, "kind": "plugged", "text": "0-1" }))]
+    }
+
+    #[zbus(signal)]
+    async fn events_changed(emitter: &SignalEmitter<'_>, newest_us: u64) -> zbus::Result<()>;
+
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn version(&self) -> &str {
+        env!("CARGO_PKG_VERSION")
+    }
+}
+
+#[test]
+fn changes_that_come_faster_than_they_are_read_hold_up_no_answer() {
+    let Some(bus) = Bus::start() else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let builder = bus.builder().name(NAME).unwrap().serve_at(PATH, Talker).unwrap();
+    let _service = runtime.block_on(builder.build()).unwrap();
+    let mut command = lspan(&bus.address(), &["--json", "--follow"]);
+    let mut follower = Follower(command.stdout(Stdio::piped()).spawn().unwrap());
+    let said = BufReader::new(follower.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || said.take(3).for_each(|line| drop(tell.send(line))));
+    for _ in 0..3 {
+        told.recv_timeout(Duration::from_secs(60)).expect("a line for each answer");
+    }
 }

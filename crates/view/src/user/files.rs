@@ -132,7 +132,7 @@ fn again(record: &Record) -> Option<Ask> {
     }
 }
 
-fn moves(kind: &str) -> bool {
+pub(super) fn moves(kind: &str) -> bool {
     matches!(kind, "send" | "get" | "mirror" | "mount")
 }
 
@@ -260,6 +260,7 @@ impl User {
                 button: Some(pick(tr("Mirror…"), Pick::Mirror)),
                 ..Row::default()
             });
+            rows.push(both_ways(open.place.peer()));
         }
         for (name, entry) in open.entries.iter().flatten() {
             rows.push(self.entry(open, name, entry));
@@ -307,7 +308,7 @@ impl User {
         (!rows.is_empty()).then(|| Group { title: tr("Transfers"), text: String::new(), rows })
     }
 
-    fn moving(&self, path: &str, task: &Task) -> Row {
+    pub(super) fn moving(&self, path: &str, task: &Task) -> Row {
         let progress = &task.progress;
         let moved = progress.moved_bytes.saturating_add(progress.kept_bytes) as f64;
         let part = progress.total_bytes.filter(|total| *total > 0).map(|total| (moved / total as f64).clamp(0.0, 1.0));
@@ -338,6 +339,17 @@ impl User {
             },
             button: Some(self.button(label, name, cancel, true)),
             ..Row::default()
+        }
+    }
+
+    /// How a transfer has ended, and which. `None`: it is none, or one that is done when somebody ends it.
+    pub(super) fn arrived(&self, record: &Record) -> Option<(String, String)> {
+        let what = titled(&record.kind, &record.arguments);
+        match (record.kind.as_str(), record.end.state.as_str()) {
+            ("send" | "get", "done") => Some((tr("A transfer is done"), what)),
+            ("mirror" | "mount", "done") => None,
+            (kind, _) if moves(kind) => Some((tr("A transfer failed"), format!("{what}: {}", shown(&record.error)))),
+            _ => None,
         }
     }
 
@@ -404,6 +416,23 @@ impl User {
             ..Row::default()
         });
         Group { title: tr("Shares of this machine"), text: String::new(), rows }
+    }
+}
+
+/// What a person needs for folders that change on both sides, which are not ours to keep alike.
+fn both_ways(peer: &str) -> Row {
+    let (peer, name) = (shown(peer), tr("Copy a profile for unison"));
+    let profile = format!(
+        "# In ~/.ssh/config, where {peer} lets you in by `lspan files serve --allow ssh`:\n#   Host {peer}\n#       ProxyCommand lspan pipe %h ssh\n\
+         # In ~/.unison/{peer}.prf, with your folders; then type: unison {peer}\n\
+         root = /FOLDER/OF/THIS/MACHINE\nroot = ssh://{peer}//FOLDER/OF/{peer}\n"
+    );
+    Row {
+        id: "both ways".into(),
+        title: tr("Keep two folders alike, whichever is changed"),
+        subtitle: tr("unison does that over linkspan, and asks where both were changed."),
+        button: Some(Button { label: tr("Copy Profile"), name, action: Action::Copy(profile), works: true }),
+        ..Row::default()
     }
 }
 

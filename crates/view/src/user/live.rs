@@ -8,19 +8,18 @@ use linkspan_bus::user::{
     FilesProxy, KeysProxy, ManagerProxy, NAME, PATH, ProgressChanged, SharesProxy, TaskProxy, TestsProxy, UserError,
 };
 use linkspan_bus::zbus::connection::Builder;
-use linkspan_bus::zbus::fdo::{DBusProxy, ObjectManagerProxy};
-use linkspan_bus::zbus::message::Type;
+use linkspan_bus::zbus::fdo::{DBusProxy, NameOwnerChangedStream, ObjectManagerProxy};
 use linkspan_bus::zbus::names::OwnedInterfaceName;
 use linkspan_bus::zbus::proxy::CacheProperties;
 use linkspan_bus::zbus::zvariant::OwnedObjectPath;
-use linkspan_bus::zbus::{Connection, MatchRule, MessageStream, Result};
+use linkspan_bus::zbus::{Connection, Result};
 use linkspan_bus::{Dict, to_dict};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Answer, Ask, Update};
 use crate::Input;
-use crate::live::{AGAIN, PATIENCE, SETTLE, now_us, start};
+use crate::live::{AGAIN, Heard, PATIENCE, SETTLE, now_us, signals, start};
 
 /// Between two looks at the progress of tasks, milliseconds. Only while some run.
 const INTERVAL_MS: u32 = 500;
@@ -65,15 +64,28 @@ async fn session(address: Option<&str>, asks: &mut Receiver<Ask>, feed: &Sender<
     };
     let connection = builder.method_timeout(CALL).build().await?;
     let bus = DBusProxy::new(&connection).await?;
-    let mut owners = bus.receive_name_owner_changed_with_args(&[(0, NAME)]).await?;
-    let rule = MatchRule::builder().msg_type(Type::Signal).sender(NAME)?.path_namespace(PATH)?;
-    let mut signals = MessageStream::for_match_rule(rule.build(), &connection, Some(64)).await?;
+    let owners = bus.receive_name_owner_changed_with_args(&[(0, NAME)]).await?;
+    let (heard, signals) = (Heard::default(), signals(&connection, NAME, PATH).await?);
+    tokio::select! {
+        ended = heard.listen(signals, "ProgressChanged") => Err(ended),
+        ended = followed(&connection, &bus, owners, &heard, asks, feed) => ended,
+    }
+}
+
+async fn followed(
+    connection: &Connection,
+    bus: &DBusProxy<'_>,
+    mut owners: NameOwnerChangedStream,
+    heard: &Heard,
+    asks: &mut Receiver<Ask>,
+    feed: &Sender<Input>,
+) -> Result<()> {
     // What was read of a service is not what the next one of its name says.
-    let manager = ManagerProxy::builder(&connection).cache_properties(CacheProperties::No).build().await?;
+    let manager = ManagerProxy::builder(connection).cache_properties(CacheProperties::No).build().await?;
     let mut watches = false;
     // The place that is looked at: what is in it may be another when a task has ended.
     let mut place = None;
-    let begin = async || match start(&bus, NAME).await {
+    let begin = async || match start(bus, NAME).await {
         Ok(true) => Ok(Some(Instant::now())),
         Ok(false) => Ok(None),
         Err(why) => tell(feed, Update::Down(why)).await.map(|()| None),
@@ -92,7 +104,7 @@ async fn session(address: Option<&str>, asks: &mut Receiver<Ask>, feed: &Sender<
                     if let Ask::List(_) = &ask {
                         place = Some(ask.clone());
                     }
-                    carry_out(&connection, feed, ask);
+                    carry_out(connection, feed, ask);
                     continue;
                 }
             },
@@ -105,27 +117,23 @@ async fn session(address: Option<&str>, asks: &mut Receiver<Ask>, feed: &Sender<
                 }
                 vec![Update::Down("it has ended".into())]
             }
-            signal = signals.next() => match signal {
-                None => break,
-                Some(Err(_)) => continue,
-                Some(Ok(message)) => match ProgressChanged::from_message(message.clone()) {
-                    Some(changed) => {
-                        let plain = |(path, dict): (&OwnedObjectPath, &Dict)| (path.to_string(), dict.clone());
-                        let Ok(args) = changed.args() else { continue };
-                        vec![Update::Progress(args.tasks().iter().map(plain).collect(), now_us())]
-                    }
-                    None => {
-                        let ended = message.header().member().is_some_and(|member| member.as_str() == "TaskEnded");
-                        place.iter().filter(|_| ended).for_each(|ask| carry_out(&connection, feed, ask.clone()));
-                        read_at = read_at.or_else(|| Some(Instant::now() + SETTLE));
-                        continue;
-                    }
-                },
-            },
+            news = heard.news() => {
+                if news.changed {
+                    place.iter().filter(|_| news.ended).for_each(|ask| carry_out(connection, feed, ask.clone()));
+                    read_at = read_at.or_else(|| Some(Instant::now() + SETTLE));
+                }
+                let Some(changed) = news.numbers.and_then(ProgressChanged::from_message) else { continue };
+                let plain = |(path, dict): (&OwnedObjectPath, &Dict)| (path.to_string(), dict.clone());
+                let Ok(args) = changed.args() else { continue };
+                vec![Update::Progress(args.tasks().iter().map(plain).collect(), now_us())]
+            }
             () = sleep_until(read_at.unwrap_or_else(Instant::now)), if read_at.is_some() => {
                 read_at = None;
-                match timeout(PATIENCE, read(&connection, &manager)).await {
-                    Err(_) => vec![Update::Down("it does not answer".into())],
+                match timeout(PATIENCE, read(connection, &manager)).await {
+                    Err(_) => {
+                        read_at = Some(Instant::now() + AGAIN);
+                        vec![Update::Down("it does not answer".into())]
+                    }
                     Ok(Err(error)) => vec![Update::Down(error.to_string())],
                     Ok(Ok((running, told))) => {
                         // Numbers that nobody has are not sent.

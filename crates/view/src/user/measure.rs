@@ -176,6 +176,14 @@ impl User {
 
     fn measuring(&self) -> Option<Group> {
         let (path, task) = self.tasks.values().find(|(_, task)| task.kind == "test")?;
+        let test = task.arguments.first().map_or("", String::as_str);
+        let before = self.before(test, &task.peer, u64::MAX).map_or(&[][..], |record| &record.end.results);
+        let mut rows = vec![self.measurement(path, task)];
+        rows.extend(self.plotted(&task.progress, before));
+        Some(Group { title: tr("Running"), text: String::new(), rows })
+    }
+
+    pub(super) fn measurement(&self, path: &str, task: &Task) -> Row {
         let Task { peer, arguments, progress, .. } = task;
         let test = arguments.first().map_or("", String::as_str);
         let (name, peer) = (name(test), shown(peer));
@@ -186,19 +194,29 @@ impl User {
         let text = tr("{done} of {of} measured; {what}");
         let numbers = (progress.done.to_string(), progress.of.to_string());
         let subtitle = fill(&text, &[("done", &numbers.0), ("of", &numbers.1), ("what", &what)]);
-        let cancel = self.button(tr("Cancel"), tr("Cancel the test"), Ask::Cancel(path.clone()), true);
+        let cancel = self.button(tr("Cancel"), tr("Cancel the test"), Ask::Cancel(path.to_owned()), true);
         let part = (progress.of > 0).then(|| (progress.done as f64 / progress.of as f64).clamp(0.0, 1.0));
-        let mut rows = vec![Row {
-            id: path.clone(),
+        Row {
+            id: path.to_owned(),
             title: fill(&tr("{test} to {peer}"), &[("test", &name), ("peer", &peer)]),
             subtitle,
             kind: Kind::Progress(part),
             button: Some(cancel),
             ..Row::default()
-        }];
-        let before = self.before(test, &task.peer, u64::MAX).map_or(&[][..], |record| &record.end.results);
-        rows.extend(self.plotted(progress, before));
-        Some(Group { title: tr("Running"), text: String::new(), rows })
+        }
+    }
+
+    /// How a test has ended, and which. `None`: it is none.
+    pub(super) fn ended(&self, record: &Record) -> Option<(String, String)> {
+        if record.kind != "test" {
+            return None;
+        }
+        let test = name(record.arguments.first().map_or("", String::as_str));
+        let what = fill(&tr("{test} to {peer}"), &[("test", &test), ("peer", &shown(&record.peer))]);
+        Some(match record.end.state.as_str() {
+            "done" => (what, headline(&record.end.results).map(Measured::text).unwrap_or_default()),
+            _ => (tr("A test failed"), format!("{what}: {}", shown(&record.error))),
+        })
     }
 
     fn plotted(&self, progress: &Progress, before: &[Measured]) -> Option<Row> {

@@ -63,7 +63,9 @@ fn a_test_starts_when_a_peer_is_named_and_none_runs() {
     assert!(works(&start(&model)));
     tell(&mut model, Update::Asked(ask.clone()));
     assert!(!works(&start(&model)), "it is asked for already");
-    tell(&mut model, Update::Answered(ask.clone(), Err("LS1842 a test is under way".into())));
+    let refused = Update::Answered(ask.clone(), Err("LS1842 a test is under way".into()));
+    let news = model.apply(Input::User(refused));
+    assert_eq!((news[0].title.as_str(), news[0].text.as_str()), ("A test failed", "LS1842 a test is under way"));
     assert!(works(&start(&model)) && start(&model).subtitle == "LS1842 a test is under way");
     tell(&mut model, Update::Asked(ask.clone()));
     tell(&mut model, Update::Answered(ask, Ok(Answer::Done)));
@@ -154,6 +156,11 @@ fn files_go_to_the_share_that_is_open_and_wait_until_one_is() {
         Action::User(Ask::List("linkspan://mini2/in/%FF/".into()))
     );
     assert!(has(&page, "more") && !rows(&page).iter().any(|row| row.title.contains("..")), "no way out of it");
+    let Action::Copy(profile) = find(&page, "both ways").button.unwrap().action else { panic!("{page:#?}") };
+    assert!(
+        profile.contains("\nroot = ssh://mini2//FOLDER") && profile.contains("ProxyCommand lspan pipe %h ssh\n"),
+        "{profile}"
+    );
     let pick = Pick::Files("linkspan://mini2/in/".into());
     assert_eq!(find(&page, "send").button.unwrap().action, Action::Pick(pick));
     let send = Ask::Send { from: vec!["/home/me/a".into(), "/home/me/b".into()], to: "linkspan://mini2/in/".into() };
@@ -276,4 +283,88 @@ fn what_is_typed_is_bounded() {
     model.apply(Input::Typed(Field::Peer, "ä".repeat(10_000)));
     let Kind::Field(_, text) = find(&model.pages(0).tests, "peer").kind else { panic!() };
     assert!(text.len() <= super::TYPED && text.chars().all(|c| c == 'ä'));
+}
+
+#[test]
+fn what_has_ended_is_told_once_unless_it_was_cancelled() {
+    let record = |id: u64, kind: &str, arguments: Value, state: &str| {
+        json!({ "id": id, "kind": kind, "peer": "mini2", "arguments": arguments, "ended_unix_s": 100 + id, "state": state,
+            "error": "LS0732 nobody answers", "results": [bw(8, 0.5)] })
+    };
+    let sent = |id| record(id, "send", json!(["/home/me/a", "linkspan://mini2/in/"]), "done");
+    let mut model = up();
+    let mut told = |records: &[Value]| model.apply(Input::User(Update::History(dicts(records))));
+    assert_eq!(told(&[sent(1)]), [], "that was before");
+    let got = record(3, "get", json!(["linkspan://mini2/in/b", "/home/me"]), "failed");
+    let all = [
+        record(8, "send", json!(["/home/me/c", "linkspan://mini2/in/"]), "done"),
+        record(7, "mirror", json!(["/home/me/b", "linkspan://mini2/in/b/"]), "done"),
+        record(6, "pair", json!([]), "done"),
+        record(5, "test", json!(["bw"]), "failed"),
+        record(4, "test", json!(["bw"]), "done"),
+        got,
+        record(2, "mirror", json!(["/home/me/a", "linkspan://mini2/in/a/"]), "cancelled"),
+        sent(1),
+    ];
+    let news = told(&all);
+    let said: Vec<(&str, &str)> = news.iter().map(|one| (one.title.as_str(), one.text.as_str())).collect();
+    let expected = [
+        ("A transfer is done", "c to mini2:in"),
+        ("A test failed", "Bandwidth to mini2: LS0732 nobody answers"),
+        ("Bandwidth to mini2", "500.0 MB/s"),
+        ("A transfer failed", "b into /home/me: LS0732 nobody answers"),
+    ];
+    assert_eq!(said, expected);
+    assert_eq!(told(&all), []);
+    // A service whose history is lost counts from one again.
+    let mut again = sent(1);
+    again["ended_unix_s"] = json!(500);
+    assert_eq!(told(&[again]).len(), 1);
+}
+
+#[test]
+fn the_summary_has_what_runs_and_a_button_for_each_peer_that_can_be_measured() {
+    let mut model = up();
+    model.apply(Input::Up("0.1.0".into()));
+    let peers =
+        dicts(&[json!({ "name": "mini2", "fingerprint": "37Z4" }), json!({ "name": "mini3", "fingerprint": "37Z5" })]);
+    tell(&mut model, Update::Keys("line".into(), "AAAA".into(), peers));
+    let summary = model.summary();
+    assert_eq!((summary.icon, summary.tasks.len()), ("network-offline-symbolic", 0));
+    assert_eq!(
+        summary.tests.iter().map(|test| (test.label.as_str(), test.works)).collect::<Vec<_>>(),
+        [("mini2", true), ("mini3", true)]
+    );
+    assert_eq!(summary.tests[0].action, Action::User(Ask::Test { test: "bw", peer: "mini2".into() }));
+    runs(&mut model, "test", json!(["bw"]), json!({ "state": "running", "done": 1, "of": 4 }));
+    let summary = model.summary();
+    assert_eq!(
+        (summary.icon, summary.tasks),
+        ("network-transmit-receive-symbolic", vec!["Bandwidth to mini2: 25 %".to_owned()])
+    );
+    assert!(summary.tests.iter().all(|test| !test.works), "one at a time");
+    // What waits for a change moves nothing.
+    runs(&mut model, "mirror", json!(["/home/me/a", "linkspan://mini2/in/a/"]), json!({ "state": "watching" }));
+    let summary = model.summary();
+    assert_eq!(
+        (summary.icon, summary.tasks),
+        ("network-offline-symbolic", vec!["mini2:in/a kept like /home/me/a".to_owned()])
+    );
+}
+
+#[test]
+fn mirrors_are_paused_all_together_and_go_on_as_they_were() {
+    let mut model = up();
+    assert_eq!((model.summary().paused, model.pause_mirrors()), (None, Vec::new()));
+    runs(&mut model, "mirror", json!(["/home/me/a", "linkspan://mini2/in/a/"]), json!({ "state": "watching" }));
+    assert_eq!(model.summary().paused, Some(false));
+    assert_eq!(model.pause_mirrors(), [Ask::Cancel(TASK.into())]);
+    tell(&mut model, Update::Tasks(Vec::new()));
+    // Also over a service that goes and comes.
+    tell(&mut model, Update::Down("it has ended".into()));
+    tell(&mut model, Update::Up("0.1.0".into()));
+    assert_eq!(model.summary().paused, Some(true));
+    let mirror = Ask::Mirror { source: "/home/me/a".into(), destination: "linkspan://mini2/in/a/".into() };
+    assert_eq!(model.pause_mirrors(), [mirror]);
+    assert_eq!(model.summary().paused, None);
 }
