@@ -1,6 +1,7 @@
 #!/bin/sh
 # Puts the catalogues below usr of a folder, under the name by which a program asks for them: install.sh NAME FOLDER.
 set -eu
+umask 022
 name=$1 usr=$(realpath -m "$2")/usr
 cd "$(dirname "$0")"
 for po in *.po; do

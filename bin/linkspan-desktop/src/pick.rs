@@ -62,7 +62,11 @@ pub(crate) fn pick(app: &Rc<App>, pick: &Pick) {
             // Of no place yet.
             Pick::Files(to) if to.is_empty() => return app.tell(Input::ToSend(chosen)),
             Pick::Files(to) | Pick::Folder(to) => user::Ask::Send { from: chosen, to },
-            Pick::Mirror(to) => user::Ask::Mirror { source: first, destination: user::below(&to, &name) },
+            Pick::Mirror(to) => user::Ask::Mirror {
+                source: first,
+                destination: user::below(&to, &name),
+                options: user::MIRROR.to_owned(),
+            },
             Pick::Share(writable) => user::Ask::Share { name: share_name(&name), directory: first, writable },
         });
     });

@@ -109,14 +109,23 @@ def takes_files_that_are_dropped(at):
     xdo("search", "--name", "Files to drag", "windowmove", 1000, 100)
     until("it is there", lambda: middle("Files to drag")[0] > 1000)
     (from_x, from_y), (to_x, to_y) = middle("Files to drag"), middle("^linkspan$")
-    xdo("mousemove", from_x, from_y, "mousedown", 1)
-    for n in range(1, 21):
-        xdo("mousemove", from_x + (to_x - from_x) * n // 20, from_y + (to_y - from_y) * n // 20)
-        time.sleep(0.02)
-    time.sleep(0.5)
-    xdo("mouseup", 1)
     arrived = at.dir / "two/inbox/dropped.txt"
-    until("the file at the other side", lambda: arrived.exists() and arrived.read_text() == "linkspan")
+
+    def dragged(seconds):
+        """As a person does it who takes so long."""
+        xdo("mousemove", from_x, from_y, "mousedown", 1)
+        for n in range(1, 21):
+            xdo("mousemove", from_x + (to_x - from_x) * n // 20, from_y + (to_y - from_y) * n // 20)
+            time.sleep(seconds / 40)
+        time.sleep(seconds / 2)
+        xdo("mouseup", 1)
+        begun = time.monotonic()
+        while not arrived.exists() and time.monotonic() - begun < 5:
+            time.sleep(0.05)
+        return arrived.exists()
+
+    assert any(dragged(seconds) for seconds in (1, 4, 16)), "nothing was dropped"
+    until("the file at the other side", lambda: arrived.read_text() == "linkspan")
     source.kill()
     source.wait()
 

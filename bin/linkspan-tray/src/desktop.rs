@@ -1,7 +1,9 @@
 //! What the session's desktop does for us: notifications by the portal, the window by D-Bus activation.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
+use linkspan_bus::zbus::connection::Builder;
 use linkspan_bus::zbus::fdo::{DBusProxy, RequestNameFlags};
 use linkspan_bus::zbus::zvariant::{DynamicType, Value};
 use linkspan_bus::zbus::{Connection, Result, fdo::RequestNameReply};
@@ -14,12 +16,15 @@ const WINDOW: &str = "org.linkspan.Desktop";
 /// Our own, so that there is one tray.
 const OWN: &str = "org.linkspan.Tray";
 
+/// How long the window or the portal may take to be started by the bus and to answer.
+const PATIENCE: Duration = Duration::from_secs(25);
+
 #[derive(Clone, Debug)]
 pub(crate) struct Desktop(Connection);
 
 impl Desktop {
     pub(crate) async fn connect() -> Result<Desktop> {
-        Connection::session().await.map(Desktop)
+        Builder::session()?.method_timeout(PATIENCE).build().await.map(Desktop)
     }
 
     /// False: another one has the name.

@@ -171,8 +171,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Most that is said or asked before it is taken in.
-const QUEUE: usize = 16;
+/// Most that is said, asked or told before it is taken in: as many tasks as the user's service has.
+const QUEUE: usize = 64;
 
 async fn run(cli: &Cli) -> Result<(), String> {
     let desktop = Desktop::connect().await.map_err(|error| format!("the session bus cannot be reached: {error}"))?;
@@ -191,18 +191,27 @@ async fn run(cli: &Cli) -> Result<(), String> {
     tokio::spawn(live::follow(None, asked, feed.clone()));
     let (user, asked) = mpsc::channel(QUEUE);
     tokio::spawn(user::live::follow(None, asked, feed));
-    let mut told = false;
+    // A portal may take its time; the menu does not wait for it.
+    let (notices, mut told) = mpsc::channel(QUEUE);
+    let portal = desktop.clone();
+    tokio::spawn(async move {
+        let mut said = false;
+        while let Some(notice) = told.recv().await {
+            if let Err(error) = portal.notify(&notice).await
+                && !std::mem::replace(&mut said, true)
+            {
+                eprintln!("linkspan-tray: no notifications: {error}");
+            }
+        }
+    });
     loop {
         tokio::select! {
             input = inputs.recv() => {
                 let Some(input) = input else { return Err("the buses cannot be followed".into()) };
-                let notices = model.apply(input);
+                let news = model.apply(input);
                 let notifies = show(&tray, &model).await;
-                for notice in notices.iter().filter(|_| notifies) {
-                    if let Err(error) = desktop.notify(notice).await && !std::mem::replace(&mut told, true) {
-                        eprintln!("linkspan-tray: no notifications: {error}");
-                    }
-                }
+                // What finds no place is dropped: nobody reads so many.
+                news.into_iter().filter(|_| notifies).for_each(|notice| drop(notices.try_send(notice)));
             }
             chosen = choices.recv() => match chosen {
                 Some(Chosen::Open) => said(desktop.open_window().await),

@@ -140,6 +140,9 @@ pub struct Progress {
     /// Of a pairing.
     #[serde(flatten)]
     pub paired: Option<PairedWith>,
+    /// Of a mirror: the options with which it goes on after it was cancelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options: Option<Value>,
 }
 
 impl Progress {
@@ -296,6 +299,7 @@ impl Tasks {
             test: (kind == Kind::Test).then(Measured::default),
             moved: matches!(kind, Kind::Send | Kind::Get | Kind::Mirror).then(Moved::default),
             paired: None,
+            options: None,
         };
         let task = Arc::new(Task {
             id: inner.next,

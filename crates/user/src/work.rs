@@ -274,6 +274,9 @@ impl Face for Mirrored {
 /// # Errors
 /// As [`Mirror::open`], and those of the first run.
 pub fn mirror(task: &Arc<Task>, ends: &Ends, how: How, init: bool, watch: bool) -> Result<(), Error> {
+    let options = serde_json::json!({ "watch": watch, "no_fsync": how.no_fsync, "xattrs": how.xattrs, "dry_run": how.dry_run,
+        "max_delete": how.max_delete, "exclude": how.exclude });
+    task.update(|progress| progress.options = Some(options));
     let client = Dialer::to(&ends.peer.peer, log_to(task))?.client(task.stop())?;
     task.update(|progress| progress.path = client.path().unwrap_or_default());
     let mut mirror = Mirror::open(ends, client, journals(task), how, init, Mirrored(task.clone()))?;

@@ -148,6 +148,8 @@ async fn followed(
     // What was read of a service is not what the next one of its name says.
     let manager = ManagerProxy::builder(connection).cache_properties(CacheProperties::No).build().await?;
     let (mut after_us, mut read_at) = (0, begin(bus, feed).await);
+    // Its last signals are no reason to have the bus start it again.
+    let mut gone = false;
     loop {
         tokio::select! {
             ask = asks.recv() => match ask {
@@ -163,7 +165,8 @@ async fn followed(
             owner = owners.next() => {
                 let Some(owner) = owner else { break };
                 read_at = None;
-                if owner.args()?.new_owner().is_some() {
+                gone = owner.args()?.new_owner().is_none();
+                if !gone {
                     (after_us, read_at) = (0, Some(Instant::now()));
                 } else if feed.send(Input::Down("it has ended".into())).await.is_err() {
                     return Ok(());
@@ -177,7 +180,7 @@ async fn followed(
                 {
                     return Ok(());
                 }
-                if news.changed {
+                if news.changed && !gone {
                     read_at = read_at.or_else(|| Some(Instant::now() + SETTLE));
                 }
             }

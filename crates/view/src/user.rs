@@ -10,10 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use linkspan_bus::{Dict, from_dict};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::model::{Notice, Service};
 use crate::row::{Action, Button, Choice, Empty, Field, Kind};
 use crate::text::{fill, shown, tr};
+pub use files::MIRROR;
 use files::Open;
 use measure::Measured;
 pub(crate) use place::PlaceAt;
@@ -56,6 +58,8 @@ pub enum Ask {
         source: String,
         /// The other.
         destination: String,
+        /// The service's options, as JSON.
+        options: String,
     },
     /// Reads a directory of a peer, or its shares.
     List(String),
@@ -156,6 +160,14 @@ struct Progress {
     name: String,
     calls_itself: String,
     fingerprint: String,
+    options: Map<String, Value>,
+}
+
+impl Progress {
+    /// Those of a mirror, as JSON. `None`: nobody has told them.
+    fn mirrored(&self) -> Option<String> {
+        (!self.options.is_empty()).then(|| Value::Object(self.options.clone()).to_string())
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -234,7 +246,9 @@ pub(crate) struct User {
     /// Records of the look before by number and time, which are no news either. `None`: there was none.
     told: Option<BTreeSet<(u64, u64)>>,
     /// Mirrors that a person has paused all together, to be asked for again.
-    paused: Vec<Ask>,
+    paused: BTreeSet<Ask>,
+    /// Those that were asked for again.
+    resumed: BTreeSet<Ask>,
     pub(crate) left_out: usize,
 }
 
@@ -267,7 +281,7 @@ impl User {
                 // What a person has typed and chosen is not the service's.
                 (self.typed, self.test, self.waiting) = (kept.typed, kept.test, kept.waiting);
                 (self.compared, self.paired_before) = (kept.compared, kept.paired_before);
-                (self.told, self.paused) = (kept.told, kept.paused);
+                (self.told, self.paused, self.resumed) = (kept.told, kept.paused, kept.resumed);
             }
             Update::Tasks(list) => self.tasks(&list),
             Update::Progress(list, now_us) => self.progress(&list, now_us),
@@ -304,8 +318,14 @@ impl User {
                     Err(why) => {
                         let (topic, text) = (ask.topic(), shown(&why));
                         self.errors.insert(topic, text.clone());
-                        let title = match ask {
+                        let title = match &ask {
+                            // It has ended by itself meanwhile.
+                            Ask::Cancel(_) => return Vec::new(),
                             Ask::Test { .. } => tr("A test failed"),
+                            Ask::Mirror { .. } if self.resumed.remove(&ask) => {
+                                self.paused.insert(ask);
+                                tr("A mirror cannot go on")
+                            }
                             _ => tr("It could not be done"),
                         };
                         return vec![Notice { id: format!("ask {topic}"), title, text }];
@@ -356,11 +376,12 @@ impl User {
         self.trusted.iter().map(button).collect()
     }
 
-    /// Mirrors that run, and what each is.
+    /// Mirrors that run, and how each goes on.
     fn mirrors(&self) -> impl Iterator<Item = (&String, Ask)> {
         self.tasks.values().filter_map(|(path, task)| match (task.kind.as_str(), task.arguments.as_slice()) {
             ("mirror", [source, destination]) => {
-                Some((path, Ask::Mirror { source: source.clone(), destination: destination.clone() }))
+                let (source, destination, options) = (source.clone(), destination.clone(), task.progress.mirrored()?);
+                Some((path, Ask::Mirror { source, destination, options }))
             }
             _ => None,
         })
@@ -376,10 +397,12 @@ impl User {
     pub(crate) fn pause_mirrors(&mut self) -> Vec<Ask> {
         let running: Vec<(Ask, Ask)> = self.mirrors().map(|(path, ask)| (Ask::Cancel(path.clone()), ask)).collect();
         if running.is_empty() {
-            return std::mem::take(&mut self.paused);
+            self.resumed = std::mem::take(&mut self.paused);
+            return self.resumed.iter().cloned().collect();
         }
-        let (cancels, mirrors) = running.into_iter().unzip();
-        self.paused = mirrors;
+        let (cancels, mirrors): (_, Vec<Ask>) = running.into_iter().unzip();
+        // One that ends slowly is asked to a second time.
+        self.paused.extend(mirrors);
         cancels
     }
 
@@ -392,6 +415,7 @@ impl User {
             (Ask::Offer, Answer::Offered(line, task)) => self.offered = Some((line, task)),
             (Ask::Join(_), _) => drop(self.typed.remove(&Field::JoinLine)),
             (Ask::Send { from, .. }, _) if from == self.waiting => self.waiting.clear(),
+            (ask @ Ask::Mirror { .. }, _) => drop(self.resumed.remove(&ask)),
             _ => {}
         }
     }

@@ -10,7 +10,7 @@ use crate::caps::SLICE_MAX;
 /// Most chunks of a batch.
 pub(crate) const BATCH: usize = MAX_SLICES as usize;
 
-/// Longest chunk that goes in a row. Pieces of it that cannot be copied directly are numbered as if each chunk were as long.
+/// Longest chunk that goes in a batch. Pieces of it that cannot be copied directly are numbered as if each chunk were as long.
 pub(crate) const LONGEST: usize = 32 << 10;
 
 /// Batches that a sender may have under way. A batch is heard of, copied and acknowledged in steps of half a batch's copying each: with four

@@ -107,7 +107,7 @@ pub(crate) fn piece(len: usize, slot: u8, generation: u32, offset: u64) -> [u8; 
     line
 }
 
-/// Bytes that say which chunk comes next in a row.
+/// Bytes that say which chunk comes next in a batch.
 pub(crate) const ENTRY: usize = HEAD_LEN + 8;
 
 /// The line of a batch of `count` chunks.

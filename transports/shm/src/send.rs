@@ -158,7 +158,7 @@ pub(crate) struct Sender {
     streams: bool,
     ring: usize,
     from: usize,
-    /// Shortest chunk that goes in a row.
+    /// Shortest chunk that goes in a batch.
     batch_from: usize,
     direct_copy: DirectCopyHeuristic,
     slice: usize,
@@ -261,7 +261,7 @@ impl Sender {
 
     #[inline]
     pub(crate) fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy> {
-        self.close_row();
+        self.close_batch();
         let (len, size) = (body.len(), record::size(Tag::Ctrl, body.len()));
         if !self.space(size) {
             return Err(Busy);
@@ -283,11 +283,11 @@ impl Sender {
     pub(crate) fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
         let short = (self.batch_from..=LONGEST).contains(&src.len()) && src.len() < self.from;
         if short && self.direct_copy.goes_directly() {
-            let added = self.by_row(head, src);
+            let added = self.by_batch(head, src);
             self.direct_copy.direct = self.direct_copy.direct.saturating_sub(u32::from(added.is_ok()));
             return added;
         }
-        self.close_row();
+        self.close_batch();
         if self.out.len() == CHUNKS {
             return Err(Busy);
         }
@@ -350,12 +350,12 @@ impl Sender {
     }
 
     /// Adds a chunk to the batch, which is begun where there is none.
-    fn by_row(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
+    fn by_batch(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
         if self.batch.as_ref().is_some_and(|open| open.sources.used == BATCH) {
-            self.close_row();
+            self.close_batch();
         }
         if self.batch.is_none() {
-            self.begin_row()?;
+            self.begin_batch()?;
         }
         let Some(open) = self.batch.as_mut() else {
             return Err(Busy);
@@ -369,7 +369,7 @@ impl Sender {
         Ok(self.items)
     }
 
-    fn begin_row(&mut self) -> Result<(), Busy> {
+    fn begin_batch(&mut self) -> Result<(), Busy> {
         let slot = self.free.trailing_zeros() as u8;
         let full = self.out.len() == CHUNKS || self.batches == BATCHES || usize::from(slot) >= SLOTS;
         if full || !self.space(record::size(Tag::Batch, BATCH * ENTRY)) {
@@ -387,13 +387,13 @@ impl Sender {
 
     /// Tells the receiver of the batch that was begun.
     #[inline]
-    fn close_row(&mut self) {
+    fn close_batch(&mut self) {
         if let Some(open) = self.batch.take() {
-            self.publish_row(open);
+            self.publish_batch(open);
         }
     }
 
-    fn publish_row(&mut self, open: Open) {
+    fn publish_batch(&mut self, open: Open) {
         let Open { sources, slot, place } = open;
         let Some(w) = self.slots.get(slot.into()) else {
             return;
@@ -480,7 +480,7 @@ impl Sender {
 
     /// A bounded step: pieces while the ring takes them, at most one slice, and the end of finished transfers.
     pub(crate) fn advance(&mut self, reach: &PeerMemory) -> Result<bool, Fault> {
-        self.close_row();
+        self.close_batch();
         let mut active = self.more();
         let mut worked = false;
         for i in 0..self.out.len() {

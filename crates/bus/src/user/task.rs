@@ -65,7 +65,7 @@ impl TaskObject {
     /// there are some path (s), notes (av of s, the last 16). Of a test: done, of (t: measurements), measuring (s), results (av of a{sv}, with
     /// the keys of `results` in docs/schema/perf-1.json). Of a transfer, and the last run of a mirror: moved_bytes, kept_bytes, files_done,
     /// entries_made, entries_same, entries_would, entries_deleted, entries_failed, entries_left_out, total_bytes (t; once it is known),
-    /// current (s). Of a pairing, once it is made: name, calls_itself, fingerprint (s), confirmed (b).
+    /// current (s). Of a mirror: options (a{sv}), those of Mirror with which it goes on, without init. Of a pairing, once it is made: name, calls_itself, fingerprint (s), confirmed (b).
     #[zbus(out_args("progress"))]
     async fn get_progress(
         &self,

@@ -18,6 +18,9 @@ const PAST: usize = 10;
 /// Most characters of a path.
 const PATH: usize = 512;
 
+/// Options of a mirror that a person begins here: both directories are marked, and it follows each change.
+pub const MIRROR: &str = r#"{"init":true,"watch":true}"#;
+
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Entry {
@@ -127,7 +130,10 @@ fn again(record: &Record) -> Option<Ask> {
     match record.kind.as_str() {
         "send" => Some(Ask::Send { from, to }),
         "get" => Some(Ask::Get { from, to }),
-        "mirror" => Some(Ask::Mirror { source: from.into_iter().next()?, destination: to }),
+        "mirror" => {
+            let options = record.end.mirrored().unwrap_or_else(|| MIRROR.to_owned());
+            Some(Ask::Mirror { source: from.into_iter().next()?, destination: to, options })
+        }
         _ => None,
     }
 }
@@ -421,11 +427,15 @@ impl User {
 
 /// What a person needs for folders that change on both sides, which are not ours to keep alike.
 fn both_ways(peer: &str) -> Row {
-    let (peer, name) = (shown(peer), tr("Copy a profile for unison"));
+    // A name of our own, for a peer may be an address with a port, which is no name for ssh.
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let host = if !peer.is_empty() && peer.chars().all(plain) { peer } else { "linkspan-peer" };
+    let peer: String = peer.chars().filter(|c| !c.is_control()).collect();
+    let name = tr("Copy a profile for unison");
     let profile = format!(
-        "# In ~/.ssh/config, where {peer} lets you in by `lspan files serve --allow ssh`:\n#   Host {peer}\n#       ProxyCommand lspan pipe %h ssh\n\
-         # In ~/.unison/{peer}.prf, with your folders; then type: unison {peer}\n\
-         root = /FOLDER/OF/THIS/MACHINE\nroot = ssh://{peer}//FOLDER/OF/{peer}\n"
+        "# In ~/.ssh/config, where {peer} lets you in by `lspan files serve --allow ssh`:\n#   Host {host}\n#       ProxyCommand lspan pipe {peer} ssh\n\
+         # In ~/.unison/{host}.prf, with your folders; then type: unison {host}\n\
+         root = /FOLDER/OF/THIS/MACHINE\nroot = ssh://{host}//FOLDER/OF/THAT/MACHINE\n"
     );
     Row {
         id: "both ways".into(),

@@ -82,7 +82,8 @@ async fn followed(
 ) -> Result<()> {
     // What was read of a service is not what the next one of its name says.
     let manager = ManagerProxy::builder(connection).cache_properties(CacheProperties::No).build().await?;
-    let mut watches = false;
+    // Its last signals are no reason to have the bus start it again.
+    let (mut watches, mut gone) = (false, false);
     // The place that is looked at: what is in it may be another when a task has ended.
     let mut place = None;
     let begin = async || match start(bus, NAME).await {
@@ -111,14 +112,15 @@ async fn followed(
             owner = owners.next() => {
                 let Some(owner) = owner else { break };
                 (read_at, watches) = (None, false);
-                if owner.args()?.new_owner().is_some() {
+                gone = owner.args()?.new_owner().is_none();
+                if !gone {
                     read_at = Some(Instant::now());
                     continue;
                 }
                 vec![Update::Down("it has ended".into())]
             }
             news = heard.news() => {
-                if news.changed {
+                if news.changed && !gone {
                     place.iter().filter(|_| news.ended).for_each(|ask| carry_out(connection, feed, ask.clone()));
                     read_at = read_at.or_else(|| Some(Instant::now() + SETTLE));
                 }
@@ -225,8 +227,8 @@ async fn call(connection: &Connection, ask: &Ask) -> std::result::Result<Answer,
         }
         Ask::Send { from, to } => drop(files.send(from, to, &none).await?),
         Ask::Get { from, to } => drop(files.get(from, to, &none).await?),
-        Ask::Mirror { source, destination } => {
-            let options = to_dict(&HashMap::from([("init", true), ("watch", true)]));
+        Ask::Mirror { source, destination, options } => {
+            let options = to_dict(&serde_json::from_str::<serde_json::Value>(options).unwrap_or_default());
             drop(files.mirror(source, destination, &options).await?);
         }
         Ask::List(place) => {

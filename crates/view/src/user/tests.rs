@@ -158,7 +158,7 @@ fn files_go_to_the_share_that_is_open_and_wait_until_one_is() {
     assert!(has(&page, "more") && !rows(&page).iter().any(|row| row.title.contains("..")), "no way out of it");
     let Action::Copy(profile) = find(&page, "both ways").button.unwrap().action else { panic!("{page:#?}") };
     assert!(
-        profile.contains("\nroot = ssh://mini2//FOLDER") && profile.contains("ProxyCommand lspan pipe %h ssh\n"),
+        profile.contains("\nroot = ssh://mini2//FOLDER") && profile.contains("ProxyCommand lspan pipe mini2 ssh\n"),
         "{profile}"
     );
     let pick = Pick::Files("linkspan://mini2/in/".into());
@@ -356,15 +356,37 @@ fn the_summary_has_what_runs_and_a_button_for_each_peer_that_can_be_measured() {
 fn mirrors_are_paused_all_together_and_go_on_as_they_were() {
     let mut model = up();
     assert_eq!((model.summary().paused, model.pause_mirrors()), (None, Vec::new()));
-    runs(&mut model, "mirror", json!(["/home/me/a", "linkspan://mini2/in/a/"]), json!({ "state": "watching" }));
+    let path = |n: u32| format!("/org/linkspan/User1/task/{n}");
+    let source = |n: u32| format!("/home/me/{n}");
+    let run = |model: &mut Model, numbers: &[u32]| {
+        let task = |n: u32| json!({ "Kind": "mirror", "Arguments": [source(n), "linkspan://mini2/in/"], "Started": 1 });
+        tell(model, Update::Tasks(numbers.iter().map(|&n| (path(n), to_dict(&task(n)))).collect()));
+    };
+    run(&mut model, &[1, 2]);
+    assert_eq!(model.summary().paused, None, "with which options they go on is not known yet");
+    let watching = json!({ "state": "watching", "options": { "watch": true, "exclude": ["*.o"] } });
+    tell(&mut model, Update::Progress([1, 2].map(|n| (path(n), to_dict(&watching))).into(), 1));
     assert_eq!(model.summary().paused, Some(false));
-    assert_eq!(model.pause_mirrors(), [Ask::Cancel(TASK.into())]);
-    tell(&mut model, Update::Tasks(Vec::new()));
+    assert_eq!(model.pause_mirrors(), [1, 2].map(|n| Ask::Cancel(path(n))));
+    // One of them ends slowly, and a person asks again.
+    run(&mut model, &[2]);
+    assert_eq!(model.pause_mirrors(), [Ask::Cancel(path(2))]);
+    run(&mut model, &[]);
     // Also over a service that goes and comes.
     tell(&mut model, Update::Down("it has ended".into()));
     tell(&mut model, Update::Up("0.1.0".into()));
     assert_eq!(model.summary().paused, Some(true));
-    let mirror = Ask::Mirror { source: "/home/me/a".into(), destination: "linkspan://mini2/in/a/".into() };
-    assert_eq!(model.pause_mirrors(), [mirror]);
+    let mirrors = [1, 2].map(|n| Ask::Mirror {
+        source: source(n),
+        destination: "linkspan://mini2/in/".into(),
+        options: json!({ "watch": true, "exclude": ["*.o"] }).to_string(),
+    });
+    assert_eq!(model.pause_mirrors(), mirrors);
     assert_eq!(model.summary().paused, None);
+    // One that is refused stays paused.
+    let [first, second] = mirrors;
+    tell(&mut model, Update::Answered(first, Ok(Answer::Done)));
+    let news = model.apply(Input::User(Update::Answered(second.clone(), Err("LS1841 too many".into()))));
+    assert_eq!(news[0].title, "A mirror cannot go on");
+    assert_eq!((model.summary().paused, model.pause_mirrors()), (Some(true), vec![second]));
 }
