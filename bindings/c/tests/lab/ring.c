@@ -194,7 +194,9 @@ static void receive_pieces(const char *device, uint32_t channel) {
             }
         } while (count == 5);
     }
-    CHECK(about(ring).copied_bytes == copied);
+    // What came between control frames, over the first of the pairs, is copied once.
+    const size_t pages = PIECES * PIECE / 4096, pairs = about(ring).ring_pairs;
+    CHECK(about(ring).copied_bytes - copied <= (pages + pairs - 1) / pairs * 4096);
     OK(linkspan_ring_set_eventfd(ring, -1));
     OK(linkspan_ring_release(ring, region));
     OK(linkspan_ring_send(ring, channel, word_region, 0, sizeof word, 7));
@@ -208,7 +210,7 @@ static void receive_pieces(const char *device, uint32_t channel) {
     const linkspan_completion end = one(ring);
     CHECK(end.status == LINKSPAN_CHANNEL_ENDED && end.error == EPIPE && end.cookie == 8);
     OK(linkspan_ring_close(ring));
-    printf("received %zu pieces, all right, none copied\n", PIECES);
+    printf("received %zu pieces, all right, none copied but of the pair that carries control\n", PIECES);
 }
 
 static atomic_int back_from_wait;
@@ -449,8 +451,9 @@ static void hold(const char *device) {
     CHECK(lost.cookie == 1 && lost.status == LINKSPAN_LINK_LOST && lost.error == ENODEV);
     linkspan_completion none;
     size_t count;
-    IS(LINKSPAN_LINK_LOST, linkspan_ring_poll(ring, &none, 1, &count));
+    // The driver says so behind the last completion, and poll does not wait.
     IS(LINKSPAN_LINK_LOST, linkspan_ring_wait(ring, LONG, 0, &none, 1, &count));
+    IS(LINKSPAN_LINK_LOST, linkspan_ring_poll(ring, &none, 1, &count));
     IS(LINKSPAN_LINK_LOST, linkspan_ring_receive(ring, 5, region, 0, 1, 2));
     IS(LINKSPAN_LINK_LOST, linkspan_ring_open_channel(ring, 7));
     OK(linkspan_ring_release(ring, region));

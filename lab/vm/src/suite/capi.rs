@@ -3,7 +3,7 @@
 
 use super::ring::{self, DEVICE, SYS, done};
 use super::tb::{self, SOON};
-use crate::error::{Result, check};
+use crate::error::{Error, Result, check};
 use crate::guest::{Guest, Job};
 use crate::lab::Lab;
 
@@ -13,7 +13,12 @@ fn task(guest: &Guest, words: &str) -> Result<Job> {
 
 fn both(first: (&Guest, &str), second: (&Guest, &str)) -> Result<[String; 2]> {
     let [one, two] = [task(first.0, first.1)?, task(second.0, second.1)?];
-    Ok([done(one, first.1)?, done(two, second.1)?])
+    // Where one fails the other is told of its end: what each says counts.
+    match (done(one, first.1), done(two, second.1)) {
+        (Ok(one), Ok(two)) => Ok([one, two]),
+        (Err(one), Err(two)) => Err(Error::Check(format!("{one}; {two}"))),
+        (Err(one), Ok(_)) | (Ok(_), Err(one)) => Err(one),
+    }
 }
 
 /// What a guest says of one of the two hosts: `local` or `peer`.
