@@ -46,7 +46,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('mv', 'mv', [CompletionResultType]::ParameterValue, 'Give an entry of a peer''s share another name; nothing is replaced')
             [CompletionResult]::new('du', 'du', [CompletionResultType]::ParameterValue, 'Count files and bytes below a directory of a peer''s share')
             [CompletionResult]::new('verify', 'verify', [CompletionResultType]::ParameterValue, 'Compare local files with a peer''s, both read back from the disk')
-            [CompletionResult]::new('mount', 'mount', [CompletionResultType]::ParameterValue, 'Mount a peer''s share at a directory, read-only')
+            [CompletionResult]::new('mount', 'mount', [CompletionResultType]::ParameterValue, 'Mount a peer''s share at a directory, read-only or with --rw to be written')
             [CompletionResult]::new('pipe', 'pipe', [CompletionResultType]::ParameterValue, 'Join standard input and output to a service of a peer')
             [CompletionResult]::new('forward', 'forward', [CompletionResultType]::ParameterValue, 'Take connections to a port of this host to a service of a peer, until Ctrl-C')
             [CompletionResult]::new('pair', 'pair', [CompletionResultType]::ParameterValue, 'Pair with a user of another host, so that each trusts the other from then on')
@@ -644,8 +644,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;mount' {
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Longest time until a read is answered, with EIO if need be, seconds; names and attributes have 5 s, or this where it is less')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Longest time until a read or a write is answered, with EIO if need be, seconds; names and attributes have 5 s, or this where it is less')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
+            [CompletionResult]::new('--rw', '--rw', [CompletionResultType]::ParameterName, 'It can be written, where the share can: a write returns when the peer has it, an fsync when the peer''s disk has it')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
@@ -880,7 +881,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('mv', 'mv', [CompletionResultType]::ParameterValue, 'Give an entry of a peer''s share another name; nothing is replaced')
             [CompletionResult]::new('du', 'du', [CompletionResultType]::ParameterValue, 'Count files and bytes below a directory of a peer''s share')
             [CompletionResult]::new('verify', 'verify', [CompletionResultType]::ParameterValue, 'Compare local files with a peer''s, both read back from the disk')
-            [CompletionResult]::new('mount', 'mount', [CompletionResultType]::ParameterValue, 'Mount a peer''s share at a directory, read-only')
+            [CompletionResult]::new('mount', 'mount', [CompletionResultType]::ParameterValue, 'Mount a peer''s share at a directory, read-only or with --rw to be written')
             [CompletionResult]::new('pipe', 'pipe', [CompletionResultType]::ParameterValue, 'Join standard input and output to a service of a peer')
             [CompletionResult]::new('forward', 'forward', [CompletionResultType]::ParameterValue, 'Take connections to a port of this host to a service of a peer, until Ctrl-C')
             [CompletionResult]::new('pair', 'pair', [CompletionResultType]::ParameterValue, 'Pair with a user of another host, so that each trusts the other from then on')

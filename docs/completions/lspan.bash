@@ -2190,7 +2190,7 @@ _lspan() {
             return 0
             ;;
         lspan__subcmd__mount)
-            opts="-h --timeout --port --help"
+            opts="-h --rw --timeout --port --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -43,7 +43,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand mv 'Give an entry of a peer''s share another name; nothing is replaced'
             cand du 'Count files and bytes below a directory of a peer''s share'
             cand verify 'Compare local files with a peer''s, both read back from the disk'
-            cand mount 'Mount a peer''s share at a directory, read-only'
+            cand mount 'Mount a peer''s share at a directory, read-only or with --rw to be written'
             cand pipe 'Join standard input and output to a service of a peer'
             cand forward 'Take connections to a port of this host to a service of a peer, until Ctrl-C'
             cand pair 'Pair with a user of another host, so that each trusts the other from then on'
@@ -581,8 +581,9 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --help 'Print help'
         }
         &'lspan;mount'= {
-            cand --timeout 'Longest time until a read is answered, with EIO if need be, seconds; names and attributes have 5 s, or this where it is less'
+            cand --timeout 'Longest time until a read or a write is answered, with EIO if need be, seconds; names and attributes have 5 s, or this where it is less'
             cand --port 'Port of the peer''s `lspan files serve`'
+            cand --rw 'It can be written, where the share can: a write returns when the peer has it, an fsync when the peer''s disk has it'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
@@ -778,7 +779,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand mv 'Give an entry of a peer''s share another name; nothing is replaced'
             cand du 'Count files and bytes below a directory of a peer''s share'
             cand verify 'Compare local files with a peer''s, both read back from the disk'
-            cand mount 'Mount a peer''s share at a directory, read-only'
+            cand mount 'Mount a peer''s share at a directory, read-only or with --rw to be written'
             cand pipe 'Join standard input and output to a service of a peer'
             cand forward 'Take connections to a port of this host to a service of a peer, until Ctrl-C'
             cand pair 'Pair with a user of another host, so that each trusts the other from then on'

@@ -47,7 +47,7 @@ complete -c lspan -n "__fish_lspan_needs_command" -f -a "rm" -d 'Remove entries 
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "mv" -d 'Give an entry of a peer\'s share another name; nothing is replaced'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "du" -d 'Count files and bytes below a directory of a peer\'s share'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "verify" -d 'Compare local files with a peer\'s, both read back from the disk'
-complete -c lspan -n "__fish_lspan_needs_command" -f -a "mount" -d 'Mount a peer\'s share at a directory, read-only'
+complete -c lspan -n "__fish_lspan_needs_command" -f -a "mount" -d 'Mount a peer\'s share at a directory, read-only or with --rw to be written'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "pipe" -d 'Join standard input and output to a service of a peer'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "forward" -d 'Take connections to a port of this host to a service of a peer, until Ctrl-C'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "pair" -d 'Pair with a user of another host, so that each trusts the other from then on'
@@ -474,8 +474,9 @@ complete -c lspan -n "__fish_lspan_using_subcommand du" -l json -d 'Print JSON (
 complete -c lspan -n "__fish_lspan_using_subcommand du" -s h -l help -d 'Print help'
 complete -c lspan -n "__fish_lspan_using_subcommand verify" -l port -d 'Port of the peer\'s `lspan files serve`' -r
 complete -c lspan -n "__fish_lspan_using_subcommand verify" -s h -l help -d 'Print help'
-complete -c lspan -n "__fish_lspan_using_subcommand mount" -l timeout -d 'Longest time until a read is answered, with EIO if need be, seconds; names and attributes have 5 s, or this where it is less' -r
+complete -c lspan -n "__fish_lspan_using_subcommand mount" -l timeout -d 'Longest time until a read or a write is answered, with EIO if need be, seconds; names and attributes have 5 s, or this where it is less' -r
 complete -c lspan -n "__fish_lspan_using_subcommand mount" -l port -d 'Port of the peer\'s `lspan files serve`' -r
+complete -c lspan -n "__fish_lspan_using_subcommand mount" -l rw -d 'It can be written, where the share can: a write returns when the peer has it, an fsync when the peer\'s disk has it'
 complete -c lspan -n "__fish_lspan_using_subcommand mount" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_using_subcommand pipe" -l port -d 'Port of the peer\'s `lspan files serve`' -r
 complete -c lspan -n "__fish_lspan_using_subcommand pipe" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -575,7 +576,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_su
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "mv" -d 'Give an entry of a peer\'s share another name; nothing is replaced'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "du" -d 'Count files and bytes below a directory of a peer\'s share'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "verify" -d 'Compare local files with a peer\'s, both read back from the disk'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "mount" -d 'Mount a peer\'s share at a directory, read-only'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "mount" -d 'Mount a peer\'s share at a directory, read-only or with --rw to be written'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "pipe" -d 'Join standard input and output to a service of a peer'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "forward" -d 'Take connections to a port of this host to a service of a peer, until Ctrl-C'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "pair" -d 'Pair with a user of another host, so that each trusts the other from then on'

@@ -52,6 +52,9 @@ pub(crate) enum Command {
         directory: PathBuf,
         /// Longest time until data is answered, ms
         timeout_ms: u64,
+        /// It may be written
+        #[arg(long)]
+        rw: bool,
     },
 }
 

@@ -26,8 +26,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let log = || Arc::new(if cli.foreground { Log::stderr() } else { Log::journal() });
     match &cli.command {
-        Some(Command::Mount { place, directory, timeout_ms }) => {
-            let served = linkspan_user::mount::serve(place, directory, Duration::from_millis(*timeout_ms));
+        Some(Command::Mount { place, directory, timeout_ms, rw }) => {
+            let how = linkspan_user::mount::How { data: Duration::from_millis(*timeout_ms), writable: *rw };
+            let served = linkspan_user::mount::serve(place, directory, how);
             if served { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Some(Command::Config { config: ConfigCommand::Show { origin } }) => configured(&cli, |config| {

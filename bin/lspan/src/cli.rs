@@ -110,7 +110,7 @@ pub(crate) enum Command {
     Du(files::DuArgs),
     /// Compare local files with a peer's, both read back from the disk
     Verify(files::VerifyArgs),
-    /// Mount a peer's share at a directory, read-only
+    /// Mount a peer's share at a directory, read-only or with --rw to be written
     #[command(after_long_help = files::MOUNT)]
     Mount(files::MountArgs),
     /// Join standard input and output to a service of a peer

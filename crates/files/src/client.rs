@@ -31,6 +31,8 @@ pub struct Client {
     control: Control,
     /// Connections that have been made.
     epoch: u64,
+    /// The peer's boot, and the connection on which it said so.
+    boot: Option<(u64, Vec<u8>)>,
     /// What was asked for with [`Client::ask`] and is not answered.
     open: VecDeque<u64>,
     /// A transfer, or what was asked for without waiting, has failed on this one.
@@ -69,6 +71,7 @@ impl Client {
             number: 0,
             control,
             epoch: 1,
+            boot: None,
             open: VecDeque::new(),
             spent: false,
             identity,
@@ -84,6 +87,21 @@ impl Client {
     /// Another number after each reconnect: cursors and open files of the one before are gone.
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// A value that is another one after every boot of the peer.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    pub fn boot(&mut self) -> Result<Vec<u8>, Error> {
+        if let Some((epoch, boot)) = &self.boot
+            && *epoch == self.epoch
+        {
+            return Ok(boot.clone());
+        }
+        let Answer::Bytes(boot) = self.request(Request::Boot)? else { return Err(wrong()) };
+        self.boot = Some((self.epoch, boot.clone()));
+        Ok(boot)
     }
 
     /// What carries the control messages, one line.
@@ -108,7 +126,7 @@ impl Client {
         }
     }
 
-    /// Asks for something that changes nothing, without waiting: it leaves with the next call that waits. The number under which
+    /// Asks for something that may be done twice, without waiting: it leaves with the next call that waits. The number under which
     /// [`Client::answered`] hands out the answer, in the order of the requests; until then nothing else is asked. It is not asked
     /// again after a lost connection.
     ///
@@ -139,7 +157,7 @@ impl Client {
         Err(answer)
     }
 
-    /// Asks for several things at once, none of which changes anything, and hands out the answers in their order as they come. It is not
+    /// Asks for several things at once, which may be done twice, and hands out the answers in their order as they come. It is not
     /// asked again after a lost connection.
     ///
     /// # Errors

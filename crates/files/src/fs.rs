@@ -79,6 +79,35 @@ pub struct Ident {
     pub ctime: Time,
 }
 
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenHow {
+    /// It will be read.
+    pub read: bool,
+    /// It will be written.
+    pub write: bool,
+    /// It is made with these permission bits where there is none.
+    pub create: Option<u32>,
+    /// It must be made.
+    pub exclusive: bool,
+}
+
+impl OpenHow {
+    /// A file that is there, for reading.
+    pub const READ: OpenHow = OpenHow { read: true, write: false, create: None, exclusive: false };
+}
+
+/// What is to be another in what is known of an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Permission bits, without setuid, setgid and sticky.
+    pub mode: Option<u32>,
+    /// Bytes.
+    pub size: Option<u64>,
+    /// Last change of its content; `Some(None)`: now.
+    pub mtime: Option<Option<Time>>,
+}
+
 /// How a name is given to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rename {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod edit;
 pub mod engine;
 mod error;
 pub mod fs;

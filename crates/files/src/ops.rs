@@ -11,7 +11,7 @@ use crate::wire::{Answer, Entry, Fault, FaultKind, Request, Sum};
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
 
-fn failed(path: &RelPath) -> impl Fn(io::Error) -> Fault + '_ {
+pub(crate) fn failed(path: &RelPath) -> impl Fn(io::Error) -> Fault + '_ {
     move |error| Fault::io(&shown(path), &error)
 }
 
@@ -79,13 +79,6 @@ pub(crate) fn look<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<Entry
     }
     let (dir, name) = parent(fs, root, path, Links::Refuse)?;
     Ok(Entry::new(name.bytes(), &fs.stat(&dir, &name).map_err(failed(path))?))
-}
-
-/// A file for reading, and what it is.
-pub(crate) fn open<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<(F::File, Entry), Fault> {
-    let (dir, name) = parent(fs, root, path, Links::Refuse)?;
-    let (file, stat) = fs.open_read(&dir, &name, Links::Refuse).map_err(failed(path))?;
-    Ok((file, Entry::new(name.bytes(), &stat)))
 }
 
 /// The target of a link.

@@ -5,14 +5,14 @@ mod request;
 
 pub use codec::Malformed;
 pub(crate) use codec::{Reader, Writer, end};
-pub use request::{Answer, Delete, Entry, Fault, FaultKind, PeerPath, READ_MAX, RULES_MAX, Request, Sum};
+pub use request::{Answer, Delete, Entry, Fault, FaultKind, New, PeerPath, READ_MAX, RULES_MAX, Request, Sum};
 
 use crate::fs::{Ident, Kind, Time};
 use crate::hash::Value;
 use crate::name::RelPath;
 
 /// Version of all of it. A peer with another one is refused with a word.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// Longest message, bytes.
 pub const MESSAGE_MAX: usize = 256 << 10;

@@ -1,5 +1,5 @@
-//! An open file of the peer: reading from it, and ahead of whoever reads it from front to back. Everything that is wanted is asked for at
-//! once; the answers come in the same order.
+//! An open file of the peer: writing to it, reading from it, and ahead of whoever reads it from front to back. Everything that is
+//! to be read is asked for at once; the answers come in the same order.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,10 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use fuser::Errno;
 use linkspan_files::client::Client;
-use linkspan_files::wire::{Answer, Fault, FaultKind, PeerPath, READ_MAX, Request};
+use linkspan_files::fs::OpenHow;
+use linkspan_files::wire::{Answer, Entry, Fault, FaultKind, READ_MAX, Request};
 use linkspan_files::{Error, lock};
 
+use crate::Shared;
 use crate::courier::errno;
+use crate::nodes::Edits;
 use crate::pending::{Pending, Reply, Ticket};
 
 /// Bytes of what is read ahead at a time: what the kernel asks for at most (fuse(4)), so that an answer is mostly one piece.
@@ -62,11 +65,16 @@ impl Drop for Piece {
 /// An open file.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
-    at: PeerPath,
+    view: Shared,
+    number: u64,
+    how: OpenHow,
     /// Device and number there.
     which: (u64, u64),
     handle: u32,
     epoch: u64,
+    edits: Arc<Edits>,
+    /// How many of them what was read ahead has seen.
+    seen: u64,
     /// Where the last read ended, and how many in a row have begun there.
     next: u64,
     run: u32,
@@ -91,9 +99,13 @@ enum Found {
 }
 
 impl OpenFile {
-    pub(crate) fn new(at: PeerPath, which: (u64, u64), handle: u32, epoch: u64) -> OpenFile {
-        let (ahead, waiting) = (VecDeque::new(), Vec::new());
-        OpenFile { at, which, handle, epoch, next: 0, run: 0, ahead, waiting, ended: false }
+    /// Open under this handle in the session of this epoch, and one to be opened anew where another one is.
+    pub(crate) fn new(view: Shared, number: u64, how: OpenHow, entry: &Entry, handle: (u32, u64)) -> OpenFile {
+        let (ahead, waiting, edits) = (VecDeque::new(), Vec::new(), view.edits(number));
+        let (which, (handle, epoch), how) =
+            ((entry.dev, entry.ino), handle, OpenHow { create: None, exclusive: false, ..how });
+        let seen = edits.count();
+        OpenFile { view, number, how, which, handle, epoch, edits, seen, next: 0, run: 0, ahead, waiting, ended: false }
     }
 
     /// Its number in the session of this epoch, where it is open there.
@@ -108,8 +120,19 @@ impl OpenFile {
         std::mem::take(&mut self.waiting)
     }
 
+    /// What was read ahead of a content that is another by now is of no use. Nobody waits for it: before a file is changed all has come.
+    fn renew(&mut self) {
+        let count = self.edits.count();
+        if count != self.seen {
+            self.seen = count;
+            self.ahead.clear();
+            self.ended = false;
+        }
+    }
+
     /// Notes where it is read.
     fn note(&mut self, offset: u64, size: u32) {
+        self.renew();
         if offset + NEAR >= self.next && offset <= self.next + NEAR {
             self.run = self.run.saturating_add(1);
         } else {
@@ -138,7 +161,8 @@ impl OpenFile {
     }
 
     /// What is known of these bytes.
-    fn find(&self, offset: u64, size: u32) -> Found {
+    fn find(&mut self, offset: u64, size: u32) -> Found {
+        self.renew();
         let end = offset + u64::from(size);
         let Some(first) = self.ahead.iter().position(|piece| (piece.offset..piece.end()).contains(&offset)) else {
             return Found::Nothing;
@@ -175,6 +199,7 @@ impl OpenFile {
 
     /// The first byte of the next piece to be read ahead.
     fn begin(&mut self) -> Option<u64> {
+        self.renew();
         let free = HELD.load(Ordering::Relaxed) < ALL_PIECES;
         if self.run < RUN || self.ended || !free || self.before() >= PIECES {
             return None;
@@ -224,29 +249,91 @@ impl OpenFile {
     }
 
     fn fetch(&mut self, client: &mut Client, offset: u64, len: u32) -> Result<Vec<u8>, Errno> {
-        if self.epoch != client.epoch() {
-            self.again(client)?;
-        }
-        match self.ask(client, offset, len) {
-            // The session was made again while it was asked.
-            Err(Error::Refused(fault)) if fault.kind == FaultKind::NotFound && self.epoch != client.epoch() => {
-                self.again(client)?;
-                self.ask(client, offset, len).map_err(|error| errno(&error))
-            }
-            other => other.map_err(|error| errno(&error)),
+        match self.ask(client, |handle| Request::Read { handle, offset, len })? {
+            Answer::Bytes(bytes) if bytes.len() <= len as usize => Ok(bytes),
+            _ => Err(Errno::EIO),
         }
     }
 
-    fn ask(&self, client: &mut Client, offset: u64, len: u32) -> Result<Vec<u8>, Error> {
-        match client.request(Request::Read { handle: self.handle, offset, len })? {
-            Answer::Bytes(bytes) if bytes.len() <= len as usize => Ok(bytes),
-            _ => Err(linkspan_files::engine::Violation("it gives an answer to another question").into()),
+    /// Asks for something with the file, in whatever session there is by then.
+    fn ask(&mut self, client: &mut Client, what: impl Fn(u32) -> Request) -> Result<Answer, Errno> {
+        if self.epoch != client.epoch() {
+            self.again(client)?;
         }
+        let answer = match client.request(what(self.handle)) {
+            // The session was made again while it was asked, and has nothing open.
+            Err(Error::Refused(fault)) if fault.kind == FaultKind::NotFound && self.epoch != client.epoch() => {
+                self.again(client)?;
+                client.request(what(self.handle))
+            }
+            other => other,
+        };
+        answer.map_err(|error| errno(&error))
+    }
+
+    fn stat(&mut self, client: &mut Client, what: impl Fn(u32) -> Request) -> Result<Entry, Errno> {
+        match self.ask(client, what)? {
+            Answer::Stat(entry) => Ok(entry),
+            _ => Err(Errno::EIO),
+        }
+    }
+
+    /// What it is, also where it has no name any more.
+    pub(crate) fn known(&mut self, client: &mut Client) -> Result<Entry, Errno> {
+        self.stat(client, Request::Known)
+    }
+
+    /// What it is with this size.
+    pub(crate) fn resize(&mut self, client: &mut Client, size: u64) -> Result<Entry, Errno> {
+        self.edits.begin(client.boot().map_err(|error| errno(&error))?);
+        self.stat(client, |handle| Request::Resize(handle, size))
+    }
+
+    /// Returns when the peer has all of it. Without an offset it goes behind the end that the file has there.
+    pub(crate) fn write(&mut self, client: &mut Client, offset: Option<u64>, bytes: &[u8]) -> Result<(), Errno> {
+        self.edits.begin(client.boot().map_err(|error| errno(&error))?);
+        let pieces = (0u64..).step_by(PIECE as usize).zip(bytes.chunks(PIECE as usize));
+        let what = |handle, at: u64, piece: &[u8]| Request::Write {
+            handle,
+            offset: offset.map(|offset| offset + at),
+            bytes: piece.to_vec(),
+        };
+        if self.epoch == client.epoch() && offset.is_some() && bytes.len() as u64 > PIECE {
+            let mut result = Ok(());
+            let all = pieces.clone().map(|(at, piece)| what(self.handle, at, piece)).collect();
+            let asked = client.requests(all, |_, answer| {
+                if let (Ok(()), Err(fault)) = (result, answer) {
+                    result = Err(errno(&Error::Refused(fault)));
+                }
+            });
+            if asked.is_ok() {
+                return result;
+            }
+            // The connection was lost. Bytes that are at their place by now are written there once more.
+        }
+        for (at, piece) in pieces {
+            match self.ask(client, |handle| what(handle, at, piece))? {
+                Answer::Done => {}
+                _ => return Err(Errno::EIO),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns when all that was written is on the peer's disk. EIO: it may not be, the peer has booted since.
+    pub(crate) fn sync(&mut self, client: &mut Client) -> Result<(), Errno> {
+        let edits = self.edits.clone();
+        let synced = edits.sync(|| {
+            self.ask(client, Request::Sync)?;
+            client.boot().map_err(|error| errno(&error))
+        })?;
+        if synced { Ok(()) } else { Err(Errno::EIO) }
     }
 
     /// Opens it in a new session: if it is the same file there, whoever reads it notices nothing.
     fn again(&mut self, client: &mut Client) -> Result<(), Errno> {
-        match client.request(Request::Open(self.at.clone())) {
+        let at = self.view.place(self.number)?;
+        match client.request(Request::Open(at, self.how)) {
             Ok(Answer::Opened(handle, entry)) => {
                 if (entry.dev, entry.ino) != self.which {
                     let _ = client.request(Request::Close(handle));

@@ -140,6 +140,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         FaultKind::Busy => Errno::EBUSY,
         FaultKind::Invalid => Errno::EINVAL,
         FaultKind::Limit => Errno::EMFILE,
+        FaultKind::NotEmpty => Errno::ENOTEMPTY,
         FaultKind::Changed | FaultKind::WrongData | FaultKind::Io => Errno::EIO,
     }
 }

@@ -4,30 +4,36 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
-    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, Notifier, OpenFlags,
-    ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, Request as From,
+    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
+    LockOwner, Notifier, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request as From, TimeOrNow, WriteFlags,
 };
 use linkspan_files::client::Client;
-use linkspan_files::fs::{Kind, Time};
-use linkspan_files::name::{Name, RelPath};
-use linkspan_files::wire::{Answer, Entry, PeerPath, Request};
+use linkspan_files::fs::{Change, Kind, OpenHow, Rename, Time};
+use linkspan_files::name::{BadName, Name, RelPath};
+use linkspan_files::wire::{Answer, Entry, New, PeerPath, Request};
 use linkspan_files::{Error, lock};
+use rustix::fs::OFlags;
 
 use crate::ahead::{OpenFile, Read};
 use crate::courier::{Courier, errno};
 use crate::dirs::OpenDir;
-use crate::nodes::{Nodes, ROOT, number};
+use crate::nodes::{Edits, Nodes, ROOT, its, number};
 use crate::pending::{Pending, Reply, Ticket};
 use crate::{Options, Shared};
 
 /// How long attributes, names and missing names are believed.
 const BELIEVED: Duration = Duration::from_secs(1);
+
+/// Bytes of one write at most: what the kernel gathers of one call (fuse(4), fs.fuse.max_pages_limit).
+const WRITE_MAX: u32 = 1 << 20;
 
 /// statfs(2): what space is counted in.
 const BLOCK: u32 = 4096;
@@ -62,8 +68,25 @@ impl View {
     }
 
     /// The place of a number; what the kernel has forgotten it does not ask for.
-    fn place(&self, ino: INodeNo) -> Result<PeerPath, Errno> {
-        lock(&self.nodes).path(ino.0).map(|path| self.at(path)).ok_or(Errno::ESTALE)
+    pub(crate) fn place(&self, number: u64) -> Result<PeerPath, Errno> {
+        lock(&self.nodes).path(number).map(|path| self.at(path)).ok_or(Errno::ESTALE)
+    }
+
+    /// The place of a name in a directory.
+    fn below(&self, dir: INodeNo, name: &Name) -> Result<PeerPath, Errno> {
+        let dir = self.place(dir.0)?;
+        dir.path.join(name).map(|path| self.at(path)).map_err(|_| Errno::ENAMETOOLONG)
+    }
+
+    pub(crate) fn edits(&self, number: u64) -> Arc<Edits> {
+        lock(&self.nodes).edits(number)
+    }
+
+    /// The kernel is told of an entry, which is here: its number and what it is.
+    fn told(&self, at: &PeerPath, entry: &Entry) -> FileAttr {
+        let number = number(entry.ino);
+        lock(&self.nodes).told(number, at.path.clone());
+        self.attr(number, entry)
     }
 
     fn attr(&self, number: u64, entry: &Entry) -> FileAttr {
@@ -84,12 +107,24 @@ impl View {
             crtime: UNIX_EPOCH,
             kind: kind(entry.kind),
             perm: (entry.mode & 0o777) as u16,
-            nlink: 1,
+            nlink: entry.links.try_into().unwrap_or(u32::MAX),
             uid: self.owner.0,
             gid: self.owner.1,
             rdev: 0,
             blksize: BLOCK,
             flags: 0,
+        }
+    }
+}
+
+fn since_1970(time: SystemTime) -> Time {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Time { sec: since.as_secs() as i64, nsec: since.subsec_nanos() },
+        // The nanoseconds count upwards there, too.
+        Err(before) => {
+            let before = before.duration();
+            let (sec, nsec) = (-(before.as_secs() as i64), before.subsec_nanos());
+            if nsec == 0 { Time { sec, nsec } } else { Time { sec: sec - 1, nsec: 1_000_000_000 - nsec } }
         }
     }
 }
@@ -116,7 +151,57 @@ fn look(client: &mut Client, at: PeerPath) -> Result<Entry, Errno> {
     })
 }
 
+/// Of a request that is answered with what an entry is now.
+fn is_now(answer: Answer) -> Option<Entry> {
+    match answer {
+        Answer::Stat(entry) => Some(entry),
+        _ => None,
+    }
+}
+
+/// A name that programs give to something.
+fn name(name: &OsStr) -> Result<Name, Errno> {
+    Name::new(name.as_bytes()).map_err(|why| match why {
+        BadName::Long => Errno::ENAMETOOLONG,
+        // linkspan's own.
+        BadName::Reserved => Errno::EACCES,
+        _ => Errno::EINVAL,
+    })
+}
+
+fn opened_as(flags: OpenFlags) -> OpenHow {
+    let access = flags.acc_mode();
+    let (read, write) = (access != OpenAccMode::O_WRONLY, access != OpenAccMode::O_RDONLY);
+    OpenHow { read, write, create: None, exclusive: false }
+}
+
+fn has(flags: i32, flag: OFlags) -> bool {
+    flags & flag.bits() as i32 != 0
+}
+
+/// What the kernel may do with pages of a file that it has opened. Where a file ends that is appended to, the peer says: the kernel's
+/// pages would have what is written at another place.
+fn pages(flags: i32, how: OpenHow, same: bool) -> FopenFlags {
+    if how.write && has(flags, OFlags::APPEND) {
+        FopenFlags::FOPEN_DIRECT_IO
+    } else if same {
+        FopenFlags::FOPEN_KEEP_CACHE
+    } else {
+        FopenFlags::empty()
+    }
+}
+
+fn opened(client: &mut Client, at: PeerPath, how: OpenHow) -> Result<(u32, Entry), Errno> {
+    asked(client.request(Request::Open(at, how)), |answer| match answer {
+        Answer::Opened(handle, entry) => Some((handle, entry)),
+        _ => None,
+    })
+}
+
 type Table<T> = Arc<Mutex<HashMap<u64, Arc<Mutex<T>>>>>;
+
+/// With their numbers.
+type Files = HashMap<u64, (INodeNo, Arc<Mutex<OpenFile>>)>;
 
 /// The file system.
 #[derive(Debug)]
@@ -124,7 +209,7 @@ pub(crate) struct Mount {
     view: Shared,
     names: Courier,
     data: Courier,
-    files: Table<OpenFile>,
+    files: Arc<Mutex<Files>>,
     dirs: Table<OpenDir>,
     opened: Arc<AtomicU64>,
 }
@@ -135,23 +220,98 @@ impl Mount {
         let (names, data) =
             (Courier::start("mount names", names, &pending)?, Courier::start("mount data", data, &pending)?);
         thread::Builder::new().name("mount timer".into()).spawn(move || pending.time())?;
-        Ok(Mount { view, names, data, files: Table::default(), dirs: Table::default(), opened: Arc::default() })
+        Ok(Mount { view, names, data, files: Arc::default(), dirs: Table::default(), opened: Arc::default() })
     }
 
-    /// Has the session for names answer, in time.
+    /// Has the session for names answer, in time. Where the entry is, is said when it is its turn: it may have another path by then.
     fn ask(
         &self,
         reply: Reply,
         ino: INodeNo,
         job: impl FnOnce(&mut Client, &Shared, PeerPath, Ticket) + Send + 'static,
     ) {
-        let at = match self.view.place(ino) {
-            Ok(at) => at,
+        let ticket = self.view.pending.add(self.view.options.names, reply);
+        let view = self.view.clone();
+        self.names.post(ticket, move |client| match view.place(ino.0) {
+            Ok(at) => job(client, &view, at, ticket),
+            Err(error) => view.pending.fail(&ticket, error),
+        });
+    }
+
+    /// Has the session for names change a directory: the job is given the place of the name in it, and answers with what is there then.
+    fn edit(
+        &self,
+        reply: Reply,
+        (dir, called): (INodeNo, &OsStr),
+        job: impl FnOnce(&mut Client, &View, PeerPath) -> Result<Option<(PeerPath, Entry)>, Errno> + Send + 'static,
+    ) {
+        let called = match name(called) {
+            Ok(called) => called,
             Err(error) => return reply.error(error),
         };
         let ticket = self.view.pending.add(self.view.options.names, reply);
         let view = self.view.clone();
-        self.names.post(ticket, move |client| job(client, &view, at, ticket));
+        self.names.post(ticket, move |client| {
+            let done = changing(client, &view, dir).and_then(|()| job(client, &view, view.below(dir, &called)?));
+            match (done, view.pending.take(&ticket)) {
+                (Ok(Some((at, entry))), Some(Reply::Entry(reply))) => {
+                    reply.entry(&BELIEVED, &view.told(&at, &entry), Generation(0));
+                }
+                (Ok(None), Some(Reply::Done(reply))) => reply.ok(),
+                (Err(error), Some(reply)) => reply.error(error),
+                _ => {}
+            }
+        });
+    }
+
+    /// The same, for something that is there afterwards.
+    fn make(&self, reply: ReplyEntry, at: (INodeNo, &OsStr), what: impl FnOnce(PeerPath) -> Request + Send + 'static) {
+        self.edit(Reply::Entry(reply), at, |client, _, at| {
+            asked(client.request(what(at.clone())), is_now).map(|entry| Some((at, entry)))
+        });
+    }
+
+    /// Takes a name from something.
+    fn unname(&self, parent: INodeNo, called: &OsStr, dir: bool, reply: ReplyEmpty) {
+        self.edit(Reply::Done(reply), (parent, called), move |client, _, at| {
+            asked(client.request(Request::Unlink(at, dir)), |_| Some(None))
+        });
+    }
+
+    /// A file that is open, for calls that say by which handle.
+    fn file(&self, fh: FileHandle) -> Result<Arc<Mutex<OpenFile>>, Errno> {
+        lock(&self.files).get(&fh.0).map(|(_, file)| file.clone()).ok_or(Errno::EBADF)
+    }
+
+    /// Changes an entry by its name.
+    fn set(&self, courier: &Courier, limit: Duration, ino: INodeNo, change: Change, reply: ReplyAttr) {
+        let ticket = self.view.pending.add(limit, Reply::Attr(reply));
+        let view = self.view.clone();
+        let number = if ino.0 == ROOT { 0 } else { its(ino.0) };
+        courier.post(ticket, move |client| {
+            let begun = if change.size.is_some() { changing(client, &view, ino) } else { Ok(()) };
+            let set = begun.and_then(|()| {
+                let what = Request::Set(view.place(ino.0)?, number, change);
+                asked(client.request(what), is_now)
+            });
+            answer_attr(&view, &ticket, ino, set);
+        });
+    }
+}
+
+/// Before something in a directory, or of a file, is another: until it is synced the peer's disk may not have it.
+fn changing(client: &mut Client, view: &View, ino: INodeNo) -> Result<(), Errno> {
+    view.edits(ino.0).begin(client.boot().map_err(|error| errno(&error))?);
+    Ok(())
+}
+
+fn answer_attr(view: &View, ticket: &Ticket, ino: INodeNo, entry: Result<Entry, Errno>) {
+    let Some(Reply::Attr(reply)) = view.pending.take(ticket) else { return };
+    match entry {
+        Ok(entry) => reply.attr(&BELIEVED, &view.attr(ino.0, &entry)),
+        // Another file has its name by now, or none.
+        Err(Errno::ENOENT) => reply.error(Errno::ESTALE),
+        Err(error) => reply.error(error),
     }
 }
 
@@ -162,19 +322,25 @@ impl Drop for Mount {
 }
 
 impl Filesystem for Mount {
-    fn lookup(&self, _: &From, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let Ok(name) = Name::new(name.as_bytes()) else { return reply.error(Errno::ENOENT) };
+    fn init(&mut self, _: &From, config: &mut KernelConfig) -> io::Result<()> {
+        // A kernel that gathers less says so.
+        let _ = config.set_max_write(WRITE_MAX);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &From, parent: INodeNo, called: &OsStr, reply: ReplyEntry) {
+        let name = match name(called) {
+            Ok(name) => name,
+            Err(Errno::ENAMETOOLONG) => return reply.error(Errno::ENAMETOOLONG),
+            Err(_) => return reply.error(Errno::ENOENT),
+        };
         self.ask(Reply::Entry(reply), parent, move |client, view, mut at, ticket| {
             let Ok(path) = at.path.join(&name) else { return view.pending.fail(&ticket, Errno::ENAMETOOLONG) };
-            at.path = path.clone();
-            let found = look(client, at);
+            at.path = path;
+            let found = look(client, at.clone());
             let Some(Reply::Entry(reply)) = view.pending.take(&ticket) else { return };
             match found {
-                Ok(entry) => {
-                    let number = number(entry.ino);
-                    lock(&view.nodes).told(number, path);
-                    reply.entry(&BELIEVED, &view.attr(number, &entry), Generation(0));
-                }
+                Ok(entry) => reply.entry(&BELIEVED, &view.told(&at, &entry), Generation(0)),
                 // fuse(4): an entry with the number 0 is a missing name that is believed.
                 Err(Errno::ENOENT) => {
                     let nothing = Entry::default();
@@ -190,17 +356,144 @@ impl Filesystem for Mount {
     }
 
     fn getattr(&self, _: &From, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let (files, data) = (self.files.clone(), self.data.clone());
         self.ask(Reply::Attr(reply), ino, move |client, view, at, ticket| {
             let found = look(client, at);
-            let Some(Reply::Attr(reply)) = view.pending.take(&ticket) else { return };
-            match found {
-                Ok(entry) if ino.0 == ROOT || number(entry.ino) == ino.0 => {
-                    reply.attr(&BELIEVED, &view.attr(ino.0, &entry));
+            let found = match found {
+                Ok(entry) if ino.0 == ROOT || number(entry.ino) == ino.0 => Ok(entry),
+                Ok(_) => Err(Errno::ENOENT),
+                Err(error) => Err(error),
+            };
+            if let Err(Errno::ENOENT) = found {
+                // It has no name any more, or another one; whoever has it open may still ask.
+                let open = lock(&files).values().find(|(number, _)| *number == ino).map(|(_, file)| file.clone());
+                if let Some(file) = open {
+                    let view = view.clone();
+                    return data.post(ticket, move |client| {
+                        let known = lock(&file).known(client);
+                        answer_attr(&view, &ticket, ino, known);
+                    });
                 }
-                // Another file has its name by now, or none.
-                Ok(_) | Err(Errno::ENOENT) => reply.error(Errno::ESTALE),
-                Err(error) => reply.error(error),
             }
+            answer_attr(view, &ticket, ino, found);
+        });
+    }
+
+    fn setattr(
+        &self,
+        from: &From,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        _: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        fh: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        if uid.is_some_and(|uid| uid != self.view.owner.0) || gid.is_some_and(|gid| gid != self.view.owner.1) {
+            return reply.error(Errno::EPERM);
+        }
+        // setuid, setgid and sticky are not shown, and not set.
+        let mode = mode.map(|mode| mode & 0o7777);
+        if mode.is_some_and(|mode| mode > 0o777) {
+            return reply.error(Errno::EPERM);
+        }
+        let mtime = mtime.map(|time| match time {
+            TimeOrNow::Now => None,
+            TimeOrNow::SpecificTime(time) => Some(since_1970(time)),
+        });
+        let change = Change { mode, size, mtime };
+        let options = &self.view.options;
+        match (size, fh.and_then(|fh| self.file(fh).ok())) {
+            (Some(size), Some(file)) => {
+                let ticket = self.view.pending.add(options.data, Reply::Attr(reply));
+                let view = self.view.clone();
+                self.data.post(ticket, move |client| {
+                    let resized = lock(&file).resize(client, size);
+                    answer_attr(&view, &ticket, ino, resized);
+                });
+            }
+            // Not while something is read that is another then.
+            (Some(_), None) => self.set(&self.data, options.data, ino, change, reply),
+            (None, _) if change == Change::default() => self.getattr(from, ino, None, reply),
+            (None, _) => self.set(&self.names, options.names, ino, change, reply),
+        }
+    }
+
+    fn mknod(&self, _: &From, parent: INodeNo, called: &OsStr, mode: u32, _: u32, _: u32, reply: ReplyEntry) {
+        // Devices, sockets and fifos are not files of a peer.
+        if rustix::fs::FileType::from_raw_mode(mode) != rustix::fs::FileType::RegularFile {
+            return reply.error(Errno::EPERM);
+        }
+        self.edit(Reply::Entry(reply), (parent, called), move |client, _, at| {
+            let how = OpenHow { read: false, write: true, create: Some(mode & 0o777), exclusive: true };
+            let (handle, entry) = opened(client, at.clone(), how)?;
+            let _ = client.request(Request::Close(handle));
+            Ok(Some((at, entry)))
+        });
+    }
+
+    fn mkdir(&self, _: &From, parent: INodeNo, called: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
+        self.make(reply, (parent, called), move |at| Request::Make(at, New::Dir(mode & 0o777)));
+    }
+
+    fn symlink(&self, _: &From, parent: INodeNo, called: &OsStr, target: &Path, reply: ReplyEntry) {
+        let target = target.as_os_str().as_bytes().to_vec();
+        self.make(reply, (parent, called), move |at| Request::Make(at, New::Symlink(target)));
+    }
+
+    fn link(&self, _: &From, ino: INodeNo, parent: INodeNo, called: &OsStr, reply: ReplyEntry) {
+        self.edit(Reply::Entry(reply), (parent, called), move |client, view, to| {
+            let linked = client.request(Request::Link(view.place(ino.0)?, to.path.clone()));
+            asked(linked, is_now).map(|entry| Some((to, entry)))
+        });
+    }
+
+    fn unlink(&self, _: &From, parent: INodeNo, called: &OsStr, reply: ReplyEmpty) {
+        self.unname(parent, called, false, reply);
+    }
+
+    fn rmdir(&self, _: &From, parent: INodeNo, called: &OsStr, reply: ReplyEmpty) {
+        self.unname(parent, called, true, reply);
+    }
+
+    fn rename(
+        &self,
+        _: &From,
+        parent: INodeNo,
+        called: &OsStr,
+        new_parent: INodeNo,
+        new: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let how = match flags {
+            RenameFlags::RENAME_NOREPLACE => Rename::NoReplace,
+            RenameFlags::RENAME_EXCHANGE => Rename::Exchange,
+            _ if flags.is_empty() => Rename::Replace,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let new = match name(new) {
+            Ok(new) => new,
+            Err(error) => return reply.error(error),
+        };
+        self.edit(Reply::Done(reply), (parent, called), move |client, view, from| {
+            changing(client, view, new_parent)?;
+            let (old, to) = (from.path.clone(), view.below(new_parent, &new)?.path);
+            let entry = asked(client.request(Request::Move(from, to.clone(), how)), is_now)?;
+            let mut nodes = lock(&view.nodes);
+            match how {
+                Rename::Exchange => nodes.exchanged(&old, &to),
+                _ => nodes.moved(&old, &to, (entry.kind != Kind::Dir).then(|| number(entry.ino))),
+            }
+            Ok(None)
         });
     }
 
@@ -233,19 +526,16 @@ impl Filesystem for Mount {
         });
     }
 
-    fn open(&self, _: &From, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let at = match self.view.place(ino) {
-            Ok(at) => at,
-            Err(error) => return reply.error(error),
-        };
+    fn open(&self, _: &From, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let ticket = self.view.pending.add(self.view.options.names, Reply::Open(reply));
         let (view, files, counter) = (self.view.clone(), self.files.clone(), self.opened.clone());
+        let how = opened_as(flags);
         self.data.post(ticket, move |client| {
-            let opened = asked(client.request(Request::Open(at.clone())), |answer| match answer {
-                Answer::Opened(handle, entry) => Some((handle, entry)),
-                _ => None,
-            });
-            let (handle, entry) = match opened {
+            let at = match view.place(ino.0) {
+                Ok(at) => at,
+                Err(error) => return view.pending.fail(&ticket, error),
+            };
+            let (handle, entry) = match opened(client, at, how) {
                 Ok(opened) => opened,
                 // Gone since it was looked up: the kernel looks again.
                 Err(Errno::ENOENT) => return view.pending.fail(&ticket, Errno::ESTALE),
@@ -264,10 +554,114 @@ impl Filesystem for Mount {
                 // Its size may be another than the one that is believed. Nothing is cached where this fails.
                 let _ = notifier.inval_inode(ino, -1, 0);
             }
-            let file = OpenFile::new(at, (entry.dev, entry.ino), handle, client.epoch());
+            let file = OpenFile::new(view.clone(), ino.0, how, &entry, (handle, client.epoch()));
             let fh = counter.fetch_add(1, Ordering::Relaxed);
-            lock(&files).insert(fh, Arc::new(Mutex::new(file)));
-            reply.opened(FileHandle(fh), if same { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() });
+            lock(&files).insert(fh, (ino, Arc::new(Mutex::new(file))));
+            reply.opened(FileHandle(fh), pages(flags.0, how, same));
+        });
+    }
+
+    fn create(&self, _: &From, parent: INodeNo, called: &OsStr, mode: u32, _: u32, flags: i32, reply: ReplyCreate) {
+        let called = match name(called) {
+            Ok(called) => called,
+            Err(error) => return reply.error(error),
+        };
+        let ticket = self.view.pending.add(self.view.options.names, Reply::Create(reply));
+        let (view, files, counter) = (self.view.clone(), self.files.clone(), self.opened.clone());
+        let (create, exclusive) = (Some(mode & 0o777), has(flags, OFlags::EXCL));
+        let how = OpenHow { create, exclusive, ..opened_as(OpenFlags(flags)) };
+        self.data.post(ticket, move |client| {
+            let before = client.epoch();
+            let made = changing(client, &view, parent).and_then(|()| {
+                let at = view.below(parent, &called)?;
+                let (handle, entry) = opened(client, at.clone(), how)?;
+                Ok((at, handle, entry))
+            });
+            let (at, handle, entry) = match made {
+                Ok(made) => made,
+                Err(error) => return view.pending.fail(&ticket, error),
+            };
+            // An answer that was given twice, around a lost connection, is of the session before: then it is opened anew.
+            let epoch = if client.epoch() == before { before } else { 0 };
+            let attr = view.told(&at, &entry);
+            lock(&view.nodes).opened(attr.ino.0, entry.ident());
+            let mut file = OpenFile::new(view.clone(), attr.ino.0, how, &entry, (handle, epoch));
+            // Somebody else has made it since it was looked up.
+            let emptied = match has(flags, OFlags::TRUNC) && entry.size > 0 {
+                true => file.resize(client, 0).map(|entry| view.attr(attr.ino.0, &entry)),
+                false => Ok(attr),
+            };
+            let attr = match emptied {
+                Ok(attr) if view.pending.is_open(&ticket) => attr,
+                other => {
+                    lock(&view.nodes).forget(attr.ino.0, 1);
+                    if let Some(handle) = file.handle(client.epoch()) {
+                        let _ = client.request(Request::Close(handle));
+                    }
+                    return view.pending.fail(&ticket, other.err().unwrap_or(Errno::EIO));
+                }
+            };
+            let fh = counter.fetch_add(1, Ordering::Relaxed);
+            lock(&files).insert(fh, (attr.ino, Arc::new(Mutex::new(file))));
+            let Some(Reply::Create(reply)) = view.pending.take(&ticket) else {
+                lock(&view.nodes).forget(attr.ino.0, 1);
+                lock(&files).remove(&fh);
+                let _ = client.request(Request::Close(handle));
+                return;
+            };
+            reply.created(&BELIEVED, &attr, Generation(0), FileHandle(fh), pages(flags, how, false));
+        });
+    }
+
+    fn write(
+        &self,
+        _: &From,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        flags: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let file = match self.file(fh) {
+            Ok(file) => file,
+            Err(error) => return reply.error(error),
+        };
+        let ticket = self.view.pending.add(self.view.options.data, Reply::Write(reply));
+        let (view, bytes) = (self.view.clone(), data.to_vec());
+        let offset = (!has(flags.0, OFlags::APPEND)).then_some(offset);
+        self.data.post(ticket, move |client| {
+            let written = lock(&file).write(client, offset, &bytes);
+            match (view.pending.take(&ticket), written) {
+                (Some(Reply::Write(reply)), Ok(())) => reply.written(bytes.len() as u32),
+                (Some(reply), Err(error)) => reply.error(error),
+                _ => {}
+            }
+        });
+    }
+
+    fn fsync(&self, _: &From, _: INodeNo, fh: FileHandle, _: bool, reply: ReplyEmpty) {
+        let file = match self.file(fh) {
+            Ok(file) => file,
+            Err(error) => return reply.error(error),
+        };
+        let ticket = self.view.pending.add(self.view.options.data, Reply::Done(reply));
+        let view = self.view.clone();
+        self.data.post(ticket, move |client| view.pending.done(&ticket, lock(&file).sync(client)));
+    }
+
+    fn fsyncdir(&self, _: &From, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        let ticket = self.view.pending.add(self.view.options.data, Reply::Done(reply));
+        let view = self.view.clone();
+        self.data.post(ticket, move |client| {
+            let synced = view.edits(ino.0).sync(|| {
+                asked(client.request(Request::SyncDir(view.place(ino.0)?)), |_| Some(()))?;
+                client.boot().map_err(|error| errno(&error))
+            });
+            let synced = synced.and_then(|synced| if synced { Ok(()) } else { Err(Errno::EIO) });
+            view.pending.done(&ticket, synced);
         });
     }
 
@@ -282,7 +676,10 @@ impl Filesystem for Mount {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let Some(file) = lock(&self.files).get(&fh.0).cloned() else { return reply.error(Errno::EBADF) };
+        let file = match self.file(fh) {
+            Ok(file) => file,
+            Err(error) => return reply.error(error),
+        };
         let ticket = self.view.pending.add(self.view.options.data, Reply::Data(reply));
         self.data.read(ticket, Read { file, offset, size, ticket });
     }
@@ -298,7 +695,7 @@ impl Filesystem for Mount {
         reply: ReplyEmpty,
     ) {
         reply.ok();
-        if let Some(file) = lock(&self.files).remove(&fh.0) {
+        if let Some((_, file)) = lock(&self.files).remove(&fh.0) {
             self.data.last(move |client| {
                 if let Some(handle) = lock(&file).handle(client.epoch()) {
                     // What it does not hear it forgets with the session.
@@ -309,7 +706,7 @@ impl Filesystem for Mount {
     }
 
     fn opendir(&self, _: &From, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.view.place(ino) {
+        match self.view.place(ino.0) {
             Ok(at) => {
                 let fh = self.opened.fetch_add(1, Ordering::Relaxed);
                 lock(&self.dirs).insert(fh, Arc::new(Mutex::new(OpenDir::new(at))));

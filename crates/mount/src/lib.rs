@@ -1,4 +1,4 @@
-//! A peer's share as a file system of this host, read-only (FUSE).
+//! A peer's share as a file system of this host (FUSE), read-only or written through: a write returns when the peer has it.
 //!
 //! Two sessions with the peer: one for names, one for data. No thread that the kernel waits for ever waits for the peer: requests are
 //! handed to the thread of their session, and what is not answered by its deadline is answered with EIO by a timer that makes no
@@ -36,6 +36,8 @@ pub struct Options {
     pub names: Duration,
     /// Longest time until a request for data is answered.
     pub data: Duration,
+    /// It may be written.
+    pub writable: bool,
 }
 
 /// A mounted share.
@@ -49,7 +51,7 @@ pub struct Mounted(Session<Mount>);
 pub fn mount(names: Client, data: Client, dir: &Path, options: Options) -> io::Result<Mounted> {
     let mut config = Config::default();
     config.mount_options = vec![
-        MountOption::RO,
+        if options.writable { MountOption::RW } else { MountOption::RO },
         MountOption::NoSuid,
         MountOption::NoDev,
         MountOption::DefaultPermissions,

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use fuser::{Errno, ReplyAttr, ReplyData, ReplyDirectory, ReplyEntry, ReplyOpen, ReplyStatfs};
+use fuser::{
+    Errno, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
+    ReplyWrite,
+};
 
 /// Where an answer goes.
 #[derive(Debug)]
@@ -15,6 +18,9 @@ pub(crate) enum Reply {
     Data(ReplyData),
     Dir(ReplyDirectory),
     Space(ReplyStatfs),
+    Create(ReplyCreate),
+    Write(ReplyWrite),
+    Done(ReplyEmpty),
 }
 
 impl Reply {
@@ -26,6 +32,9 @@ impl Reply {
             Reply::Data(reply) => reply.error(error),
             Reply::Dir(reply) => reply.error(error),
             Reply::Space(reply) => reply.error(error),
+            Reply::Create(reply) => reply.error(error),
+            Reply::Write(reply) => reply.error(error),
+            Reply::Done(reply) => reply.error(error),
         }
     }
 }
@@ -79,6 +88,15 @@ impl Pending {
     pub(crate) fn fail(&self, ticket: &Ticket, error: Errno) {
         if let Some(reply) = self.take(ticket) {
             reply.error(error);
+        }
+    }
+
+    /// Answers a request that asks for nothing but whether it was done.
+    pub(crate) fn done(&self, ticket: &Ticket, done: Result<(), Errno>) {
+        match (self.take(ticket), done) {
+            (Some(Reply::Done(reply)), Ok(())) => reply.ok(),
+            (Some(reply), Err(error)) => reply.error(error),
+            _ => {}
         }
     }
 

@@ -22,15 +22,24 @@ const NAMES: Duration = Duration::from_secs(5);
 /// Longest time until data is, where nobody says otherwise.
 pub const DATA: Duration = Duration::from_secs(60);
 
-/// Mounts a directory of a peer, read-only. `source`: what mount tables call it; `data`: longest time until a request for data is answered.
+/// How a directory of a peer is mounted.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// Longest time until a request for data is answered.
+    pub data: Duration,
+    /// It may be written.
+    pub writable: bool,
+}
+
+/// Mounts a directory of a peer. `source`: what mount tables call it.
 ///
 /// # Errors
-/// [`Error::Usage`]: it is no directory; [`Error::Files`], [`Error::System`].
+/// [`Error::Usage`]: it is no directory, or is to be written and must not be; [`Error::Files`], [`Error::System`].
 pub fn open(
     place: Place,
     source: &str,
     dir: &Path,
-    data: Duration,
+    How { data, writable }: How,
     way: &Dialer,
     stop: impl Fn() -> bool + Clone + Send + Sync + 'static,
 ) -> Result<Mounted, Error> {
@@ -39,8 +48,16 @@ pub fn open(
         Answer::Stat(entry) if entry.kind == Kind::Dir => {}
         _ => return Err(Error::Usage(format!("{source} is no directory"))),
     }
+    if writable
+        && let Answer::Shares(shares) = names.request(Request::Shares)?
+        && shares.contains(&(place.share.clone(), false))
+    {
+        let why =
+            format!("share {0} is read-only there: its owner serves it with {0}=DIR:rw to change that", place.share);
+        return Err(Error::Usage(why));
+    }
     let (share, base, source) = (place.share, place.path, source.to_owned());
-    let options = Options { share, base, source, names: NAMES.min(data), data };
+    let options = Options { share, base, source, names: NAMES.min(data), data, writable };
     linkspan_mount::mount(names, way.client(stop)?, dir, options)
         .map_err(|source| Error::Mount { dir: dir.display().to_string(), source })
 }
@@ -48,10 +65,10 @@ pub fn open(
 /// One that a process has for another one, which has started it, and by a byte on standard input, or its end, has the mount go from its
 /// directory; it ends when no program has anything open there, or when somebody else unmounts it. Says `mounted`, `note` and a text, or
 /// `error` and a text, a line each. False: the last was an error.
-pub fn serve(source: &str, dir: &Path, data: Duration) -> bool {
+pub fn serve(source: &str, dir: &Path, how: How) -> bool {
     // Started by way of /proc/self/exe, it is called so.
     let _ = rustix::thread::set_name(c"linkspand");
-    let served = attended(source, dir, data);
+    let served = attended(source, dir, how);
     if let Err(error) = &served {
         say("error", &error.text());
     }
@@ -63,7 +80,7 @@ fn say(word: &str, text: &str) {
     let _ = writeln!(io::stdout(), "{word} {}", text.replace('\n', " "));
 }
 
-fn attended(source: &str, dir: &Path, data: Duration) -> Result<(), Error> {
+fn attended(source: &str, dir: &Path, how: How) -> Result<(), Error> {
     let place = Place::whole(source)?;
     let mounted = Arc::new(AtomicBool::new(false));
     let (is_mounted, at) = (mounted.clone(), dir.to_owned());
@@ -83,7 +100,7 @@ fn attended(source: &str, dir: &Path, data: Duration) -> Result<(), Error> {
     let note: Say = Arc::new(|line: &str| say("note", line));
     let way = Dialer::to(&place.peer, work::log(&note))?;
     detach_dead(dir)?;
-    let mount = open(place, source, dir, data, &way, || false)?;
+    let mount = open(place, source, dir, how, &way, || false)?;
     mounted.store(true, Ordering::SeqCst);
     let _ = writeln!(io::stdout(), "mounted");
     mount.run().map_err(|error| Error::system("/dev/fuse", error))

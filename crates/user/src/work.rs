@@ -291,10 +291,11 @@ pub fn mirror(task: &Arc<Task>, ends: &Ends, how: How, init: bool, watch: bool) 
 ///
 /// # Errors
 /// [`Error::Mounting`]: what that process says; [`Error::System`].
-pub fn mounted(task: &Arc<Task>, source: &str, dir: &Path, data: Duration) -> Result<(), Error> {
+pub fn mounted(task: &Arc<Task>, source: &str, dir: &Path, how: mount::How) -> Result<(), Error> {
     let failed = |error: io::Error| Error::system("the process of a mount", error);
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("linkspand").args(["mount", "--", source]).arg(dir).arg(data.as_millis().to_string());
+    command.arg0("linkspand").arg("mount").args(how.writable.then_some("--rw"));
+    command.args(["--", source]).arg(dir).arg(how.data.as_millis().to_string());
     // Ctrl-C at a terminal is for the service, whose word is the input of the mount's process.
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(failed)?;

@@ -288,8 +288,9 @@ pub(crate) struct ForwardArgs {
 }
 
 /// Behind the help of `mount`.
-pub(crate) const MOUNT: &str = "Read-only, until Ctrl-C or `umount DIR`. Files show the user who mounts as their owner. A program that reads while the peer is \
-    gone gets EIO after --timeout, and the mount goes on by itself when the peer is back. Exit code 0: unmounted; 1: it could not be mounted; 4: no peer.";
+pub(crate) const MOUNT: &str = "Until Ctrl-C or `umount DIR`; read-only without --rw. Files show the user who mounts as their owner. A program that reads or writes \
+    while the peer is gone gets EIO after --timeout, and the mount goes on by itself when the peer is back. Exit code 0: unmounted; 1: it could not be \
+    mounted; 2: the share must not be written; 4: no peer.";
 
 #[derive(Args, Debug)]
 pub(crate) struct MountArgs {
@@ -299,7 +300,10 @@ pub(crate) struct MountArgs {
     /// An empty directory of this host
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
-    /// Longest time until a read is answered, with EIO if need be, seconds; names and attributes have 5 s, or this where it is less
+    /// It can be written, where the share can: a write returns when the peer has it, an fsync when the peer's disk has it
+    #[arg(long)]
+    pub(crate) rw: bool,
+    /// Longest time until a read or a write is answered, with EIO if need be, seconds; names and attributes have 5 s, or this where it is less
     #[arg(long, value_name = "S", default_value = "60", value_parser = seconds)]
     pub(crate) timeout: Duration,
     #[command(flatten)]

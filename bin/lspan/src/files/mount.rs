@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use linkspan_user::Dialer;
-use linkspan_user::mount::open;
+use linkspan_user::mount::{How, open};
 use linkspan_user::place::Place;
 use sd_notify::NotifyState;
 
@@ -21,8 +21,10 @@ pub(crate) fn run(args: &MountArgs) -> Result<Exit, Failure> {
     let interrupt = signals::interrupt()?;
     let asked = interrupt.clone();
     let way = Dialer::new(context, find);
-    let mut mounted = open(place, &args.from, &args.dir, args.timeout, &way, move || asked.raised())?;
-    eprintln!("lspan: {} is mounted at {}, read-only, until Ctrl-C or umount", args.from, args.dir.display());
+    let how = How { data: args.timeout, writable: args.rw };
+    let mut mounted = open(place, &args.from, &args.dir, how, &way, move || asked.raised())?;
+    let can = if args.rw { "read and write" } else { "read-only" };
+    eprintln!("lspan: {} is mounted at {}, {can}, until Ctrl-C or umount", args.from, args.dir.display());
     let (mut unmounter, stop) = (mounted.unmounter(), signals::descriptor()?);
     let waiting = move || {
         let mut stop = [rustix::event::PollFd::new(&stop, rustix::event::PollFlags::IN)];

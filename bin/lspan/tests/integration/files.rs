@@ -16,6 +16,7 @@ mod pipe;
 mod places;
 mod programs;
 mod strangers;
+mod written;
 
 /// A folder with a cluster key, a share and a source; gone with the value.
 pub(crate) struct World {

@@ -7,7 +7,7 @@ use linkspan_files::client::Client;
 use linkspan_files::fs::Kind as EntryKind;
 use linkspan_files::wire::{Answer, Entry, Request};
 use linkspan_user::mirror::Ends;
-use linkspan_user::mount::DATA;
+use linkspan_user::mount::{self, DATA};
 use linkspan_user::place::Place;
 use linkspan_user::task::Kind;
 use linkspan_user::transfer::How;
@@ -47,6 +47,7 @@ struct Options {
 #[serde(deny_unknown_fields, default)]
 struct MountOptions {
     timeout_ms: Option<u64>,
+    writable: bool,
 }
 
 impl Options {
@@ -186,8 +187,8 @@ impl Files {
         self.0.begin(objects, (Kind::Mirror, &peer, arguments), run).await
     }
 
-    /// Mounts a place at a directory, read-only, until the task is cancelled or it is unmounted, at the latest until the service ends.
-    /// Options: timeout_ms (t; until data is answered, 60000).
+    /// Mounts a place at a directory until the task is cancelled or it is unmounted, at the latest until the service ends.
+    /// Options: timeout_ms (t; until data is answered, 60000), writable (b; false: read-only).
     #[zbus(out_args("task"))]
     async fn mount(
         &self,
@@ -200,14 +201,14 @@ impl Files {
     ) -> Result<OwnedObjectPath, UserError> {
         self.0.own(connection, &header).await?;
         texts("places", [&place, &directory])?;
-        let MountOptions { timeout_ms } = self::options(&options)?;
+        let MountOptions { timeout_ms, writable } = self::options(&options)?;
         let data = timeout_ms.map_or(DATA, Duration::from_millis);
         if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&data) {
             return Err(Error::Usage("timeout_ms must be 100 to 3600000".into()).into());
         }
         let (peer, dir) = (Place::whole(&place)?.peer, local(&directory)?);
         let source = place.clone();
-        let run = move |task: &_| work::mounted(task, &source, &dir, data);
+        let run = move |task: &_| work::mounted(task, &source, &dir, mount::How { data, writable });
         self.0.begin(objects, (Kind::Mount, &peer, vec![place, directory]), run).await
     }
 

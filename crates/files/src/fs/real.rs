@@ -1,13 +1,13 @@
 //! The file system of this machine.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{self, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom};
 use rustix::io::Errno;
 
-use super::{Entry, Fs, Kind, Links, Rename, Stat, Time};
+use super::{Change, Entry, Fs, Kind, Links, OpenHow, Rename, Stat, Time};
 use crate::name::{Name, RelPath};
 
 /// Calls that the kernel may ask to repeat while somebody renames directories (openat2(2): EAGAIN).
@@ -26,6 +26,105 @@ impl RealFs {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(fs::openat(fs::CWD, path, flags, Mode::empty())?)
     }
+
+    /// A regular file as a program opens it. Where it is made it has these permission bits, whatever this process's umask says.
+    ///
+    /// # Errors
+    /// The error of openat2(2); ELOOP for a link; EOPNOTSUPP for a device, socket or fifo.
+    pub(crate) fn open_as(&self, at: &OwnedFd, name: &Name, how: OpenHow) -> io::Result<(OwnedFd, Stat)> {
+        let access = match (how.read, how.write) {
+            (_, false) => OFlags::RDONLY,
+            (false, true) => OFlags::WRONLY,
+            (true, true) => OFlags::RDWR,
+        };
+        let made = |mode| {
+            let (bits, flags) = (plain(mode)?, access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW);
+            let file = open_beneath(at, name.bytes(), flags, bits, Links::Refuse)?;
+            fs::fchmod(&file, bits)?;
+            let stat = known(fs::fstat(&file)?);
+            Ok((file, stat))
+        };
+        let is = |result: &io::Result<_>, kind| result.as_ref().is_err_and(|e: &io::Error| e.kind() == kind);
+        // What is not there when it is opened may be there when it is made, and the other way round.
+        for _ in 0..TRIES {
+            if !how.exclusive {
+                let opened = open_regular(at, name, access, Links::Refuse);
+                if how.create.is_none() || !is(&opened, io::ErrorKind::NotFound) {
+                    return opened;
+                }
+            }
+            let Some(mode) = how.create else { break };
+            let result = made(mode);
+            if how.exclusive || !is(&result, io::ErrorKind::AlreadyExists) {
+                return result;
+            }
+        }
+        Err(Errno::BUSY.into())
+    }
+
+    /// Writes behind the end of a file, wherever that is by now.
+    pub(crate) fn append(&self, file: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let piece = [io::IoSlice::new(bytes)];
+            match rustix::io::pwritev2(file, &piece, 0, rustix::io::ReadWriteFlags::APPEND) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => bytes = &bytes[n..],
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes an entry of a directory, or without a name the directory itself; `number`: only if it has this one, or 0.
+    ///
+    /// # Errors
+    /// Of fchmodat(2), ftruncate(2) and utimensat(2); ENOENT where it has another number.
+    pub(crate) fn change(&self, at: &OwnedFd, name: Option<&Name>, number: u64, change: &Change) -> io::Result<Stat> {
+        let path = name.map_or(&b"."[..], Name::bytes);
+        // It can be had without any permission, and is the same in all that follows.
+        let it = open_beneath(at, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?;
+        let stat = known(fs::fstat(&it)?);
+        if number != 0 && stat.ino != number {
+            return Err(Errno::NOENT.into());
+        }
+        if let Some(size) = change.size {
+            let name = name.ok_or(Errno::ISDIR)?;
+            let (file, opened) = open_regular(at, name, OFlags::WRONLY, Links::Refuse)?;
+            if (opened.dev, opened.ino) != (stat.dev, stat.ino) {
+                return Err(Errno::NOENT.into());
+            }
+            fs::ftruncate(&file, size)?;
+        }
+        if let Some(mode) = change.mode {
+            let mode = plain(mode)?;
+            if stat.kind == Kind::Symlink {
+                return Err(Errno::OPNOTSUPP.into());
+            }
+            // proc_pid_fd(5): the one way to the mode of what may not be opened, on kernels without fchmodat2(2) (6.6).
+            let own = fs::openat(fs::CWD, "/proc/self/fd", OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+            fs::chmodat(&own, it.as_raw_fd().to_string(), mode, AtFlags::empty())?;
+        }
+        if let Some(mtime) = change.mtime {
+            let now = fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_NOW as _ };
+            let omit = fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT as _ };
+            let last_modification =
+                mtime.map_or(now, |time| fs::Timespec { tv_sec: time.sec as _, tv_nsec: time.nsec as _ });
+            let times = fs::Timestamps { last_access: omit, last_modification };
+            fs::utimensat(&it, "", &times, AtFlags::EMPTY_PATH)?;
+        }
+        Ok(known(fs::fstat(&it)?))
+    }
+
+    /// Another name of a file, which is not followed.
+    pub(crate) fn link(&self, from: (&OwnedFd, &Name), to: (&OwnedFd, &Name)) -> io::Result<()> {
+        Ok(fs::linkat(from.0, from.1.bytes(), to.0, to.1.bytes(), AtFlags::empty())?)
+    }
+}
+
+/// Permission bits; setuid, setgid and sticky no peer gives to a file of ours.
+fn plain(mode: u32) -> Result<Mode, Errno> {
+    if mode & !0o777 == 0 { Ok(Mode::from_raw_mode(mode)) } else { Err(Errno::PERM) }
 }
 
 /// `EAGAIN`: a rename somewhere was in the way; ask again.

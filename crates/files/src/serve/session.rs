@@ -8,8 +8,9 @@ use std::time::Duration;
 use linkspan_net::Quota;
 
 use super::{Identity, PER_PEER_OPEN, Server, Share};
+use crate::edit;
 use crate::engine::{Clock, Event, Geometry, Violation};
-use crate::fs::{Fs, Links, RealFs, read_full};
+use crate::fs::{Fs, Links, RealFs, read_full, write_full};
 use crate::link::{ANSWERING, Control, Incoming, Line};
 use crate::name::RelPath;
 use crate::name::TRASH;
@@ -17,7 +18,7 @@ use crate::ops::{self, Cursor};
 use crate::sink::DestDir;
 use crate::source::{Load, Source, Start};
 use crate::transfer::{self, Watcher};
-use crate::wire::{Answer, BYTES_HEAD, Fault, FaultKind, Message, PeerPath, READ_MAX, Request, VERSION};
+use crate::wire::{Answer, BYTES_HEAD, Entry, Fault, FaultKind, Message, PeerPath, READ_MAX, Request, VERSION};
 use crate::{Error, Rules, lock};
 
 /// Listings under way in one session.
@@ -190,12 +191,14 @@ impl<'a> Session<'a> {
                 self.cursors.remove(cursor);
                 Ok(Answer::Done)
             }
-            Request::Open(at) => {
+            Request::Open(at, how) => {
                 if self.files.len() >= FILES_MAX {
                     return Err(Fault::new(FaultKind::Limit, format!("{FILES_MAX} files are open already")));
                 }
                 let taken = self.descriptors(1)?;
-                let (file, entry) = ops::open(fs, &*self.share(at)?, &at.path)?;
+                let changes = how.write || how.create.is_some();
+                let root = if changes { self.writable(at)? } else { self.share(at)? };
+                let (file, entry) = edit::open(fs, &root, &at.path, *how)?;
                 self.next_cursor = self.next_cursor.wrapping_add(1);
                 self.files.insert(self.next_cursor, (file, taken));
                 Ok(Answer::Opened(self.next_cursor, entry))
@@ -204,6 +207,29 @@ impl<'a> Session<'a> {
                 self.files.remove(handle);
                 Ok(Answer::Done)
             }
+            // A descriptor that was not opened for writing, which is asked of whom may write, refuses both.
+            Request::Write { handle, offset, bytes } => {
+                let file = self.file(*handle)?;
+                let written = match offset {
+                    Some(offset) => write_full(fs, file, *offset, bytes),
+                    None => fs.append(file, bytes),
+                };
+                written.map(|()| Answer::Done).map_err(|error| Fault::io("the file", &error))
+            }
+            Request::Resize(handle, size) => {
+                let file = self.file(*handle)?;
+                let resized = fs.truncate(file, *size).and_then(|()| fs.stat_file(file));
+                resized.map(|stat| Answer::Stat(Entry::new(b"", &stat))).map_err(|error| Fault::io("the file", &error))
+            }
+            Request::Known(handle) => {
+                let stat = fs.stat_file(self.file(*handle)?);
+                stat.map(|stat| Answer::Stat(Entry::new(b"", &stat))).map_err(|error| Fault::io("the file", &error))
+            }
+            Request::Sync(handle) => {
+                let synced = fs.sync(self.file(*handle)?);
+                synced.map(|()| Answer::Done).map_err(|error| Fault::unwritten("fsync", &error))
+            }
+            Request::Boot => Ok(Answer::Bytes(fs.boot_id().to_vec())),
             Request::Space(share) => {
                 let at = PeerPath { share: share.clone(), path: RelPath::default() };
                 let space = fs.space(&*self.share(&at)?);
@@ -216,16 +242,22 @@ impl<'a> Session<'a> {
                 let (at, writes) =
                     what.place().ok_or_else(|| Fault::new(FaultKind::Invalid, "it is about no place"))?;
                 let root = if writes { self.writable(at)? } else { self.share(at)? };
-                ops::perform(fs, &root, what)
+                edit::perform(fs, &root, what).unwrap_or_else(|| ops::perform(fs, &root, what))
             }
         }
+    }
+
+    fn file(&self, handle: u32) -> Result<&OwnedFd, Fault> {
+        let file = self.files.get(&handle);
+        file.map(|(file, _)| file).ok_or_else(|| Fault::new(FaultKind::NotFound, "there is no such open file"))
     }
 
     /// Answers with bytes of an open file, which are read into the place where they are sent from.
     fn read(&self, number: u64, handle: u32, offset: u64, len: u32) -> Result<(), Error> {
         let refused = |fault| self.control.send(&Message::Answer { number, result: Err(fault) });
-        let Some((file, _)) = self.files.get(&handle) else {
-            return refused(Fault::new(FaultKind::NotFound, "there is no such open file"));
+        let file = match self.file(handle) {
+            Ok(file) => file,
+            Err(fault) => return refused(fault),
         };
         let mut failed = None;
         self.control.send_with(BYTES_HEAD + len.min(READ_MAX) as usize, |out| {

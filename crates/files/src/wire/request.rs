@@ -3,11 +3,11 @@
 use std::io;
 
 use super::{ITEMS_MAX, Malformed, Reader, Writer, end};
-use crate::fs::{Ident, Kind, Stat, Time};
+use crate::fs::{Change, Ident, Kind, OpenHow, Rename, Stat, Time};
 use crate::hash::Value;
 use crate::name::{RelPath, escape};
 
-/// Most bytes that one request reads: an answer of it is a message.
+/// Most bytes that one request reads or writes: with them it is one message.
 pub const READ_MAX: u32 = 192 << 10;
 
 /// Most rules about names in one request, and most bytes of one.
@@ -46,8 +46,8 @@ pub enum Request {
     Stop(u32),
     /// What is known of an entry; of a link, of itself.
     Look(PeerPath),
-    /// Opens a file for reading.
-    Open(PeerPath),
+    /// Opens a file.
+    Open(PeerPath, OpenHow),
     /// Reads from an open file.
     Read {
         /// Of the file.
@@ -57,8 +57,38 @@ pub enum Request {
         /// At most [`READ_MAX`].
         len: u32,
     },
+    /// Writes to an open file.
+    Write {
+        /// Of the file.
+        handle: u32,
+        /// First byte; `None`: behind its end.
+        offset: Option<u64>,
+        /// At most [`READ_MAX`].
+        bytes: Vec<u8>,
+    },
+    /// Gives an open file this size.
+    Resize(u32, u64),
+    /// What is known of an open file, also where it has no name any more.
+    Known(u32),
+    /// Waits until an open file is on the disk.
+    Sync(u32),
     /// Closes an open file.
     Close(u32),
+    /// Waits until the names in a directory are on the disk.
+    SyncDir(PeerPath),
+    /// Makes something that has no name yet. What it is given must be on the disk by [`Request::SyncDir`], as all that follows up to
+    /// [`Request::Move`].
+    Make(PeerPath, New),
+    /// Gives a file another name in the same share.
+    Link(PeerPath, RelPath),
+    /// Changes what is known of an entry, if it has this number (or that is 0).
+    Set(PeerPath, u64, Change),
+    /// Takes a name from a file, or with the flag removes an empty directory.
+    Unlink(PeerPath, bool),
+    /// Gives an entry another name in the same share.
+    Move(PeerPath, RelPath, Rename),
+    /// A value that is another one after every boot of the peer: what was not on the disk before may be lost then.
+    Boot,
     /// The target of a link.
     Follow(PeerPath),
     /// The size of the share's file system.
@@ -101,6 +131,15 @@ pub enum Request {
         /// Rules of gitignore(5): names that are not sent.
         exclude: Vec<String>,
     },
+}
+
+/// What [`Request::Make`] makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum New {
+    /// A directory with these permission bits.
+    Dir(u32),
+    /// A symbolic link with this target.
+    Symlink(Vec<u8>),
 }
 
 /// What came of a request.
@@ -149,19 +188,22 @@ pub struct Entry {
     pub ino: u64,
     /// Bytes on the disk.
     pub disk: u64,
+    /// Names that it has.
+    pub links: u64,
 }
 
 impl Default for Entry {
     fn default() -> Entry {
         let (mtime, ctime) = Default::default();
-        Entry { name: Vec::new(), kind: Kind::Special, size: 0, mode: 0, mtime, ctime, dev: 0, ino: 0, disk: 0 }
+        let (name, kind) = (Vec::new(), Kind::Special);
+        Entry { name, kind, size: 0, mode: 0, mtime, ctime, dev: 0, ino: 0, disk: 0, links: 0 }
     }
 }
 
 impl Entry {
     pub(crate) fn new(name: &[u8], stat: &Stat) -> Entry {
-        let Stat { kind, size, mode, mtime, ctime, dev, ino, disk, .. } = *stat;
-        Entry { name: name.to_vec(), kind, size, mode, mtime, ctime, dev, ino, disk }
+        let Stat { kind, size, mode, mtime, ctime, dev, ino, disk, links, .. } = *stat;
+        Entry { name: name.to_vec(), kind, size, mode, mtime, ctime, dev, ino, disk, links }
     }
 
     /// Which file it is, with a content that nobody has changed since.
@@ -205,9 +247,10 @@ pub enum FaultKind {
     Invalid = 11,
     Io = 12,
     Limit = 13,
+    NotEmpty = 14,
 }
 
-const KINDS: [FaultKind; 13] = [
+const KINDS: [FaultKind; 14] = [
     FaultKind::NotFound,
     FaultKind::Denied,
     FaultKind::Exists,
@@ -221,6 +264,7 @@ const KINDS: [FaultKind; 13] = [
     FaultKind::Invalid,
     FaultKind::Io,
     FaultKind::Limit,
+    FaultKind::NotEmpty,
 ];
 
 /// Why something was not done, as it travels.
@@ -266,7 +310,8 @@ impl Fault {
         let kind = match error.kind() {
             E::NotFound => FaultKind::NotFound,
             E::PermissionDenied => FaultKind::Denied,
-            E::AlreadyExists | E::DirectoryNotEmpty => FaultKind::Exists,
+            E::AlreadyExists => FaultKind::Exists,
+            E::DirectoryNotEmpty => FaultKind::NotEmpty,
             E::IsADirectory => FaultKind::IsDir,
             E::NotADirectory => FaultKind::NotDir,
             E::StorageFull | E::QuotaExceeded | E::FileTooLarge => FaultKind::NoSpace,
@@ -336,9 +381,32 @@ impl Request {
             Request::Remove(path, below) => path.encode(w.u8(5)).flag(*below),
             Request::Stop(cursor) => w.u8(11).u32(*cursor),
             Request::Look(path) => path.encode(w.u8(12)),
-            Request::Open(path) => path.encode(w.u8(13)),
+            Request::Open(path, how) => {
+                let OpenHow { read, write, create, exclusive } = *how;
+                path.encode(w.u8(13)).flag(read).flag(write).flag(create.is_some()).u32(create.unwrap_or(0));
+                w.flag(exclusive)
+            }
             Request::Read { handle, offset, len } => w.u8(14).u32(*handle).u64(*offset).u32(*len),
             Request::Close(handle) => w.u8(15).u32(*handle),
+            Request::Write { handle, offset, bytes } => {
+                w.u8(21).u32(*handle).flag(offset.is_none()).u64(offset.unwrap_or(0));
+                w.u32(bytes.len() as u32).raw(bytes)
+            }
+            Request::Resize(handle, size) => w.u8(22).u32(*handle).u64(*size),
+            Request::Known(handle) => w.u8(23).u32(*handle),
+            Request::Sync(handle) => w.u8(24).u32(*handle),
+            Request::SyncDir(path) => path.encode(w.u8(25)),
+            Request::Make(path, New::Dir(mode)) => path.encode(w.u8(26)).u32(*mode),
+            Request::Make(path, New::Symlink(target)) => path.encode(w.u8(27)).bytes(target),
+            Request::Link(path, to) => path.encode(w.u8(28)).bytes(to.bytes()),
+            Request::Set(path, number, Change { mode, size, mtime }) => {
+                path.encode(w.u8(29)).u64(*number).flag(mode.is_some()).u32(mode.unwrap_or(0));
+                w.flag(size.is_some()).u64(size.unwrap_or(0));
+                w.flag(mtime.is_some()).flag(*mtime == Some(None)).time(mtime.flatten().unwrap_or_default())
+            }
+            Request::Unlink(path, dir) => path.encode(w.u8(30)).flag(*dir),
+            Request::Move(path, to, how) => path.encode(w.u8(31)).bytes(to.bytes()).u8(*how as u8),
+            Request::Boot => w.u8(32),
             Request::Follow(path) => path.encode(w.u8(16)),
             Request::Space(share) => w.u8(17).bytes(share.as_bytes()),
             Request::Rename(from, to) => from.encode(w.u8(6)).bytes(to.bytes()),
@@ -395,11 +463,49 @@ impl Request {
             20 => Request::Mark(PeerPath::decode(r)?, some(r)?),
             11 => Request::Stop(r.u32()?),
             12 => Request::Look(PeerPath::decode(r)?),
-            13 => Request::Open(PeerPath::decode(r)?),
+            13 => {
+                let (at, read, write) = (PeerPath::decode(r)?, r.flag()?, r.flag()?);
+                let (made, mode) = (r.flag()?, r.u32()?);
+                Request::Open(at, OpenHow { read, write, create: made.then_some(mode), exclusive: r.flag()? })
+            }
             14 => Request::Read { handle: r.u32()?, offset: r.u64()?, len: r.u32()? },
             15 => Request::Close(r.u32()?),
             16 => Request::Follow(PeerPath::decode(r)?),
             17 => Request::Space(r.text()?),
+            21 => {
+                let (handle, end, offset, len) = (r.u32()?, r.flag()?, r.u64()?, r.u32()?);
+                if len > READ_MAX {
+                    return Err(Malformed("a write is too long"));
+                }
+                Request::Write { handle, offset: (!end).then_some(offset), bytes: r.raw(len as usize)?.to_vec() }
+            }
+            22 => Request::Resize(r.u32()?, r.u64()?),
+            23 => Request::Known(r.u32()?),
+            24 => Request::Sync(r.u32()?),
+            25 => Request::SyncDir(PeerPath::decode(r)?),
+            26 => Request::Make(PeerPath::decode(r)?, New::Dir(r.u32()?)),
+            27 => Request::Make(PeerPath::decode(r)?, New::Symlink(r.bytes()?.to_vec())),
+            28 => Request::Link(PeerPath::decode(r)?, path(r)?),
+            29 => {
+                let (at, number) = (PeerPath::decode(r)?, r.u64()?);
+                let (changes_mode, mode, changes_size, size) = (r.flag()?, r.u32()?, r.flag()?, r.u64()?);
+                let (changes_time, now, time) = (r.flag()?, r.flag()?, r.time()?);
+                let (mode, size) = (changes_mode.then_some(mode), changes_size.then_some(size));
+                let mtime = changes_time.then_some((!now).then_some(time));
+                Request::Set(at, number, Change { mode, size, mtime })
+            }
+            30 => Request::Unlink(PeerPath::decode(r)?, r.flag()?),
+            31 => {
+                let (at, to) = (PeerPath::decode(r)?, path(r)?);
+                let how = match r.u8()? {
+                    0 => Rename::NoReplace,
+                    1 => Rename::Exchange,
+                    2 => Rename::Replace,
+                    _ => return Err(Malformed("a name is to be given in no known way")),
+                };
+                Request::Move(at, to, how)
+            }
+            32 => Request::Boot,
             _ => return Err(Malformed("a request is of no known kind")),
         })
     }
@@ -414,13 +520,23 @@ impl Request {
             Request::Mkdir(at) | Request::Remove(at, _) | Request::Rename(at, _) | Request::Restore(at, _) => {
                 Some((at, true))
             }
+            Request::SyncDir(at) | Request::Make(at, _) | Request::Link(at, _) | Request::Set(at, ..) => {
+                Some((at, true))
+            }
+            Request::Unlink(at, _) | Request::Move(at, ..) => Some((at, true)),
             _ => None,
         }
     }
 
     /// Whether repeating it would do something twice.
     pub fn changes(&self) -> bool {
-        matches!(self, Request::Remove(..) | Request::Rename(..) | Request::Restore(..))
+        match self {
+            Request::Remove(..) | Request::Rename(..) | Request::Restore(..) | Request::Make(..) => true,
+            Request::Link(..) | Request::Unlink(..) | Request::Move(..) => true,
+            Request::Open(_, how) => how.create.is_some() && how.exclusive,
+            Request::Write { offset, .. } => offset.is_none(),
+            _ => false,
+        }
     }
 }
 
@@ -484,13 +600,14 @@ impl Answer {
 impl Entry {
     fn encode<'a>(&self, w: &'a mut Writer) -> &'a mut Writer {
         w.bytes(&self.name).kind(self.kind).u64(self.size).u32(self.mode).time(self.mtime).time(self.ctime);
-        w.u64(self.dev).u64(self.ino).u64(self.disk)
+        w.u64(self.dev).u64(self.ino).u64(self.disk).u64(self.links)
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Entry, Malformed> {
         let name = r.bytes()?.to_vec();
         let kind = r.kind()?;
         let (size, mode, mtime, ctime) = (r.u64()?, r.u32()?, r.time()?, r.time()?);
-        Ok(Entry { name, kind, size, mode, mtime, ctime, dev: r.u64()?, ino: r.u64()?, disk: r.u64()? })
+        let (dev, ino, disk, links) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
+        Ok(Entry { name, kind, size, mode, mtime, ctime, dev, ino, disk, links })
     }
 }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::fs::Kind;
+use crate::fs::{Change, Kind, OpenHow, Rename};
 
 fn path(text: &str) -> RelPath {
     RelPath::new(text.as_bytes()).unwrap()
@@ -33,7 +33,7 @@ fn all() -> Vec<Message> {
     ];
     let (mtime, ctime) = (Time::default(), Time { sec: 1, nsec: 2 });
     let (name, kind) = (b"\xff\n".to_vec(), Kind::Special);
-    let entry = Entry { name, kind, size: 1, mode: 2, mtime, ctime, dev: 3, ino: 4, disk: 5 };
+    let entry = Entry { name, kind, size: 1, mode: 2, mtime, ctime, dev: 3, ino: 4, disk: 5, links: 6 };
     let requests = [
         Request::Shares,
         Request::Stat(at()),
@@ -41,7 +41,25 @@ fn all() -> Vec<Message> {
         Request::More(3),
         Request::Stop(3),
         Request::Look(at()),
-        Request::Open(at()),
+        Request::Open(at(), OpenHow::READ),
+        Request::Open(at(), OpenHow { read: false, write: true, create: Some(0o640), exclusive: true }),
+        Request::Write { handle: 1, offset: Some(2), bytes: vec![3, 4] },
+        Request::Write { handle: 1, offset: None, bytes: Vec::new() },
+        Request::Resize(1, 2),
+        Request::Known(1),
+        Request::Sync(1),
+        Request::SyncDir(at()),
+        Request::Make(at(), New::Dir(0o755)),
+        Request::Make(at(), New::Symlink(b"/x".to_vec())),
+        Request::Link(at(), path("c")),
+        Request::Set(at(), 1, Change::default()),
+        Request::Set(at(), 1, Change { mode: Some(0o600), size: Some(2), mtime: Some(None) }),
+        Request::Set(at(), 0, Change { mode: None, size: None, mtime: Some(Some(Time { sec: -1, nsec: 5 })) }),
+        Request::Unlink(at(), true),
+        Request::Move(at(), path("c"), Rename::NoReplace),
+        Request::Move(at(), path("c"), Rename::Exchange),
+        Request::Move(at(), path("c"), Rename::Replace),
+        Request::Boot,
         Request::Read { handle: 1, offset: 2, len: 3 },
         Request::Close(1),
         Request::Follow(at()),
@@ -194,4 +212,29 @@ proptest! {
             prop_assert_eq!(Message::decode(&message.encode()), Ok(message));
         }
     }
+}
+
+#[test]
+fn a_write_that_is_longer_than_one_may_be_is_no_message() {
+    let write = |len: u32| {
+        let bytes = vec![0; len as usize];
+        Message::Request { number: 1, what: Request::Write { handle: 1, offset: None, bytes } }.encode()
+    };
+    assert!(Message::decode(&write(READ_MAX)).is_ok() && write(READ_MAX).len() < MESSAGE_MAX);
+    assert!(Message::decode(&write(READ_MAX + 1)).is_err());
+}
+
+#[test]
+fn what_would_do_something_twice_is_answered_once() {
+    let once = all().into_iter().filter_map(|message| match message {
+        Message::Request { what, .. } if what.changes() => Some(format!("{what:?}")),
+        _ => None,
+    });
+    let name = |text: String| text.split(['(', ' ']).next().unwrap_or_default().to_owned();
+    let mut once: Vec<String> = once.map(name).collect();
+    once.dedup();
+    assert_eq!(
+        once,
+        ["Open", "Write", "Make", "Link", "Unlink", "Move", "Remove", "Rename", "Restore"].map(String::from)
+    );
 }

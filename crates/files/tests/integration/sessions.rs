@@ -11,11 +11,11 @@ use linkspan::{Config, Context, Listener, Log, Memory, Transport, Url};
 use linkspan_files::Error;
 use linkspan_files::client::{Client, Watcher};
 use linkspan_files::engine::{Event, Happened};
-use linkspan_files::fs::RealFs;
+use linkspan_files::fs::{Change, OpenHow, RealFs, Rename, Time};
 use linkspan_files::name::{Name, RelPath};
 use linkspan_files::serve::{Identity, PER_PEER_OPEN, Server, Share};
 use linkspan_files::source::{Load, Start};
-use linkspan_files::wire::{Answer, Message, PeerPath, Request, VERSION};
+use linkspan_files::wire::{Answer, Entry, FaultKind, Message, New, PeerPath, Request, VERSION};
 
 /// Far more than any step takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -49,13 +49,13 @@ impl Drop for Folder {
     }
 }
 
-/// A server of `share`, its listener's URL and what it says, until the flag is set.
+/// A server of `share`, also as one that is read-only, its listener's URL and what it says, until the flag is set.
 fn serve(dir: &Path) -> (Url, Receiver<String>, Arc<AtomicBool>) {
     let (lines, said) = channel();
     let lines = Mutex::new(lines);
-    let share = Share::open("data", &dir.join("share"), true).unwrap();
+    let share = |name, writable| Share::open(name, &dir.join("share"), writable).unwrap();
     let say = move |line: &str| drop(lines.lock().unwrap().send(line.to_owned()));
-    let server = Server::new(vec![share], Vec::new(), None, 1 << 30, say);
+    let server = Server::new(vec![share("data", true), share("fixed", false)], Vec::new(), None, 1 << 30, say);
     let listener = context().listen().unwrap();
     let (url, over) = (listener.url().clone(), Arc::new(AtomicBool::new(false)));
     let end = over.clone();
@@ -111,7 +111,7 @@ fn a_client_whose_transfer_was_stopped_asks_and_sends_on() {
         let stopped = send(&mut client, 1 + (round << 20));
         assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
         let answer = client.request(Request::Shares);
-        assert!(matches!(&answer, Ok(Answer::Shares(shares)) if shares.len() == 1), "{answer:?}");
+        assert!(matches!(&answer, Ok(Answer::Shares(shares)) if shares.len() == 2), "{answer:?}");
         assert_eq!(client.epoch(), 2 + round, "over the connection of the transfer");
     }
     send(&mut client, u64::MAX).unwrap();
@@ -180,7 +180,7 @@ fn a_peer_opens_a_bounded_number_of_files_and_listings_in_all_of_its_sessions() 
     let fills = |sessions: &mut Vec<Client>| {
         let mut descriptors = 0;
         for client in sessions {
-            for (what, each) in [(Request::List(place()), 2), (Request::Open(file.clone()), 1)] {
+            for (what, each) in [(Request::List(place()), 2), (Request::Open(file.clone(), OpenHow::READ), 1)] {
                 while let Ok(answer) = client.request(what.clone()) {
                     assert!(matches!(answer, Answer::List(_, Some(_)) | Answer::Opened(..)), "{answer:?}");
                     descriptors += each;
@@ -195,14 +195,109 @@ fn a_peer_opens_a_bounded_number_of_files_and_listings_in_all_of_its_sessions() 
     };
     let mut sessions: Vec<Client> = (0..3).map(|_| session()).collect();
     assert_eq!(fills(&mut sessions), PER_PEER_OPEN);
-    let error = sessions[2].request(Request::Open(file.clone())).unwrap_err();
+    let error = sessions[2].request(Request::Open(file.clone(), OpenHow::READ)).unwrap_err();
     assert!(error.to_string().contains(&format!("the {PER_PEER_OPEN} files and listings")), "{error}");
     // What a session had open comes back with its end, which the server hears of by itself.
     drop(sessions.remove(0));
     let began = std::time::Instant::now();
-    while sessions[1].request(Request::Open(file.clone())).is_err() {
+    while sessions[1].request(Request::Open(file.clone(), OpenHow::READ)).is_err() {
         assert!(began.elapsed() < LONG, "its descriptors are not given back");
     }
+    over.store(true, Relaxed);
+}
+
+fn in_share(share: &str, path: &str) -> PeerPath {
+    PeerPath { share: share.into(), path: RelPath::new(path.as_bytes()).unwrap() }
+}
+
+/// The kind of fault with which it is refused.
+fn refusal(client: &mut Client, what: Request) -> FaultKind {
+    match client.request(what.clone()) {
+        Err(Error::Refused(fault)) => fault.kind,
+        other => panic!("{what:?}: {other:?}"),
+    }
+}
+
+/// Everything that changes something at this place, in one way or another.
+fn changes(share: &str, path: &str) -> Vec<Request> {
+    let (at, new) = (|| in_share(share, path), RelPath::new(b"new").unwrap());
+    let how = |write, create| OpenHow { read: true, write, create, exclusive: false };
+    let change = |mode, size, mtime| Request::Set(at(), 0, Change { mode, size, mtime });
+    vec![
+        Request::Open(at(), how(true, None)),
+        Request::Open(at(), how(false, Some(0o600))),
+        Request::Make(at(), New::Dir(0o700)),
+        Request::Make(at(), New::Symlink(b"x".to_vec())),
+        Request::Link(at(), new.clone()),
+        change(Some(0o600), None, None),
+        change(None, Some(0), None),
+        change(None, None, Some(Some(Time::default()))),
+        Request::Unlink(at(), false),
+        Request::Unlink(at(), true),
+        Request::Move(at(), new.clone(), Rename::Replace),
+        Request::Move(at(), new, Rename::Exchange),
+    ]
+}
+
+#[test]
+fn a_peer_changes_nothing_of_a_share_that_is_read_only_and_nothing_outside_of_one_that_is_not() {
+    let folder = Folder::new("changes");
+    let (inside, outside) = (folder.0.join("share"), folder.0.join("src"));
+    for dir in [&inside, &outside] {
+        fs::write(dir.join("f"), "old").unwrap();
+    }
+    std::os::unix::fs::symlink("../src", inside.join("out")).unwrap();
+    std::os::unix::fs::symlink("../src/f", inside.join("link")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, inside.join("fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let known = |dir: &Path| {
+        let stat = fs::metadata(dir.join("f")).unwrap();
+        (
+            fs::read(dir.join("f")).unwrap(),
+            stat.permissions(),
+            stat.modified().unwrap(),
+            fs::read_dir(dir).unwrap().count(),
+        )
+    };
+    let before = (known(&inside), known(&outside));
+    let (url, _said, over) = serve(&folder.0);
+    let mut client = Client::connect(context(), move || Ok(url.clone()), || false).unwrap();
+    for what in changes("fixed", "f").into_iter().chain([Request::SyncDir(in_share("fixed", ""))]) {
+        assert_eq!(refusal(&mut client, what), FaultKind::ReadOnly);
+    }
+    let Ok(Answer::Opened(handle, entry)) = client.request(Request::Open(in_share("fixed", "f"), OpenHow::READ)) else {
+        panic!("it cannot be read")
+    };
+    for offset in [Some(0), None] {
+        refusal(&mut client, Request::Write { handle, offset, bytes: b"new".to_vec() });
+    }
+    refusal(&mut client, Request::Resize(handle, 0));
+    assert!(matches!(client.request(Request::Known(handle)), Ok(Answer::Stat(Entry { ino, .. })) if ino == entry.ino));
+
+    // Through a link to a directory, and what a link leads to.
+    for what in changes("data", "out/f") {
+        refusal(&mut client, what);
+    }
+    let mut itself = |what| drop(client.request(what));
+    for what in changes("data", "link") {
+        if !matches!(what, Request::Unlink(..) | Request::Move(..)) {
+            itself(what);
+        }
+    }
+    assert_eq!(fs::read(outside.join("f")).unwrap(), b"old");
+    fs::remove_file(inside.join("new")).unwrap();
+    for mode in [0o4755, 0o2755, 0o1777] {
+        let change = Change { mode: Some(mode), ..Change::default() };
+        assert_eq!(refusal(&mut client, Request::Set(in_share("data", "f"), 0, change)), FaultKind::Denied);
+        let how = OpenHow { read: false, write: true, create: Some(mode), exclusive: true };
+        assert_eq!(refusal(&mut client, Request::Open(in_share("data", "set"), how)), FaultKind::Denied);
+    }
+    // Another file has the name by now.
+    let change = Change { size: Some(0), mode: Some(0o600), mtime: Some(None) };
+    assert_eq!(refusal(&mut client, Request::Set(in_share("data", "f"), entry.ino + 1, change)), FaultKind::NotFound);
+    let write = OpenHow { read: false, write: true, create: None, exclusive: false };
+    refusal(&mut client, Request::Open(in_share("data", "fifo"), write));
+    refusal(&mut client, Request::Open(in_share("data", "fifo"), OpenHow { create: Some(0o600), ..write }));
+    assert!((known(&inside), known(&outside)) == before, "something was changed");
     over.store(true, Relaxed);
 }
 

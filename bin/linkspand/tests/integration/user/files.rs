@@ -233,6 +233,8 @@ fn a_mount_shows_the_share_and_goes_when_it_is_cancelled() {
         return;
     }
     assert_eq!(fs::read_to_string(world.path("at/a")).unwrap(), "a");
+    let written = fs::write(world.path("at/new"), "new");
+    assert!(written.is_err_and(|error| error.kind() == std::io::ErrorKind::ReadOnlyFilesystem), "nobody said writable");
     // What is open stays open, but has no name any more.
     let mut open = fs::File::open(world.path("at/a")).unwrap();
     one.cancel(&task).unwrap();
@@ -243,10 +245,12 @@ fn a_mount_shows_the_share_and_goes_when_it_is_cancelled() {
     drop(open);
     assert_eq!(one.ended(&task)["state"], "done");
     let mount = |one: &User<'_>| {
-        let task = one.begin("Files.Mount", &(&*place, world.text("at"), Dict::new()));
+        let writable = to_dict(&json!({ "writable": true }));
+        let task = one.begin("Files.Mount", &(&*place, world.text("at"), writable));
         let ended = || panic!("{:?}", one.history());
         until("it is mounted", || one.progress(&task).unwrap_or_else(ended)["state"] == "mounted");
-        assert_eq!(fs::read_to_string(world.path("at/a")).unwrap(), "a");
+        fs::write(world.path("at/a"), "a").unwrap();
+        assert_eq!(fs::read_to_string(world.path("share/a")).unwrap(), "a");
         task
     };
     // That of a service which is killed goes, also while that one itself waits there for a peer that has stopped.

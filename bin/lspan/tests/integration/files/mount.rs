@@ -14,10 +14,10 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::{World, noise, until};
 
-/// A mount of the share at `mnt`, until this is dropped.
-struct Mount {
+/// A mount of the share at a directory, until this is dropped.
+pub(super) struct Mount {
     child: Child,
-    at: PathBuf,
+    pub(super) at: PathBuf,
     /// What it says next: it must not find this closed.
     lines: BufReader<std::process::ChildStderr>,
 }
@@ -33,19 +33,29 @@ impl Mount {
         Mount::by(world, world.lspan(&["mount", "127.0.0.1:data", "mnt", "--timeout", seconds]))
     }
 
-    /// By this command. `None`, with a word: there is no FUSE here.
-    fn by(world: &World, mut command: Command) -> Option<Mount> {
+    /// By this command, at `mnt`.
+    fn by(world: &World, command: Command) -> Option<Mount> {
+        Mount::at(world, "mnt", command)
+    }
+
+    /// At this directory, to be written.
+    pub(super) fn written(world: &World, at: &str, seconds: &str) -> Option<Mount> {
+        Mount::at(world, at, world.lspan(&["mount", "127.0.0.1:data", at, "--rw", "--timeout", seconds]))
+    }
+
+    /// `None`, with a word: there is no FUSE here.
+    fn at(world: &World, at: &str, mut command: Command) -> Option<Mount> {
         if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
             eprintln!("skipped: /dev/fuse cannot be opened: {error}");
             return None;
         }
-        let at = world.path("mnt");
+        let (is_mounted, at) = (format!("is mounted at {at}"), world.path(at));
         fs::create_dir_all(&at).unwrap();
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap());
         let mut mount = Mount { child, at, lines };
         let mut said = String::new();
-        while !said.contains("is mounted at mnt") {
+        while !said.contains(&is_mounted) {
             assert_ne!(mount.lines.read_line(&mut said).unwrap(), 0, "{said}");
         }
         Some(mount)
@@ -76,7 +86,7 @@ impl Drop for Mount {
     }
 }
 
-fn signal(server: &super::Server, signal: Signal) {
+pub(super) fn signal(server: &super::Server, signal: Signal) {
     let process = Pid::from_child(&server.child);
     kill_process(process, signal).unwrap();
     if signal == Signal::STOP {
@@ -86,7 +96,7 @@ fn signal(server: &super::Server, signal: Signal) {
     }
 }
 
-fn is(error: &std::io::Error, errno: Errno) -> bool {
+pub(super) fn is(error: &std::io::Error, errno: Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())
 }
 

@@ -1,0 +1,271 @@
+//! A peer's share that can be written, with the kernel's own FUSE and real processes at both ends.
+
+use std::fs::{self, File, Permissions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use super::mount::{Mount, is, signal};
+use super::{World, err, noise, same, until};
+
+fn world(name: &str) -> World {
+    World::new(&format!("written-{name}"))
+}
+
+fn refused<T>(result: std::io::Result<T>, errno: Errno) {
+    let error = result.err().expect("it was done");
+    assert!(is(&error, errno), "{error} in place of {errno}");
+}
+
+#[test]
+fn what_is_done_in_a_mount_that_may_be_written_the_peer_has_when_the_call_returns() {
+    let world = world("all");
+    let _server = world.serve(&[], ":rw");
+    let Some(mount) = Mount::written(&world, "mnt", "60") else { return };
+    let (here, there) = (|name: &str| mount.at.join(name), |name: &str| world.path("share").join(name));
+    let bytes = noise(3_000_001, 1);
+    fs::write(here("f"), &bytes).unwrap();
+    assert!(fs::read(there("f")).unwrap() == bytes, "a write returned and the peer has it not");
+    let mut file = File::options().read(true).write(true).open(here("f")).unwrap();
+    file.seek(SeekFrom::Start(1_000_000)).unwrap();
+    file.write_all(b"in the midst").unwrap();
+    file.set_len(1_000_020).unwrap();
+    File::options().append(true).open(here("f")).unwrap().write_all(b"end").unwrap();
+    let mut expected = bytes[..1_000_020].to_vec();
+    expected[1_000_000..1_000_012].copy_from_slice(b"in the midst");
+    expected.extend_from_slice(b"end");
+    assert!(fs::read(there("f")).unwrap() == expected && fs::read(here("f")).unwrap() == expected);
+    drop(file);
+    fs::write(here("f"), "short").unwrap();
+    assert_eq!(fs::read(there("f")).unwrap(), b"short", "O_TRUNC");
+
+    fs::create_dir_all(here("d/e")).unwrap();
+    fs::set_permissions(here("d/e"), Permissions::from_mode(0o750)).unwrap();
+    fs::rename(here("f"), here("d/e/g")).unwrap();
+    let deep = File::open(here("d/e/g")).unwrap();
+    fs::rename(here("d"), here("moved")).unwrap();
+    fs::write(here("moved/e/h"), "h").unwrap();
+    // By its number, whose path is another now.
+    assert_eq!(deep.metadata().unwrap().len(), 5);
+    fs::hard_link(here("moved/e/g"), here("other name")).unwrap();
+    assert_eq!((fs::metadata(here("other name")).unwrap().nlink(), deep.metadata().unwrap().nlink()), (2, 2));
+    symlink("moved/e/g", here("link")).unwrap();
+    assert_eq!(fs::read(here("link")).unwrap(), b"short");
+    let at = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 5);
+    File::options().write(true).open(here("other name")).unwrap().set_modified(at).unwrap();
+    fs::set_permissions(here("other name"), Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(here("other name"), Permissions::from_mode(0o604)).unwrap();
+    let known = fs::metadata(there("other name")).unwrap();
+    assert_eq!((known.mode() & 0o7777, known.mtime(), known.mtime_nsec()), (0o604, 1_000_000_000, 5));
+
+    let rename = |from: &str, to: &str, how| renameat_with(CWD, here(from), CWD, here(to), how).map_err(Into::into);
+    fs::write(here("new"), "new").unwrap();
+    refused(rename("new", "link", RenameFlags::NOREPLACE), Errno::EXIST);
+    rename("new", "moved/e/h", RenameFlags::EXCHANGE).unwrap();
+    assert_eq!((fs::read(there("new")).unwrap(), fs::read(there("moved/e/h")).unwrap()), (b"h".into(), b"new".into()));
+    assert_eq!((fs::read(here("new")).unwrap(), fs::read(here("moved/e/h")).unwrap()), (b"h".into(), b"new".into()));
+    fs::rename(here("new"), here("moved/e/h")).unwrap();
+    assert_eq!(fs::read(there("moved/e/h")).unwrap(), b"h", "a name that something has is taken over");
+    same(&world.path("share"), &mount.at);
+
+    refused(File::create_new(here("link")), Errno::EXIST);
+    refused(fs::remove_dir(here("moved/e")), Errno::NOTEMPTY);
+    refused(fs::write(here(".lspan"), ""), Errno::ACCESS);
+    refused(fs::write(here(&"x".repeat(256)), ""), Errno::NAMETOOLONG);
+    refused(fs::set_permissions(here("link"), Permissions::from_mode(0o4755)), Errno::PERM);
+    refused(std::os::unix::fs::chown(here("link"), Some(12345), None), Errno::PERM);
+    let fifo = rustix::fs::mknodat(CWD, here("fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0);
+    refused(fifo.map_err(Into::into), Errno::PERM);
+    for name in ["link", "other name", "moved/e/g", "moved/e/h"] {
+        fs::remove_file(here(name)).unwrap();
+    }
+    fs::remove_dir(here("moved/e")).unwrap();
+    fs::remove_dir(here("moved")).unwrap();
+    assert_eq!(fs::read_dir(there("")).unwrap().count(), 0);
+    // What is open stays what it is without a name.
+    let mut file = File::options().read(true).write(true).create_new(true).open(here("temporary")).unwrap();
+    fs::remove_file(here("temporary")).unwrap();
+    file.write_all(b"still here").unwrap();
+    file.set_len(5).unwrap();
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), file.metadata().unwrap().nlink()), ("still", 0));
+}
+
+#[test]
+fn a_share_that_is_read_only_is_not_mounted_to_be_written() {
+    let world = world("only");
+    fs::create_dir(world.path("mnt")).unwrap();
+    let _server = world.serve(&[], "");
+    let output = world.run(&["mount", "127.0.0.1:data", "mnt", "--rw"]);
+    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+    assert!(
+        err(&output).contains("share data is read-only there: its owner serves it with data=DIR:rw"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn what_two_hosts_append_to_one_file_is_all_there() {
+    let world = world("append");
+    fs::write(world.path("share/log"), "").unwrap();
+    let _server = world.serve(&[], ":rw");
+    let (Some(one), Some(two)) = (Mount::written(&world, "mnt", "60"), Mount::written(&world, "mnt2", "60")) else {
+        return;
+    };
+    std::thread::scope(|scope| {
+        for (mount, name) in [(&one, "one"), (&two, "two")] {
+            scope.spawn(move || {
+                let mut log = File::options().append(true).open(mount.at.join("log")).unwrap();
+                (0..300).for_each(|n| log.write_all(format!("{name} {n}\n").as_bytes()).unwrap());
+            });
+        }
+    });
+    let text = fs::read_to_string(world.path("share/log")).unwrap();
+    for name in ["one", "two"] {
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with(name)).collect();
+        let expected: Vec<String> = (0..300).map(|n| format!("{name} {n}")).collect();
+        assert!(lines == expected, "of {name} {} lines", lines.len());
+    }
+    assert_eq!((text.lines().count(), fs::read_to_string(one.at.join("log")).unwrap()), (600, text));
+}
+
+#[test]
+fn what_was_read_ahead_is_not_read_after_it_was_written_or_cut_off() {
+    let world = world("ahead");
+    let bytes = noise(4 << 20, 3);
+    fs::write(world.path("share/f"), &bytes).unwrap();
+    let _server = world.serve(&[], ":rw");
+    let Some(mount) = Mount::written(&world, "mnt", "60") else { return };
+    // Past the kernel's own pages.
+    let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
+    let reader = File::options().read(true).custom_flags(direct).open(mount.at.join("f")).unwrap();
+    let writer = File::options().write(true).open(mount.at.join("f")).unwrap();
+    let read = |at: usize| {
+        let mut got = vec![0; 64 << 10];
+        let len = reader.read_at(&mut got, at as u64).unwrap();
+        got.truncate(len);
+        got
+    };
+    let mut expected = bytes;
+    for round in 0..8 {
+        let at = round * (256 << 10);
+        (0..4).for_each(|n| assert!(read(at + n * (64 << 10)) == expected[at + n * (64 << 10)..][..64 << 10]));
+        let (next, new) = (at + (256 << 10), noise(128 << 10, round as u64 + 7));
+        writer.write_all_at(&new, next as u64).unwrap();
+        expected[next..][..128 << 10].copy_from_slice(&new);
+    }
+    assert!(read(2 << 20) == expected[2 << 20..][..64 << 10], "what was written is not what is read");
+    writer.set_len((2 << 20) + 100).unwrap();
+    assert_eq!(read(2 << 20).len(), 100, "what was cut off is read");
+}
+
+#[test]
+fn a_sync_is_the_peer_s_and_so_is_what_fails_of_it() {
+    let world = world("sync");
+    if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
+        eprintln!("skipped: strace is not installed");
+        return;
+    }
+    let log = world.path("log").display().to_string();
+    let strace = ["strace", "-f", "-qq", "-o", &log, "--trace=fsync,openat2", "--inject=fsync:error=EIO:when=3"];
+    let Some(server) = world.try_serve(&strace, ":rw") else {
+        eprintln!("skipped: strace may not trace (kernel.yama.ptrace_scope)");
+        return;
+    };
+    let Some(mount) = Mount::written(&world, "mnt", "60") else { return super::killed::stop(server) };
+    let count = || fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains("fsync(")).count();
+    let mut file = File::create(mount.at.join("f")).unwrap();
+    file.write_all(b"x").unwrap();
+    assert_eq!(count(), 0, "nobody has asked for it");
+    file.sync_all().unwrap();
+    assert_eq!(count(), 1);
+    File::open(&mount.at).unwrap().sync_all().unwrap();
+    assert_eq!(count(), 2, "names in a directory");
+    refused(file.sync_all(), Errno::IO);
+    file.sync_all().unwrap();
+    drop(mount);
+    super::killed::stop(server);
+}
+
+#[test]
+fn calls_that_change_something_end_in_time_while_the_peer_is_gone_and_go_on_when_it_is_back() {
+    let world = world("gone");
+    let server = world.serve(&[], ":rw");
+    let Some(mount) = Mount::written(&world, "mnt", "3") else { return };
+    let at = |name: &str| mount.at.join(name);
+    ["a", "b", "c", "d"].iter().for_each(|name| fs::write(at(name), "old").unwrap());
+    let begun = || File::options().write(true).open(at("a")).unwrap();
+    let (fails, goes_on) = (begun(), begun());
+    goes_on.write_all_at(b"first ", 0).unwrap();
+    signal(&server, Signal::STOP);
+    std::thread::scope(|scope| {
+        scope.spawn(|| refused(fails.write_at(b"never", 100), Errno::IO));
+        scope.spawn(|| refused(fails.sync_all(), Errno::IO));
+        scope.spawn(|| refused(fails.set_len(1000), Errno::IO));
+        scope.spawn(|| refused(File::create_new(at("new")), Errno::IO));
+        scope.spawn(|| refused(fs::create_dir(at("dir")), Errno::IO));
+        scope.spawn(|| refused(fs::rename(at("b"), at("b2")), Errno::IO));
+        scope.spawn(|| refused(fs::remove_file(at("c")), Errno::IO));
+        scope.spawn(|| refused(fs::set_permissions(at("d"), Permissions::from_mode(0o600)), Errno::IO));
+    });
+    signal(&server, Signal::CONT);
+    until("it does not come back", || fs::write(at("back"), "x").is_ok());
+    server.kill();
+    let _server = world.serve(&[], ":rw");
+    until("it does not come back", || fs::write(at("back"), "y").is_ok());
+    // Open since before: the same file there, and its sync is good, for that host has not booted.
+    goes_on.write_all_at(b"second", 6).unwrap();
+    goes_on.sync_all().unwrap();
+    assert!(fs::read(world.path("share/a")).unwrap().starts_with(b"first second"));
+}
+
+fn shell(dir: &Path, script: &str) {
+    let mut command = Command::new("sh");
+    command
+        .args(["-ec", script])
+        .current_dir(dir)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1");
+    let output = command.env_remove("CARGO_TARGET_DIR").output().unwrap();
+    assert!(output.status.success(), "{script}: {}{}", super::text(&output), err(&output));
+}
+
+#[test]
+fn git_and_cargo_work_inside() {
+    let world = world("programs");
+    let _server = world.serve(&[], ":rw");
+    let Some(mount) = Mount::written(&world, "mnt", "60") else { return };
+    if Command::new("git").arg("--version").stdout(Stdio::null()).status().is_err() {
+        eprintln!("skipped: git is not installed");
+    } else {
+        let commit = "git -c user.name=n -c user.email=e commit -qm";
+        shell(
+            &mount.at,
+            &format!(
+                "git init -q one; cd one; seq 20000 > a; git add a; {commit} one; git gc -q; seq 30000 > a; {commit} two -a; cd ..; \
+                 git clone -q --no-local one two; cd two; git fsck --strict; git log --oneline | wc -l | grep -qx 2; \
+                 git checkout -q HEAD~1; seq 20000 | cmp - a; test -z \"$(git status --porcelain)\""
+            ),
+        );
+    }
+    fs::create_dir_all(mount.at.join("crate/src")).unwrap();
+    fs::write(mount.at.join("crate/Cargo.toml"), "[package]\nname = \"inside\"\nedition = \"2024\"\n[workspace]\n")
+        .unwrap();
+    for version in ["one", "another"] {
+        fs::write(mount.at.join("crate/src/main.rs"), format!("fn main() {{ println!(\"{version}\") }}")).unwrap();
+        let cargo = env!("CARGO");
+        shell(
+            &mount.at.join("crate"),
+            &format!("{cargo} build -q --offline; test \"$(target/debug/inside)\" = {version}"),
+        );
+    }
+    same(&world.path("share"), &mount.at);
+}

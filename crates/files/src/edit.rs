@@ -1,0 +1,79 @@
+//! What programs do to a share that is mounted: each call as they make it, without a sync, for which they ask themselves.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use crate::fs::{Change, Fs, Links, OpenHow, RealFs, Rename};
+use crate::name::RelPath;
+use crate::ops::{failed, look, parent};
+use crate::wire::{Answer, Entry, Fault, New, Request};
+
+/// A file, and what it is.
+pub(crate) fn open(fs: &RealFs, root: &OwnedFd, path: &RelPath, how: OpenHow) -> Result<(OwnedFd, Entry), Fault> {
+    let (dir, name) = parent(fs, root, path, Links::Refuse)?;
+    let (file, stat) = fs.open_as(&dir, &name, how).map_err(failed(path))?;
+    Ok((file, Entry::new(name.bytes(), &stat)))
+}
+
+/// Does what a request asks below a root that may be changed; `None`: it asks for none of this.
+pub(crate) fn perform(fs: &RealFs, root: &OwnedFd, what: &Request) -> Option<Result<Answer, Fault>> {
+    Some(match what {
+        Request::SyncDir(at) => {
+            let synced = fs.open_dir(root, &at.path, Links::Refuse).and_then(|dir| fs.sync_dir(&dir));
+            synced.map(|()| Answer::Done).map_err(|error| Fault::unwritten("fsync", &error))
+        }
+        Request::Make(at, new) => make(fs, root, &at.path, new),
+        Request::Link(at, to) => link(fs, root, &at.path, to),
+        Request::Set(at, number, change) => set(fs, root, &at.path, *number, change),
+        Request::Unlink(at, dir) => unlink(fs, root, &at.path, *dir),
+        Request::Move(at, to, how) => rename(fs, root, &at.path, to, *how),
+        _ => return None,
+    })
+}
+
+fn make(fs: &RealFs, root: &OwnedFd, path: &RelPath, new: &New) -> Result<Answer, Fault> {
+    let (dir, name) = parent(fs, root, path, Links::Refuse)?;
+    let made = match new {
+        New::Symlink(target) => fs.symlink(&dir, &name, target),
+        // The umask was the asking program's; that of this process has no say.
+        New::Dir(mode) => fs.mkdir(&dir, &name, 0o700).and_then(|()| {
+            let change = Change { mode: Some(*mode & 0o777), ..Change::default() };
+            fs.change(&dir, Some(&name), 0, &change).map(drop)
+        }),
+    };
+    made.map_err(failed(path))?;
+    look(fs, root, path).map(Answer::Stat)
+}
+
+fn link(fs: &RealFs, root: &OwnedFd, from: &RelPath, to: &RelPath) -> Result<Answer, Fault> {
+    let (old_dir, old) = parent(fs, root, from, Links::Refuse)?;
+    let (new_dir, new) = parent(fs, root, to, Links::Refuse)?;
+    fs.link((&old_dir, &old), (&new_dir, &new)).map_err(failed(to))?;
+    look(fs, root, to).map(Answer::Stat)
+}
+
+fn set(fs: &RealFs, root: &OwnedFd, path: &RelPath, number: u64, change: &Change) -> Result<Answer, Fault> {
+    let stat = match path.is_root() {
+        true => fs.change(root, None, number, change),
+        false => {
+            let (dir, name) = parent(fs, root, path, Links::Refuse)?;
+            fs.change(&dir, Some(&name), number, change)
+        }
+    };
+    stat.map(|stat| Answer::Stat(Entry::new(b"", &stat))).map_err(failed(path))
+}
+
+fn unlink(fs: &RealFs, root: &OwnedFd, path: &RelPath, dir: bool) -> Result<Answer, Fault> {
+    let (parent, name) = parent(fs, root, path, Links::Refuse)?;
+    let gone = if dir { fs.rmdir(&parent, &name) } else { fs.unlink(&parent, &name) };
+    gone.map(|()| Answer::Done).map_err(failed(path))
+}
+
+/// As rename(2): of two names of one file both stay.
+fn rename(fs: &RealFs, root: &OwnedFd, from: &RelPath, to: &RelPath, how: Rename) -> Result<Answer, Fault> {
+    let (old_dir, old) = parent(fs, root, from, Links::Refuse)?;
+    let (new_dir, new) = parent(fs, root, to, Links::Refuse)?;
+    let renamed: io::Result<()> = fs.rename((&old_dir, &old), (&new_dir, &new), how);
+    renamed.map_err(failed(to))?;
+    look(fs, root, to).map(Answer::Stat)
+}
