@@ -5,7 +5,7 @@ use super::peers::Peers;
 use crate::run;
 
 /// All rows.
-pub(super) const NAMES: [&str; 11] = [
+pub(super) const NAMES: [&str; 13] = [
     "single",
     "disk",
     "hash",
@@ -17,6 +17,8 @@ pub(super) const NAMES: [&str; 11] = [
     "mount-random",
     "mount-random-16",
     "mount-names",
+    "mount-write",
+    "mount-tree",
 ];
 
 /// One of those that are compared.
@@ -241,9 +243,38 @@ pub(super) fn row(name: &str, peers: &Peers, small: bool) -> Result<Row, String>
                 false => most("MB on the link", 0.03 * 4295.0, |of| of("lspan")?.number),
             }];
         }
+        "mount-write" | "mount-tree" => written(name, peers, &mut row),
         mount => mounts(mount, peers, small, &mut row)?,
     }
     Ok(row)
+}
+
+/// A mount that can be written. sshfs says that something is written before it is; with the sync of each file both have to wait.
+fn written(name: &str, peers: &Peers, row: &mut Row) {
+    let mib = row.bytes >> 20;
+    let (what, command) = match name {
+        "mount-tree" => {
+            row.plant =
+                "mkdir src/names; for n in $(seq 1000); do head -c 4096 /dev/urandom > src/names/$n; done".into();
+            row.bytes = 1000 * 4096;
+            ("a tree of 1,000 files of 4 KiB, copied into the mount by cp -r".into(), "cp -r src/names mnt/names")
+        }
+        _ => (
+            format!("a file of {mib} MiB, 1 MiB at a time, synced"),
+            "dd if=src/f of=mnt/f bs=1M conv=fsync status=none",
+        ),
+    };
+    row.what = format!("written in a mount, mounted anew each time: {what}");
+    let to = peers.dir.join("dst").display().to_string();
+    let mut add = |name, mount: String, servers: &[u32]| {
+        let (prepare, command) = ("rm -rf dst/*".to_owned(), command.to_owned());
+        row.entries.push(Entry { name, prepare, mount: Some(mount), command, servers: servers.to_vec(), number: None });
+    };
+    add("lspan", format!("lspan mount --rw 127.0.0.1:dst mnt {}", peers.port()), &[peers.files.id()]);
+    if let Some(ssh) = peers.ssh.as_ref().filter(|_| run::which("sshfs").is_some()) {
+        add("sshfs", format!("sshfs -f -F {}/conf spark:{to} mnt", peers.dir.display()), &[ssh.id()]);
+    }
+    row.goals = vec![least("speed over sshfs", 1.0, over_sshfs)];
 }
 
 fn mounts(name: &str, peers: &Peers, small: bool, row: &mut Row) -> Result<(), String> {
