@@ -1,6 +1,6 @@
 //! A file system in memory that forgets at a crash what was not synced, keeps some names and not others, and fails on demand.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -729,12 +729,20 @@ impl Fs for SimFs {
         if world.bug == Some(Bug::NoDirSync) {
             return Ok(());
         }
-        let (ready, rest) = std::mem::take(&mut world.pending)
-            .into_iter()
-            .partition(|change| change.iter().any(|(of, _, _)| *of == dir.0));
+        // A name's changes reach the disk in their order: with each goes what was done before with its names. So the directory is on the
+        // disk as it is now, and no later sync brings a name back that it lost.
+        let (mut ready, mut rest, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
+        for change in std::mem::take(&mut world.pending).into_iter().rev() {
+            if change.iter().any(|(of, name, _)| *of == dir.0 || names.contains(&(*of, name.clone()))) {
+                names.extend(change.iter().map(|(of, name, _)| (*of, name.clone())));
+                ready.push(change);
+            } else {
+                rest.push(change);
+            }
+        }
+        rest.reverse();
         world.pending = rest;
-        let ready: Vec<Change> = ready;
-        ready.into_iter().for_each(|change| world.settle(change));
+        ready.into_iter().rev().for_each(|change| world.settle(change));
         Ok(())
     }
 

@@ -282,7 +282,7 @@ impl<F: Fs> Sink<F> {
         self.extras.as_mut().ok_or(fault)?.conflict(&*fs, dir, name)?;
         if !self.place.dry_run {
             let whole = self.place.base.join_path(path).map_err(|why| Fault::new(FaultKind::Limit, why.to_string()))?;
-            let gone = self.place.trash.discard(&*fs, &self.place.root, &whole);
+            let gone = self.place.trash.discard(&*fs, &self.place.root, &whole, true);
             gone.map_err(|error| Fault::io("moving what had this name to the trash", &error))?;
             self.unsynced = true;
         }

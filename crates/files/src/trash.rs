@@ -109,18 +109,37 @@ impl<F: Fs> Trash<F> {
         let mut four = [0; 4];
         getrandom::fill(&mut four).map_err(|error| io::Error::other(error.to_string()))?;
         let name = fixed(format!("{}-{:08x}", fs.now().sec, u32::from_le_bytes(four)).as_bytes())?;
-        let ours = open_or_make(fs, root, &fixed(PRIVATE)?, self.durable)?;
-        let trash = open_or_make(fs, &ours, &fixed(b"trash")?, self.durable)?;
+        let ours = open_or_make(fs, root, &fixed(PRIVATE)?, false)?;
+        let trash = open_or_make(fs, &ours, &fixed(b"trash")?, false)?;
+        if self.durable {
+            // Also where they were there: a run that was killed may have made them and not synced them.
+            fs.sync_dir(root)?;
+            fs.sync_dir(&ours)?;
+        }
         let dir = Arc::new(open_or_make(fs, &trash, &name, self.durable)?);
         Ok(Run { name, dir, last: None })
     }
 
-    /// Moves what has this path now.
-    pub(crate) fn discard(&self, fs: &F, root: &F::Dir, path: &RelPath) -> io::Result<()> {
+    /// Has `act` move something as [`Trash::take`] does, and its place in the trash go onto the disk: a name that something else gets next
+    /// may be on the disk before its old content is in the trash, and where the power is lost in between that would be lost.
+    pub(crate) fn take_away(
+        &self,
+        fs: &F,
+        root: &F::Dir,
+        path: &RelPath,
+        act: impl FnMut(&F::Dir, &Name) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (dir, _) = self.take(fs, root, path, act)?;
+        if self.durable { fs.sync_dir(&dir) } else { Ok(()) }
+    }
+
+    /// Moves what has this path now; `reused`: something else gets its name next.
+    pub(crate) fn discard(&self, fs: &F, root: &F::Dir, path: &RelPath, reused: bool) -> io::Result<()> {
         let (parent, name) = path.split().ok_or(io::ErrorKind::InvalidInput)?;
         let dir = fs.open_dir(root, &parent, Links::Refuse)?;
         fs.stat(&dir, &name)?;
-        self.take(fs, root, path, |to, free| move_new(fs, (&dir, &name), (to, free))).map(drop)
+        let act = |to: &F::Dir, free: &Name| move_new(fs, (&dir, &name), (to, free));
+        if reused { self.take_away(fs, root, path, act) } else { self.take(fs, root, path, act).map(drop) }
     }
 
     /// Removes the directories of the run in which nothing is.

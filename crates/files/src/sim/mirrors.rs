@@ -65,18 +65,7 @@ struct World {
 /// # Errors
 /// A text: which promise was broken, in which step.
 pub fn run(seed: u64, bug: Option<MirrorBug>) -> Result<(), String> {
-    let mut random = Random(seed ^ 0x6D69_7272_6F72);
-    let (on_src, on_dst) = match bug {
-        Some(MirrorBug::Fs(Bug::BlindRename)) => (None, Some(Bug::BlindRename)),
-        Some(MirrorBug::Fs(bug)) => (Some(bug), None),
-        _ => (None, None),
-    };
-    let (src, dst) = (SimFs::new(random.number(), on_src, false), SimFs::new(random.number(), on_dst, false));
-    src.users(|users| users.write("home/.lspan/mirror", b"m", false));
-    dst.users(|users| users.write("home/.lspan/mirror", b"m", false));
-    dst.users(|users| users.write("state/keep", b"", false));
-    let (watch, now, watched, hears) = (Watch::new(), Duration::ZERO, BTreeSet::new(), false);
-    let mut world = World { random, bug, src, dst, watch, now, watched, hears };
+    let mut world = World::new(seed, bug);
     for _ in 0..10 {
         world.edit();
     }
@@ -91,6 +80,22 @@ pub fn run(seed: u64, bug: Option<MirrorBug>) -> Result<(), String> {
         }
     }
     world.watched_edits()?;
+    world.converge()
+}
+
+/// A file of the destination makes way for a directory. A run is killed at one call, and the power is lost at a call of the next one.
+///
+/// # Errors
+/// As [`run`].
+pub fn makes_way(seed: u64, killed: u64, lost: u64) -> Result<(), String> {
+    let mut world = World::new(seed, None);
+    let bytes = world.content();
+    world.src.users(|users| users.write("home/d/f/a", b"new", false));
+    world.dst.users(|users| users.write("home/d/f", &bytes, false));
+    for (at, power) in [(killed, false), (lost, true)] {
+        world.dst.plan(Some((at, Mishap::Kill)), false);
+        world.checked_round(true, power)?;
+    }
     world.converge()
 }
 
@@ -111,6 +116,22 @@ fn files(fs: &SimFs) -> BTreeMap<String, Vec<u8>> {
 }
 
 impl World {
+    /// Two sides with the same mark and nothing else.
+    fn new(seed: u64, bug: Option<MirrorBug>) -> World {
+        let mut random = Random(seed ^ 0x6D69_7272_6F72);
+        let (on_src, on_dst) = match bug {
+            Some(MirrorBug::Fs(Bug::BlindRename)) => (None, Some(Bug::BlindRename)),
+            Some(MirrorBug::Fs(bug)) => (Some(bug), None),
+            _ => (None, None),
+        };
+        let (src, dst) = (SimFs::new(random.number(), on_src, false), SimFs::new(random.number(), on_dst, false));
+        src.users(|users| users.write("home/.lspan/mirror", b"m", false));
+        dst.users(|users| users.write("home/.lspan/mirror", b"m", false));
+        dst.users(|users| users.write("state/keep", b"", false));
+        let (watch, now, watched, hears) = (Watch::new(), Duration::ZERO, BTreeSet::new(), false);
+        World { random, bug, src, dst, watch, now, watched, hears }
+    }
+
     fn content(&mut self) -> Vec<u8> {
         let len = 1 + self.random.below(4000);
         let mut bytes: Vec<u8> = (0..len).map(|_| self.random.number() as u8).collect();
@@ -233,13 +254,17 @@ impl World {
         Ok(run::transfer(&mut self.random, load, starts, place, &AtomicBool::new(false)))
     }
 
-    /// A whole run, and what must hold after it whatever happens to it.
     fn round(&mut self, unlimited: bool) -> Result<(), String> {
+        let power = self.random.one_in(4) && self.dst.has_mishap();
+        self.checked_round(unlimited, power)
+    }
+
+    /// A whole run, after it a loss of power where that is asked for, and what must hold then whatever has happened.
+    fn checked_round(&mut self, unlimited: bool, power: bool) -> Result<(), String> {
         let most = unlimited.then_some(1 << 20);
         let (source, before) = (files(&self.src), files(&self.dst));
         let mut durable = BTreeMap::new();
         self.dst.users(|users| durable = users.durable_files());
-        let power = self.random.one_in(4) && self.dst.has_mishap();
         let ran = self.mirror(Due::All, most);
         self.dst.restart(power);
         self.src.restart(false);

@@ -88,7 +88,7 @@ pub(super) fn give_name<F: Fs>(
             let keep = |to: &F::Dir, free: &Name| move_new(fs, (dir, name), (to, free));
             match (same, place.delete.is_some()) {
                 (false, _) => Err(changed()),
-                (true, true) => place.trash.take(fs, &place.root, &whole, keep).map(drop).map_err(trashed),
+                (true, true) => place.trash.take_away(fs, &place.root, &whole, keep).map_err(trashed),
                 (true, false) => Ok(()),
             }
             .and_then(|()| fs.rename((&trash, &kept), (dir, name), Rename::Replace).map_err(failed))

@@ -91,7 +91,7 @@ fn finish<F: Fs>(place: &DestDir<F>, needed: bool, gone: Vec<Gone>) -> Done {
     let (mut told, mut needed) = (Vec::with_capacity(gone.len()), needed);
     for one in gone {
         let whole = place.base.join_path(&one.path).map_err(|_| io::ErrorKind::InvalidFilename.into());
-        let done = whole.and_then(|path| place.trash.discard(fs, &place.root, &path));
+        let done = whole.and_then(|path| place.trash.discard(fs, &place.root, &path, false));
         needed |= !place.no_fsync;
         told.push((one, done.map_err(|error| Fault::io("moving it to the trash", &error))));
     }

@@ -36,6 +36,17 @@ fn a_mirror_loses_nothing_of_its_destination_and_becomes_its_source_in_any_histo
 }
 
 #[test]
+fn what_makes_way_in_a_mirror_is_never_lost_with_the_power() {
+    for seed in 0..8 {
+        for (killed, lost) in (1..60).flat_map(|killed| (1..60).map(move |lost| (killed, lost))) {
+            if let Err(why) = mirrors::makes_way(seed, killed, lost) {
+                panic!("seed {seed}, killed at call {killed}, no power at call {lost}: {why}");
+            }
+        }
+    }
+}
+
+#[test]
 fn every_bug_planted_in_a_mirror_is_found() {
     for bug in MIRROR_BUGS {
         let found = (0..20_000).find_map(|seed| mirrors::run(seed, Some(bug)).err().map(|why| (seed, why)));
