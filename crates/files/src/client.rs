@@ -38,6 +38,7 @@ pub struct Client {
     /// A transfer, or what was asked for without waiting, has failed on this one.
     spent: bool,
     identity: String,
+    wanted: Box<dyn Fn() -> bool + Send>,
     stop: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
@@ -75,6 +76,7 @@ impl Client {
             open: VecDeque::new(),
             spent: false,
             identity,
+            wanted: Box::new(|| true),
             stop,
         })
     }
@@ -118,12 +120,17 @@ impl Client {
         self.number += 1;
         self.fresh()?;
         match self.asked(&what) {
-            Err(Error::Lost(_)) => {
+            Err(Error::Lost(why)) => {
                 self.again()?;
-                self.asked(&what)
+                if (self.wanted)() { self.asked(&what) } else { Err(Error::Lost(why)) }
             }
             other => other,
         }
+    }
+
+    /// From now on what was asked when the connection was lost is asked again only if somebody still waits for it then.
+    pub fn wanted_while(&mut self, wanted: impl Fn() -> bool + Send + 'static) {
+        self.wanted = Box::new(wanted);
     }
 
     /// Asks for something that may be done twice, without waiting: it leaves with the next call that waits. The number under which

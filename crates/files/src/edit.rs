@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use crate::fs::{Change, Fs, Links, OpenHow, RealFs, Rename};
 use crate::name::RelPath;
 use crate::ops::{failed, look, parent};
-use crate::wire::{Answer, Entry, Fault, New, Request};
+use crate::wire::{Answer, Entry, Fault, FaultKind, New, Request};
 
 /// A file, and what it is.
 pub(crate) fn open(fs: &RealFs, root: &OwnedFd, path: &RelPath, how: OpenHow) -> Result<(OwnedFd, Entry), Fault> {
@@ -15,9 +15,9 @@ pub(crate) fn open(fs: &RealFs, root: &OwnedFd, path: &RelPath, how: OpenHow) ->
     Ok((file, Entry::new(name.bytes(), &stat)))
 }
 
-/// Does what a request asks below a root that may be changed; `None`: it asks for none of this.
-pub(crate) fn perform(fs: &RealFs, root: &OwnedFd, what: &Request) -> Option<Result<Answer, Fault>> {
-    Some(match what {
+/// Does what a request asks below a root that may be changed.
+pub(crate) fn perform(fs: &RealFs, root: &OwnedFd, what: &Request) -> Result<Answer, Fault> {
+    match what {
         Request::SyncDir(at) => {
             let synced = fs.open_dir(root, &at.path, Links::Refuse).and_then(|dir| fs.sync_dir(&dir));
             synced.map(|()| Answer::Done).map_err(|error| Fault::unwritten("fsync", &error))
@@ -27,8 +27,8 @@ pub(crate) fn perform(fs: &RealFs, root: &OwnedFd, what: &Request) -> Option<Res
         Request::Set(at, number, change) => set(fs, root, &at.path, *number, change),
         Request::Unlink(at, dir) => unlink(fs, root, &at.path, *dir),
         Request::Move(at, to, how) => rename(fs, root, &at.path, to, *how),
-        _ => return None,
-    })
+        _ => Err(Fault::new(FaultKind::Invalid, "it changes nothing")),
+    }
 }
 
 fn make(fs: &RealFs, root: &OwnedFd, path: &RelPath, new: &New) -> Result<Answer, Fault> {

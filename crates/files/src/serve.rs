@@ -94,8 +94,8 @@ struct Books {
     own: HashMap<Identity, Own>,
     /// Sessions that wait for their bulk connection.
     tokens: HashMap<[u8; 16], (Identity, SyncSender<Incoming>)>,
-    /// The last answers to each peer. Held while one of its requests is carried out.
-    said: HashMap<Identity, Arc<Mutex<Answers>>>,
+    /// The last answers to each peer.
+    said: HashMap<Identity, Answers>,
 }
 
 /// The serving side.

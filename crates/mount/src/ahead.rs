@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use fuser::Errno;
 use linkspan_files::client::Client;
-use linkspan_files::fs::OpenHow;
+use linkspan_files::fs::{OpenHow, Time};
 use linkspan_files::wire::{Answer, Entry, Fault, FaultKind, READ_MAX, Request};
 use linkspan_files::{Error, lock};
 
 use crate::Shared;
 use crate::courier::errno;
-use crate::nodes::Edits;
+use crate::nodes::{Edits, number};
 use crate::pending::{Pending, Reply, Ticket};
 
 /// Bytes of what is read ahead at a time: what the kernel asks for at most (fuse(4)), so that an answer is mostly one piece.
@@ -62,14 +62,21 @@ impl Drop for Piece {
     }
 }
 
+/// The answer to an open.
+pub(crate) struct Opened {
+    pub(crate) handle: u32,
+    pub(crate) entry: Entry,
+    pub(crate) born: Time,
+}
+
 /// An open file.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     view: Shared,
     number: u64,
     how: OpenHow,
-    /// Device and number there.
-    which: (u64, u64),
+    /// Device and number there, and when it was made: numbers are used again.
+    which: (u64, u64, Time),
     handle: u32,
     epoch: u64,
     edits: Arc<Edits>,
@@ -100,10 +107,11 @@ enum Found {
 
 impl OpenFile {
     /// Open under this handle in the session of this epoch, and one to be opened anew where another one is.
-    pub(crate) fn new(view: Shared, number: u64, how: OpenHow, entry: &Entry, handle: (u32, u64)) -> OpenFile {
+    pub(crate) fn new(view: Shared, how: OpenHow, opened: &Opened, epoch: u64) -> OpenFile {
+        let Opened { handle, ref entry, born } = *opened;
+        let number = number(entry.ino);
         let (ahead, waiting, edits) = (VecDeque::new(), Vec::new(), view.edits(number));
-        let (which, (handle, epoch), how) =
-            ((entry.dev, entry.ino), handle, OpenHow { create: None, exclusive: false, ..how });
+        let (which, how) = ((entry.dev, entry.ino, born), OpenHow { create: None, exclusive: false, ..how });
         let seen = edits.count();
         OpenFile { view, number, how, which, handle, epoch, edits, seen, next: 0, run: 0, ahead, waiting, ended: false }
     }
@@ -334,8 +342,8 @@ impl OpenFile {
     fn again(&mut self, client: &mut Client) -> Result<(), Errno> {
         let at = self.view.place(self.number)?;
         match client.request(Request::Open(at, self.how)) {
-            Ok(Answer::Opened(handle, entry)) => {
-                if (entry.dev, entry.ino) != self.which {
+            Ok(Answer::Opened(handle, entry, born)) => {
+                if (entry.dev, entry.ino, born) != self.which {
                     let _ = client.request(Request::Close(handle));
                     return Err(Errno::ESTALE);
                 }

@@ -88,7 +88,12 @@ impl Courier {
     }
 }
 
-fn carry(mut client: Client, queue: &Receiver<(Option<Ticket>, Work)>, lasts: &Mutex<Vec<Job>>, pending: &Pending) {
+fn carry(
+    mut client: Client,
+    queue: &Receiver<(Option<Ticket>, Work)>,
+    lasts: &Mutex<Vec<Job>>,
+    pending: &Arc<Pending>,
+) {
     let mut under_way = UnderWay::default();
     loop {
         // What waits here is asked for before an answer is waited for: it leaves with the rest.
@@ -114,7 +119,11 @@ fn carry(mut client: Client, queue: &Receiver<(Option<Ticket>, Work)>, lasts: &M
             _ if ticket.is_some_and(|ticket| !pending.is_open(&ticket)) => {}
             Work::Job(job) => {
                 under_way.finish(&mut client, pending);
+                let asks = pending.clone();
+                // What nobody waits for any more is not asked again: it could undo what was done since.
+                client.wanted_while(move || ticket.is_none_or(|ticket| asks.is_open(&ticket)));
                 job(&mut client);
+                client.wanted_while(|| true);
             }
             Work::Read(read) => {
                 let file = read.file.clone();
@@ -141,6 +150,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         FaultKind::Invalid => Errno::EINVAL,
         FaultKind::Limit => Errno::EMFILE,
         FaultKind::NotEmpty => Errno::ENOTEMPTY,
+        FaultKind::OtherDevice => Errno::EXDEV,
         FaultKind::Changed | FaultKind::WrongData | FaultKind::Io => Errno::EIO,
     }
 }

@@ -22,7 +22,7 @@ use linkspan_files::wire::{Answer, Entry, New, PeerPath, Request};
 use linkspan_files::{Error, lock};
 use rustix::fs::OFlags;
 
-use crate::ahead::{OpenFile, Read};
+use crate::ahead::{OpenFile, Opened, Read};
 use crate::courier::{Courier, errno};
 use crate::dirs::OpenDir;
 use crate::nodes::{Edits, Nodes, ROOT, its, number};
@@ -76,6 +76,11 @@ impl View {
     fn below(&self, dir: INodeNo, name: &Name) -> Result<PeerPath, Errno> {
         let dir = self.place(dir.0)?;
         dir.path.join(name).map(|path| self.at(path)).map_err(|_| Errno::ENAMETOOLONG)
+    }
+
+    /// Longest time until an open is answered: where files are written it may have to wait for the sync of one.
+    fn opening(&self) -> Duration {
+        if self.options.writable { self.options.data } else { self.options.names }
     }
 
     pub(crate) fn edits(&self, number: u64) -> Arc<Edits> {
@@ -191,9 +196,9 @@ fn pages(flags: i32, how: OpenHow, same: bool) -> FopenFlags {
     }
 }
 
-fn opened(client: &mut Client, at: PeerPath, how: OpenHow) -> Result<(u32, Entry), Errno> {
+fn opened(client: &mut Client, at: PeerPath, how: OpenHow) -> Result<Opened, Errno> {
     asked(client.request(Request::Open(at, how)), |answer| match answer {
-        Answer::Opened(handle, entry) => Some((handle, entry)),
+        Answer::Opened(handle, entry, born) => Some(Opened { handle, entry, born }),
         _ => None,
     })
 }
@@ -253,6 +258,8 @@ impl Mount {
         let view = self.view.clone();
         self.names.post(ticket, move |client| {
             let done = changing(client, &view, dir).and_then(|()| job(client, &view, view.below(dir, &called)?));
+            // Again: a sync on the other session may have come between.
+            let done = done.and_then(|done| changing(client, &view, dir).map(|()| done));
             match (done, view.pending.take(&ticket)) {
                 (Ok(Some((at, entry))), Some(Reply::Entry(reply))) => {
                     reply.entry(&BELIEVED, &view.told(&at, &entry), Generation(0));
@@ -434,9 +441,9 @@ impl Filesystem for Mount {
         }
         self.edit(Reply::Entry(reply), (parent, called), move |client, _, at| {
             let how = OpenHow { read: false, write: true, create: Some(mode & 0o777), exclusive: true };
-            let (handle, entry) = opened(client, at.clone(), how)?;
-            let _ = client.request(Request::Close(handle));
-            Ok(Some((at, entry)))
+            let made = opened(client, at.clone(), how)?;
+            let _ = client.request(Request::Close(made.handle));
+            Ok(Some((at, made.entry)))
         });
     }
 
@@ -527,7 +534,7 @@ impl Filesystem for Mount {
     }
 
     fn open(&self, _: &From, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let ticket = self.view.pending.add(self.view.options.names, Reply::Open(reply));
+        let ticket = self.view.pending.add(self.view.opening(), Reply::Open(reply));
         let (view, files, counter) = (self.view.clone(), self.files.clone(), self.opened.clone());
         let how = opened_as(flags);
         self.data.post(ticket, move |client| {
@@ -535,26 +542,26 @@ impl Filesystem for Mount {
                 Ok(at) => at,
                 Err(error) => return view.pending.fail(&ticket, error),
             };
-            let (handle, entry) = match opened(client, at, how) {
+            let opened = match opened(client, at, how) {
                 Ok(opened) => opened,
                 // Gone since it was looked up: the kernel looks again.
                 Err(Errno::ENOENT) => return view.pending.fail(&ticket, Errno::ESTALE),
                 Err(error) => return view.pending.fail(&ticket, error),
             };
-            if number(entry.ino) != ino.0 {
-                let _ = client.request(Request::Close(handle));
+            if number(opened.entry.ino) != ino.0 {
+                let _ = client.request(Request::Close(opened.handle));
                 return view.pending.fail(&ticket, Errno::ESTALE);
             }
             let Some(Reply::Open(reply)) = view.pending.take(&ticket) else {
-                let _ = client.request(Request::Close(handle));
+                let _ = client.request(Request::Close(opened.handle));
                 return;
             };
-            let same = lock(&view.nodes).opened(ino.0, entry.ident());
+            let same = lock(&view.nodes).opened(ino.0, opened.entry.ident());
             if !same && let Some(notifier) = view.notifier.get() {
                 // Its size may be another than the one that is believed. Nothing is cached where this fails.
                 let _ = notifier.inval_inode(ino, -1, 0);
             }
-            let file = OpenFile::new(view.clone(), ino.0, how, &entry, (handle, client.epoch()));
+            let file = OpenFile::new(view.clone(), how, &opened, client.epoch());
             let fh = counter.fetch_add(1, Ordering::Relaxed);
             lock(&files).insert(fh, (ino, Arc::new(Mutex::new(file))));
             reply.opened(FileHandle(fh), pages(flags.0, how, same));
@@ -566,7 +573,7 @@ impl Filesystem for Mount {
             Ok(called) => called,
             Err(error) => return reply.error(error),
         };
-        let ticket = self.view.pending.add(self.view.options.names, Reply::Create(reply));
+        let ticket = self.view.pending.add(self.view.opening(), Reply::Create(reply));
         let (view, files, counter) = (self.view.clone(), self.files.clone(), self.opened.clone());
         let (create, exclusive) = (Some(mode & 0o777), has(flags, OFlags::EXCL));
         let how = OpenHow { create, exclusive, ..opened_as(OpenFlags(flags)) };
@@ -574,20 +581,19 @@ impl Filesystem for Mount {
             let before = client.epoch();
             let made = changing(client, &view, parent).and_then(|()| {
                 let at = view.below(parent, &called)?;
-                let (handle, entry) = opened(client, at.clone(), how)?;
-                Ok((at, handle, entry))
+                opened(client, at.clone(), how).map(|opened| (at, opened))
             });
-            let (at, handle, entry) = match made {
+            let (at, opened) = match made {
                 Ok(made) => made,
                 Err(error) => return view.pending.fail(&ticket, error),
             };
             // An answer that was given twice, around a lost connection, is of the session before: then it is opened anew.
             let epoch = if client.epoch() == before { before } else { 0 };
-            let attr = view.told(&at, &entry);
-            lock(&view.nodes).opened(attr.ino.0, entry.ident());
-            let mut file = OpenFile::new(view.clone(), attr.ino.0, how, &entry, (handle, epoch));
+            let attr = view.told(&at, &opened.entry);
+            lock(&view.nodes).opened(attr.ino.0, opened.entry.ident());
+            let mut file = OpenFile::new(view.clone(), how, &opened, epoch);
             // Somebody else has made it since it was looked up.
-            let emptied = match has(flags, OFlags::TRUNC) && entry.size > 0 {
+            let emptied = match has(flags, OFlags::TRUNC) && opened.entry.size > 0 {
                 true => file.resize(client, 0).map(|entry| view.attr(attr.ino.0, &entry)),
                 false => Ok(attr),
             };
@@ -606,7 +612,7 @@ impl Filesystem for Mount {
             let Some(Reply::Create(reply)) = view.pending.take(&ticket) else {
                 lock(&view.nodes).forget(attr.ino.0, 1);
                 lock(&files).remove(&fh);
-                let _ = client.request(Request::Close(handle));
+                let _ = client.request(Request::Close(opened.handle));
                 return;
             };
             reply.created(&BELIEVED, &attr, Generation(0), FileHandle(fh), pages(flags, how, false));
@@ -632,8 +638,13 @@ impl Filesystem for Mount {
         let ticket = self.view.pending.add(self.view.options.data, Reply::Write(reply));
         let (view, bytes) = (self.view.clone(), data.to_vec());
         let offset = (!has(flags.0, OFlags::APPEND)).then_some(offset);
+        // Of a file whose pages it does not keep the kernel does not ask for the sync that each write has.
+        let synced = offset.is_none() && has(flags.0, OFlags::DSYNC);
         self.data.post(ticket, move |client| {
-            let written = lock(&file).write(client, offset, &bytes);
+            let mut file = lock(&file);
+            let written = file.write(client, offset, &bytes);
+            let written = written.and_then(|()| if synced { file.sync(client) } else { Ok(()) });
+            drop(file);
             match (view.pending.take(&ticket), written) {
                 (Some(Reply::Write(reply)), Ok(())) => reply.written(bytes.len() as u32),
                 (Some(reply), Err(error)) => reply.error(error),
@@ -653,6 +664,10 @@ impl Filesystem for Mount {
     }
 
     fn fsyncdir(&self, _: &From, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        // Nothing was made or removed here.
+        if !self.view.options.writable {
+            return reply.ok();
+        }
         let ticket = self.view.pending.add(self.view.options.data, Reply::Done(reply));
         let view = self.view.clone();
         self.data.post(ticket, move |client| {

@@ -48,7 +48,8 @@ impl RealFs {
         // What is not there when it is opened may be there when it is made, and the other way round.
         for _ in 0..TRIES {
             if !how.exclusive {
-                let opened = open_regular(at, name, access, Links::Refuse);
+                let opened = open_regular(at, name, access, Links::Refuse)
+                    .and_then(|(file, stat)| if how.write { plain_file(&stat) } else { Ok(()) }.map(|()| (file, stat)));
                 if how.create.is_none() || !is(&opened, io::ErrorKind::NotFound) {
                     return opened;
                 }
@@ -89,6 +90,7 @@ impl RealFs {
             return Err(Errno::NOENT.into());
         }
         if let Some(size) = change.size {
+            plain_file(&stat)?;
             let name = name.ok_or(Errno::ISDIR)?;
             let (file, opened) = open_regular(at, name, OFlags::WRONLY, Links::Refuse)?;
             if (opened.dev, opened.ino) != (stat.dev, stat.ino) {
@@ -97,12 +99,14 @@ impl RealFs {
             fs::ftruncate(&file, size)?;
         }
         if let Some(mode) = change.mode {
-            let mode = plain(mode)?;
+            // What the asker does not see stays: setgid and sticky of a directory.
+            let mode = plain(mode)? | Mode::from_raw_mode(stat.mode & 0o7000);
             if stat.kind == Kind::Symlink {
                 return Err(Errno::OPNOTSUPP.into());
             }
             // proc_pid_fd(5): the one way to the mode of what may not be opened, on kernels without fchmodat2(2) (6.6).
-            let own = fs::openat(fs::CWD, "/proc/self/fd", OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let own = fs::openat(fs::CWD, "/proc/self/fd", flags, Mode::empty())?;
             fs::chmodat(&own, it.as_raw_fd().to_string(), mode, AtFlags::empty())?;
         }
         if let Some(mtime) = change.mtime {
@@ -120,6 +124,11 @@ impl RealFs {
     pub(crate) fn link(&self, from: (&OwnedFd, &Name), to: (&OwnedFd, &Name)) -> io::Result<()> {
         Ok(fs::linkat(from.0, from.1.bytes(), to.0, to.1.bytes(), AtFlags::empty())?)
     }
+}
+
+/// A program that runs as its owner is none to be written: the kernel takes these bits from one that root writes to not away.
+fn plain_file(stat: &Stat) -> io::Result<()> {
+    if stat.mode & 0o6000 == 0 { Ok(()) } else { Err(Errno::PERM.into()) }
 }
 
 /// Permission bits; setuid, setgid and sticky no peer gives to a file of ours.

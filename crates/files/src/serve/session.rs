@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use linkspan_net::Quota;
 
+use super::answers::Said;
 use super::{Identity, PER_PEER_OPEN, Server, Share};
 use crate::edit;
 use crate::engine::{Clock, Event, Geometry, Violation};
@@ -39,7 +40,10 @@ const BULK: Duration = Duration::from_secs(30);
 pub(super) struct Session<'a> {
     server: &'a Server,
     identity: &'a Identity,
-    id: [u8; 16],
+    /// Its last answers, over all of its connections. Held while a request is carried out.
+    said: Arc<Mutex<Said>>,
+    /// Which of the connections this is; a later one ends it.
+    connection: u64,
     control: Control,
     /// Of the peer, for descriptors.
     open: Quota,
@@ -74,7 +78,14 @@ impl<'a> Session<'a> {
     ) -> Result<Session<'a>, Error> {
         let control = Control::new(line, ANSWERING);
         let (cursors, files) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Session { server, identity, id, control, open, cursors, next_cursor: 0, files })
+        let said = server.books().said.entry(identity.clone()).or_default().of(id);
+        // What the connection before is carrying out ends first; what it has received is not begun any more, for the client asks again.
+        let connection = {
+            let mut said = lock(&said);
+            said.connections += 1;
+            said.connections
+        };
+        Ok(Session { server, identity, said, connection, control, open, cursors, next_cursor: 0, files })
     }
 
     /// So many descriptors, before they are there.
@@ -111,7 +122,7 @@ impl<'a> Session<'a> {
                 Request::Put { .. } | Request::Get { .. } => self.transfer(number, what)?,
                 Request::Read { handle, offset, len } => self.read(number, handle, offset, len)?,
                 what => {
-                    let result = self.once(number, &what);
+                    let result = self.once(number, &what)?;
                     self.control.send(&Message::Answer { number, result })?;
                 }
             }
@@ -119,13 +130,14 @@ impl<'a> Session<'a> {
     }
 
     /// Answers a request; one that changes something and was answered before gets the same answer again.
-    fn once(&mut self, number: u64, what: &Request) -> Result<Answer, Fault> {
-        if !what.changes() {
-            return self.answer(what);
+    fn once(&mut self, number: u64, what: &Request) -> Result<Result<Answer, Fault>, Error> {
+        // The answer is kept before the next connection of the session asks.
+        let said = self.said.clone();
+        let mut said = lock(&said);
+        if said.connections != self.connection {
+            return Err(Error::Lost("the client has made another connection".into()));
         }
-        // One at a time for each peer: the answer is kept before the next connection of it asks.
-        let answers = self.server.books().said.entry(self.identity.clone()).or_default().clone();
-        lock(&answers).once(self.id, number, || self.answer(what))
+        Ok(if what.changes() { said.once(number, || self.answer(what)) } else { self.answer(what) })
     }
 
     fn share(&self, path: &PeerPath) -> Result<Arc<OwnedFd>, Fault> {
@@ -168,6 +180,14 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Where programs may write as they like: not in the trash.
+    fn editable(&self, path: &PeerPath) -> Result<Arc<OwnedFd>, Fault> {
+        match path.share.ends_with(TRASH) {
+            true => Err(Fault::new(FaultKind::ReadOnly, "what is in the trash stays as it is")),
+            false => self.writable(path),
+        }
+    }
+
     fn answer(&mut self, what: &Request) -> Result<Answer, Fault> {
         let fs = &*self.server.fs;
         match what {
@@ -197,11 +217,12 @@ impl<'a> Session<'a> {
                 }
                 let taken = self.descriptors(1)?;
                 let changes = how.write || how.create.is_some();
-                let root = if changes { self.writable(at)? } else { self.share(at)? };
+                let root = if changes { self.editable(at)? } else { self.share(at)? };
                 let (file, entry) = edit::open(fs, &root, &at.path, *how)?;
+                let born = fs.born(&file).unwrap_or_default();
                 self.next_cursor = self.next_cursor.wrapping_add(1);
                 self.files.insert(self.next_cursor, (file, taken));
-                Ok(Answer::Opened(self.next_cursor, entry))
+                Ok(Answer::Opened(self.next_cursor, entry, born))
             }
             Request::Close(handle) => {
                 self.files.remove(handle);
@@ -235,6 +256,10 @@ impl<'a> Session<'a> {
                 let space = fs.space(&*self.share(&at)?);
                 space.map(|(all, free)| Answer::Space(all, free)).map_err(|error| Fault::io(share, &error))
             }
+            Request::SyncDir(at) | Request::Make(at, _) | Request::Link(at, _) | Request::Set(at, ..) => {
+                edit::perform(fs, &*self.editable(at)?, what)
+            }
+            Request::Unlink(at, _) | Request::Move(at, ..) => edit::perform(fs, &*self.editable(at)?, what),
             Request::Put { .. } | Request::Get { .. } | Request::Read { .. } => {
                 Err(Fault::new(FaultKind::Invalid, "it is answered in another way"))
             }
@@ -242,7 +267,7 @@ impl<'a> Session<'a> {
                 let (at, writes) =
                     what.place().ok_or_else(|| Fault::new(FaultKind::Invalid, "it is about no place"))?;
                 let root = if writes { self.writable(at)? } else { self.share(at)? };
-                edit::perform(fs, &root, what).unwrap_or_else(|| ops::perform(fs, &root, what))
+                ops::perform(fs, &root, what)
             }
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{Random, SimFs};
+use crate::lock;
 use crate::name::RelPath;
 use crate::ops;
 use crate::serve::answers::Answers;
@@ -44,7 +45,7 @@ pub fn run(seed: u64, forgets: bool) -> Result<(), String> {
             if forgets {
                 *answers = Answers::default();
             }
-            answers.once([client as u8; 16], number, || ops::perform(&fs, &root, &what))
+            lock(&answers.of([client as u8; 16])).once(number, || ops::perform(&fs, &root, &what))
         };
         // The connection ends after the answer, before the request, or between the two.
         let lost = random.below(3);

@@ -159,8 +159,8 @@ pub enum Answer {
     Hash(u64, Value),
     /// The transfer begins when a bulk connection brings this token.
     Ready([u8; 16]),
-    /// The file is open under this number, and is this one.
-    Opened(u32, Entry),
+    /// The file is open under this number, is this one, and was made then, where its file system knows: numbers are used again.
+    Opened(u32, Entry, Time),
     /// What was read, or the target of a link.
     Bytes(Vec<u8>),
     /// Bytes of the file system, and of those the free ones.
@@ -248,9 +248,10 @@ pub enum FaultKind {
     Io = 12,
     Limit = 13,
     NotEmpty = 14,
+    OtherDevice = 15,
 }
 
-const KINDS: [FaultKind; 14] = [
+const KINDS: [FaultKind; 15] = [
     FaultKind::NotFound,
     FaultKind::Denied,
     FaultKind::Exists,
@@ -265,6 +266,7 @@ const KINDS: [FaultKind; 14] = [
     FaultKind::Io,
     FaultKind::Limit,
     FaultKind::NotEmpty,
+    FaultKind::OtherDevice,
 ];
 
 /// Why something was not done, as it travels.
@@ -318,7 +320,7 @@ impl Fault {
             E::ReadOnlyFilesystem => FaultKind::ReadOnly,
             E::ResourceBusy => FaultKind::Busy,
             E::InvalidInput | E::InvalidFilename => FaultKind::Invalid,
-            E::CrossesDevices => FaultKind::Denied,
+            E::CrossesDevices => FaultKind::OtherDevice,
             _ => FaultKind::Io,
         };
         Fault::new(kind, format!("{what}: {error}"))
@@ -561,7 +563,7 @@ impl Answer {
             }
             Answer::Hash(size, hash) => w.u8(6).u64(*size).raw(hash),
             Answer::Ready(token) => w.u8(7).raw(token),
-            Answer::Opened(handle, entry) => entry.encode(w.u8(8).u32(*handle)),
+            Answer::Opened(handle, entry, born) => entry.encode(w.u8(8).u32(*handle).time(*born)),
             Answer::Bytes(bytes) => w.u8(9).u32(bytes.len() as u32).raw(bytes),
             Answer::Space(all, free) => w.u8(10).u64(*all).u64(*free),
         }
@@ -586,7 +588,10 @@ impl Answer {
             }),
             6 => Answer::Hash(r.u64()?, r.array()?),
             7 => Answer::Ready(r.array()?),
-            8 => Answer::Opened(r.u32()?, Entry::decode(r)?),
+            8 => {
+                let (handle, born) = (r.u32()?, r.time()?);
+                Answer::Opened(handle, Entry::decode(r)?, born)
+            }
             9 => {
                 let len = r.u32()?;
                 Answer::Bytes(r.raw(len as usize)?.to_vec())

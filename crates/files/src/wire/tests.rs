@@ -93,7 +93,7 @@ fn all() -> Vec<Message> {
         Ok(Answer::Shares(vec![("a".into(), true)])),
         Ok(Answer::Stat(entry.clone())),
         Ok(Answer::List(vec![entry.clone()], Some(4))),
-        Ok(Answer::Opened(7, entry)),
+        Ok(Answer::Opened(7, entry, Time { sec: 8, nsec: 9 })),
         Ok(Answer::Bytes(vec![1, 2])),
         Ok(Answer::Space(1, 2)),
         Ok(Answer::Usage(Sum { files: 1, dirs: 2, others: 3, bytes: 4, disk: 5, unread: 6 })),

@@ -1,6 +1,7 @@
 //! Sessions: what is left of one after a transfer that failed, and a peer of another release.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
@@ -264,7 +265,8 @@ fn a_peer_changes_nothing_of_a_share_that_is_read_only_and_nothing_outside_of_on
     for what in changes("fixed", "f").into_iter().chain([Request::SyncDir(in_share("fixed", ""))]) {
         assert_eq!(refusal(&mut client, what), FaultKind::ReadOnly);
     }
-    let Ok(Answer::Opened(handle, entry)) = client.request(Request::Open(in_share("fixed", "f"), OpenHow::READ)) else {
+    let Ok(Answer::Opened(handle, entry, _)) = client.request(Request::Open(in_share("fixed", "f"), OpenHow::READ))
+    else {
         panic!("it cannot be read")
     };
     for offset in [Some(0), None] {
@@ -272,6 +274,24 @@ fn a_peer_changes_nothing_of_a_share_that_is_read_only_and_nothing_outside_of_on
     }
     refusal(&mut client, Request::Resize(handle, 0));
     assert!(matches!(client.request(Request::Known(handle)), Ok(Answer::Stat(Entry { ino, .. })) if ino == entry.ino));
+
+    // The trash is for what was there before.
+    for what in changes("data/.lspan/trash", "f") {
+        assert_eq!(refusal(&mut client, what), FaultKind::ReadOnly);
+    }
+    // A program that runs as its owner, also where root serves it; and what a directory has that is not shown.
+    fs::set_permissions(inside.join("f"), Permissions::from_mode(0o4755)).unwrap();
+    let write = OpenHow { read: false, write: true, create: None, exclusive: false };
+    assert_eq!(refusal(&mut client, Request::Open(in_share("data", "f"), write)), FaultKind::Denied);
+    let change = Change { size: Some(0), ..Change::default() };
+    assert_eq!(refusal(&mut client, Request::Set(in_share("data", "f"), 0, change)), FaultKind::Denied);
+    fs::set_permissions(inside.join("f"), before.0.1.clone()).unwrap();
+    fs::create_dir(inside.join("all")).unwrap();
+    fs::set_permissions(inside.join("all"), Permissions::from_mode(0o1777)).unwrap();
+    let change = Change { mode: Some(0o755), ..Change::default() };
+    client.request(Request::Set(in_share("data", "all"), 0, change)).unwrap();
+    assert_eq!(fs::metadata(inside.join("all")).unwrap().permissions().mode() & 0o7777, 0o1755);
+    fs::remove_dir(inside.join("all")).unwrap();
 
     // Through a link to a directory, and what a link leads to.
     for what in changes("data", "out/f") {
@@ -294,7 +314,6 @@ fn a_peer_changes_nothing_of_a_share_that_is_read_only_and_nothing_outside_of_on
     // Another file has the name by now.
     let change = Change { size: Some(0), mode: Some(0o600), mtime: Some(None) };
     assert_eq!(refusal(&mut client, Request::Set(in_share("data", "f"), entry.ino + 1, change)), FaultKind::NotFound);
-    let write = OpenHow { read: false, write: true, create: None, exclusive: false };
     refusal(&mut client, Request::Open(in_share("data", "fifo"), write));
     refusal(&mut client, Request::Open(in_share("data", "fifo"), OpenHow { create: Some(0o600), ..write }));
     assert!((known(&inside), known(&outside)) == before, "something was changed");

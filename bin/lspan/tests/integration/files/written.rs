@@ -5,6 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -56,7 +57,7 @@ fn what_is_done_in_a_mount_that_may_be_written_the_peer_has_when_the_call_return
     assert_eq!((fs::metadata(here("other name")).unwrap().nlink(), deep.metadata().unwrap().nlink()), (2, 2));
     symlink("moved/e/g", here("link")).unwrap();
     assert_eq!(fs::read(here("link")).unwrap(), b"short");
-    let at = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 5);
+    let at = std::time::UNIX_EPOCH + Duration::new(1_000_000_000, 5);
     File::options().write(true).open(here("other name")).unwrap().set_modified(at).unwrap();
     fs::set_permissions(here("other name"), Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(here("other name"), Permissions::from_mode(0o604)).unwrap();
@@ -191,6 +192,11 @@ fn a_sync_is_the_peer_s_and_so_is_what_fails_of_it() {
     assert_eq!(count(), 2, "names in a directory");
     refused(file.sync_all(), Errno::IO);
     file.sync_all().unwrap();
+    let before = count();
+    let dsync = rustix::fs::OFlags::DSYNC.bits() as i32;
+    let mut log = File::options().append(true).custom_flags(dsync).open(mount.at.join("f")).unwrap();
+    log.write_all(b"a line\n").unwrap();
+    assert_eq!(count(), before + 1, "a line that is to be on the disk is not asked to be there");
     drop(mount);
     super::killed::stop(server);
 }
@@ -206,6 +212,7 @@ fn calls_that_change_something_end_in_time_while_the_peer_is_gone_and_go_on_when
     let (fails, goes_on) = (begun(), begun());
     goes_on.write_all_at(b"first ", 0).unwrap();
     signal(&server, Signal::STOP);
+    let since = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| refused(fails.write_at(b"never", 100), Errno::IO));
         scope.spawn(|| refused(fails.sync_all(), Errno::IO));
@@ -216,6 +223,7 @@ fn calls_that_change_something_end_in_time_while_the_peer_is_gone_and_go_on_when
         scope.spawn(|| refused(fs::remove_file(at("c")), Errno::IO));
         scope.spawn(|| refused(fs::set_permissions(at("d"), Permissions::from_mode(0o600)), Errno::IO));
     });
+    assert!(since.elapsed() < Duration::from_secs(30), "three seconds were said: {:?}", since.elapsed());
     signal(&server, Signal::CONT);
     until("it does not come back", || fs::write(at("back"), "x").is_ok());
     server.kill();
@@ -225,6 +233,39 @@ fn calls_that_change_something_end_in_time_while_the_peer_is_gone_and_go_on_when
     goes_on.write_all_at(b"second", 6).unwrap();
     goes_on.sync_all().unwrap();
     assert!(fs::read(world.path("share/a")).unwrap().starts_with(b"first second"));
+}
+
+#[test]
+fn a_file_that_is_open_while_the_peer_starts_anew_is_never_another_one_of_its_number() {
+    let world = world("number");
+    let server = world.serve(&[], ":rw");
+    let Some(mount) = Mount::written(&world, "mnt", "60") else { return };
+    let (here, there) = (|name: &str| mount.at.join(name), |name: &str| world.path("share").join(name));
+    let open =
+        |name: &str| File::options().read(true).write(true).create(true).truncate(false).open(here(name)).unwrap();
+    let (nameless, replaced) = (open("nameless"), open("replaced"));
+    nameless.write_all_at(b"ours", 0).unwrap();
+    replaced.write_all_at(b"ours", 0).unwrap();
+    let numbers = [&nameless, &replaced].map(|file| file.metadata().unwrap().ino());
+    fs::remove_file(here("nameless")).unwrap();
+    server.kill();
+    fs::remove_file(there("replaced")).unwrap();
+    // ext4 gives the numbers out again at once.
+    for name in ["replaced", "other"] {
+        fs::write(there(name), "theirs").unwrap();
+    }
+    let again = ["replaced", "other"].map(|name| fs::metadata(there(name)).unwrap().ino());
+    if !again.iter().any(|number| numbers.contains(number)) {
+        eprintln!("skipped: this file system gives no number out again so soon");
+    }
+    let _server = world.serve(&[], ":rw");
+    until("it does not come back", || fs::metadata(here("other")).is_ok());
+    for file in [&nameless, &replaced] {
+        refused(file.write_at(b"ours", 0), Errno::STALE);
+    }
+    for name in ["replaced", "other"] {
+        assert_eq!(fs::read(there(name)).unwrap(), b"theirs");
+    }
 }
 
 fn shell(dir: &Path, script: &str) {
