@@ -86,7 +86,7 @@ impl Client {
         &self.identity
     }
 
-    /// Another number after each reconnect: cursors and open files of the one before are gone.
+    /// Another number once a connection is lost: cursors and open files of the one before are gone.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -160,7 +160,8 @@ impl Client {
         };
         // What still comes answers nothing that is asked from now on.
         self.control.close();
-        (self.spent, self.open) = (true, VecDeque::new());
+        self.spend();
+        self.open = VecDeque::new();
         Err(answer)
     }
 
@@ -183,6 +184,12 @@ impl Client {
         Ok(())
     }
 
+    /// Nothing more is asked on this connection; what is open there is gone with it, before there is another.
+    fn spend(&mut self) {
+        self.epoch += u64::from(!self.spent);
+        self.spent = true;
+    }
+
     fn again(&mut self) -> Result<(), Error> {
         let until = Instant::now() + CONNECT;
         loop {
@@ -190,7 +197,7 @@ impl Client {
             match made {
                 Ok(((control, identity), url)) => {
                     (self.control, self.identity, self.url) = (control, identity, url);
-                    self.epoch += 1;
+                    self.spend();
                     self.open.clear();
                     self.spent = false;
                     return Ok(());
@@ -323,7 +330,7 @@ impl Client {
     fn over(&mut self, result: Result<Outcome, Error>) -> Result<Outcome, Error> {
         if result.is_err() {
             self.control.close();
-            self.spent = true;
+            self.spend();
         }
         result
     }

@@ -530,11 +530,13 @@ impl Request {
         }
     }
 
-    /// Whether repeating it would do something twice.
+    /// Whether repeating it would do something twice, or be answered in another way.
     pub fn changes(&self) -> bool {
         match self {
             Request::Remove(..) | Request::Rename(..) | Request::Restore(..) | Request::Make(..) => true,
             Request::Link(..) | Request::Unlink(..) | Request::Move(..) => true,
+            // An error of a disk is told once (fsync(2)): a second sync would be good.
+            Request::Sync(..) | Request::SyncDir(..) => true,
             Request::Open(_, how) => how.create.is_some() && how.exclusive,
             Request::Write { offset, .. } => offset.is_none(),
             _ => false,

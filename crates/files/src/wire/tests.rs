@@ -235,6 +235,7 @@ fn what_would_do_something_twice_is_answered_once() {
     once.dedup();
     assert_eq!(
         once,
-        ["Open", "Write", "Make", "Link", "Unlink", "Move", "Remove", "Rename", "Restore"].map(String::from)
+        ["Open", "Write", "Sync", "SyncDir", "Make", "Link", "Unlink", "Move", "Remove", "Rename", "Restore"]
+            .map(String::from)
     );
 }

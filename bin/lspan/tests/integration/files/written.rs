@@ -268,6 +268,32 @@ fn a_file_that_is_open_while_the_peer_starts_anew_is_never_another_one_of_its_nu
     }
 }
 
+#[test]
+fn a_connection_that_is_lost_while_a_file_is_read_ahead_costs_no_call() {
+    let world = world("lost-ahead");
+    let bytes = noise(8 << 20, 5);
+    fs::write(world.path("share/f"), &bytes).unwrap();
+    let server = world.serve(&[], ":rw");
+    let Some(mount) = Mount::written(&world, "mnt", "60") else { return };
+    let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
+    let reader = File::options().read(true).custom_flags(direct).open(mount.at.join("f")).unwrap();
+    let writer = File::options().write(true).open(mount.at.join("f")).unwrap();
+    let read = |at: usize| {
+        let mut got = vec![0; 64 << 10];
+        reader.read_exact_at(&mut got, at as u64).unwrap();
+        assert!(got == bytes[at..][..64 << 10], "at {at}");
+    };
+    (0..16).for_each(|n| read(n << 16));
+    // What is there already is read while the peer is stopped, and has more asked for, for which nobody waits.
+    signal(&server, Signal::STOP);
+    (16..24).for_each(|n| read(n << 16));
+    server.kill();
+    let _server = world.serve(&[], ":rw");
+    read(6 << 20);
+    writer.write_all_at(&bytes[..1 << 20], 0).unwrap();
+    assert!(fs::read(world.path("share/f")).unwrap()[..1 << 20] == bytes[..1 << 20]);
+}
+
 fn shell(dir: &Path, script: &str) {
     let mut command = Command::new("sh");
     command
