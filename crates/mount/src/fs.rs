@@ -597,24 +597,18 @@ impl Filesystem for Mount {
                 true => file.resize(client, 0).map(|entry| view.attr(attr.ino.0, &entry)),
                 false => Ok(attr),
             };
-            let attr = match emptied {
-                Ok(attr) if view.pending.is_open(&ticket) => attr,
-                other => {
+            let (attr, reply) = match (emptied, view.pending.take(&ticket)) {
+                (Ok(attr), Some(Reply::Create(reply))) => (attr, reply),
+                (result, reply) => {
                     lock(&view.nodes).forget(attr.ino.0, 1);
                     if let Some(handle) = file.handle(client.epoch()) {
                         let _ = client.request(Request::Close(handle));
                     }
-                    return view.pending.fail(&ticket, other.err().unwrap_or(Errno::EIO));
+                    return reply.into_iter().for_each(|reply| reply.error(result.err().unwrap_or(Errno::EIO)));
                 }
             };
             let fh = counter.fetch_add(1, Ordering::Relaxed);
             lock(&files).insert(fh, (attr.ino, Arc::new(Mutex::new(file))));
-            let Some(Reply::Create(reply)) = view.pending.take(&ticket) else {
-                lock(&view.nodes).forget(attr.ino.0, 1);
-                lock(&files).remove(&fh);
-                let _ = client.request(Request::Close(opened.handle));
-                return;
-            };
             reply.created(&BELIEVED, &attr, Generation(0), FileHandle(fh), pages(flags, how, false));
         });
     }
