@@ -12,7 +12,7 @@ use crate::Error;
 
 /// How often the engine looks at transports that blocking calls have driven since its last look. It takes one over when a
 /// look finds that no call has driven it; until then its descriptors are left to the callers.
-const LOOK: Duration = Duration::from_millis(1);
+pub(crate) const LOOK: Duration = Duration::from_millis(1);
 
 /// What came of a service.
 pub(crate) enum Served {
@@ -32,7 +32,7 @@ pub(crate) trait Serve: Send + Sync {
 
     /// Whether another thread has changed it since it was served.
     fn is_changed(&self) -> bool {
-        true
+        false
     }
 }
 

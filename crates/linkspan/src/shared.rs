@@ -8,7 +8,7 @@ use linkspan_fabric::WaitFd;
 use linkspan_net::{Notifier, WaitSet};
 
 use crate::Error;
-use crate::engine::{Serve, Served};
+use crate::engine::{LOOK, Serve, Served};
 use crate::memory::Hold;
 use crate::ops::{Leftovers, OpId};
 use crate::state::{Driver, TransportState};
@@ -31,6 +31,9 @@ const ASK: Duration = Duration::from_millis(100);
 
 /// Steps of one question whether an operation has reported: as many as a receive takes that comes in several parts.
 const ASKED_STEPS: usize = 16;
+
+/// How often the engine thread looks at a transport whose driver sleeps and wakes it when it leaves.
+const LEFT_ALONE: Duration = Duration::from_secs(1);
 
 /// Steps of one service by the engine thread, so that it gets to its other transports.
 const SERVICE: usize = 256;
@@ -368,6 +371,10 @@ impl Shared {
         }
         guard.driver = Driver::Nobody;
         self.driving.store(false, Ordering::Relaxed);
+        if std::mem::take(&mut guard.left_alone) {
+            self.calls.fetch_add(1, Ordering::SeqCst);
+            guard.ctx.kick();
+        }
         if guard.followers > 0 {
             self.cond.notify_all();
         } else if guard.ops.woken_later > 0 {
@@ -395,12 +402,13 @@ impl Shared {
         fds.clear();
         set.clear();
         self.notifier.drain();
-        let Some(most) = guard.arm(fds, Instant::now()) else { return guard };
+        let now = Instant::now();
+        let Some(most) = guard.arm(fds, now) else { return guard };
         set.add(self.notifier.wait_fd());
         for fd in fds.iter() {
             set.add(*fd);
         }
-        guard.driver = Driver::Asleep;
+        (guard.driver, guard.asleep) = (Driver::Asleep, now);
         self.unlock(guard);
         let most = if self.stop.get().is_some() { most.min(ASK) } else { most };
         // An interrupted or failed sleep is a short one.
@@ -448,7 +456,16 @@ impl Shared {
 impl Serve for Shared {
     fn serve(&self, fds: &mut Vec<WaitFd>, now: Instant) -> Served {
         if self.driving.load(Ordering::Relaxed) {
-            return Served::Driven;
+            // Not by the lock that a driver who is awake is asked to open.
+            return match self.state.try_lock() {
+                Ok(mut guard)
+                    if guard.driver == Driver::Asleep && now.saturating_duration_since(guard.asleep) >= LOOK =>
+                {
+                    guard.left_alone = true;
+                    Served::Armed(LEFT_ALONE)
+                }
+                _ => Served::Driven,
+            };
         }
         let calls = self.calls.load(Ordering::Relaxed);
         let driven = self.calls_seen.swap(calls, Ordering::Relaxed) != calls;

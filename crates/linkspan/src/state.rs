@@ -162,6 +162,10 @@ pub(crate) struct TransportState {
     pub(crate) carry: VecDeque<u64>,
     steps: u32,
     checked: Instant,
+    /// When its driver went to sleep, where it does.
+    pub(crate) asleep: Instant,
+    /// The engine thread does not look at it until its driver has left, and is woken then.
+    pub(crate) left_alone: bool,
     /// How often its driver has slept.
     pub(crate) sleeps: u32,
     /// Arrivals in a row that the caller has answered at once.
@@ -199,6 +203,8 @@ impl TransportState {
             carry: VecDeque::new(),
             steps: 0,
             checked: Instant::now(),
+            asleep: Instant::now(),
+            left_alone: false,
             sleeps: 0,
             answers: 0,
             handed: None,

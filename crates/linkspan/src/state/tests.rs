@@ -158,6 +158,35 @@ fn what_had_arrived_when_a_path_is_cut_is_reported_as_done() {
     assert!(matches!(message.wait(), Ok(100)));
 }
 
+#[test]
+fn the_engine_thread_leaves_a_call_that_waits_alone_and_takes_over_when_it_has_ended() {
+    let (ours, theirs) = (context(), context());
+    let shared = Shared::new(super::TransportState::new(&ours, 0, 41)).expect("a transport");
+    let (a, b) = (Transport::from_shared(shared.clone()), theirs.transport().expect("a transport"));
+    a.connect_blocking(&b.bind().expect("a URL"), LONG).expect("connected");
+    let (inbox, source) = (Memory::host(100), Memory::copy_of(&[7; 100]));
+    let until = |is: fn(&super::TransportState) -> bool| {
+        let since = Instant::now();
+        while !is(&shared.lock()) {
+            assert!(since.elapsed() < LONG, "the engine thread does not look at it");
+            std::thread::yield_now();
+        }
+        since.elapsed()
+    };
+    let takes = || {
+        let view = inbox.view_mut().expect("ours");
+        std::thread::scope(|s| {
+            let waits = s.spawn(|| a.recv_blocking(1, &view, Some(LONG)));
+            until(|state| state.left_alone);
+            b.send_blocking(1, &source.view(), Some(LONG)).expect("sent");
+            waits.join().expect("no panic").expect("received");
+        });
+        until(|state| state.armed)
+    };
+    // It looks once a second at one that it leaves alone.
+    assert!((0..5).any(|_| takes() < Duration::from_millis(500)), "nobody wakes it");
+}
+
 /// Its bytes are dropped when this returns, so it must not wait for anything.
 #[test]
 fn a_hello_that_would_wait_is_not_said() {
