@@ -71,7 +71,7 @@ pub(crate) fn usage(why: &str) -> Failure {
 /// How a command ends for which something was refused or failed.
 pub(crate) fn exit_of(kind: FaultKind) -> Exit {
     match kind {
-        FaultKind::Denied | FaultKind::ReadOnly => Exit::Permission,
+        FaultKind::Denied | FaultKind::Forbidden | FaultKind::ReadOnly => Exit::Permission,
         FaultKind::WrongData => Exit::WrongData,
         _ => Exit::Failed,
     }

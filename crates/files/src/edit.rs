@@ -24,7 +24,7 @@ pub(crate) fn perform(fs: &RealFs, root: &OwnedFd, what: &Request) -> Result<Ans
         }
         Request::Make(at, new) => make(fs, root, &at.path, new),
         Request::Link(at, to) => link(fs, root, &at.path, to),
-        Request::Set(at, number, change) => set(fs, root, &at.path, *number, change),
+        Request::Set(at, which, change) => set(fs, root, &at.path, *which, change),
         Request::Unlink(at, dir) => unlink(fs, root, &at.path, *dir),
         Request::Move(at, to, how) => rename(fs, root, &at.path, to, *how),
         _ => Err(Fault::new(FaultKind::Invalid, "it changes nothing")),
@@ -38,7 +38,7 @@ fn make(fs: &RealFs, root: &OwnedFd, path: &RelPath, new: &New) -> Result<Answer
         // The umask was the asking program's; that of this process has no say.
         New::Dir(mode) => fs.mkdir(&dir, &name, 0o700).and_then(|()| {
             let change = Change { mode: Some(*mode & 0o777), ..Change::default() };
-            fs.change(&dir, Some(&name), 0, &change).map(drop)
+            fs.change(&dir, Some(&name), None, &change).map(drop)
         }),
     };
     made.map_err(failed(path))?;
@@ -52,12 +52,18 @@ fn link(fs: &RealFs, root: &OwnedFd, from: &RelPath, to: &RelPath) -> Result<Ans
     look(fs, root, to).map(Answer::Stat)
 }
 
-fn set(fs: &RealFs, root: &OwnedFd, path: &RelPath, number: u64, change: &Change) -> Result<Answer, Fault> {
+fn set(
+    fs: &RealFs,
+    root: &OwnedFd,
+    path: &RelPath,
+    which: Option<(u64, u64)>,
+    change: &Change,
+) -> Result<Answer, Fault> {
     let stat = match path.is_root() {
-        true => fs.change(root, None, number, change),
+        true => fs.change(root, None, which, change),
         false => {
             let (dir, name) = parent(fs, root, path, Links::Refuse)?;
-            fs.change(&dir, Some(&name), number, change)
+            fs.change(&dir, Some(&name), which, change)
         }
     };
     stat.map(|stat| Answer::Stat(Entry::new(b"", &stat))).map_err(failed(path))

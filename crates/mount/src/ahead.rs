@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use fuser::Errno;
 use linkspan_files::client::Client;
-use linkspan_files::fs::{OpenHow, Time};
+use linkspan_files::fs::{Change, OpenHow, Time};
 use linkspan_files::wire::{Answer, Entry, Fault, FaultKind, READ_MAX, Request};
 use linkspan_files::{Error, lock};
 
 use crate::Shared;
 use crate::courier::errno;
-use crate::nodes::{Edits, number};
+use crate::nodes::Edits;
 use crate::pending::{Pending, Reply, Ticket};
 
 /// Bytes of what is read ahead at a time: what the kernel asks for at most (fuse(4)), so that an answer is mostly one piece.
@@ -109,7 +109,7 @@ impl OpenFile {
     /// Open under this handle in the session of this epoch, and one to be opened anew where another one is.
     pub(crate) fn new(view: Shared, how: OpenHow, opened: &Opened, epoch: u64) -> OpenFile {
         let Opened { handle, ref entry, born } = *opened;
-        let number = number(entry.ino);
+        let number = view.number(entry);
         let (ahead, waiting, edits) = (VecDeque::new(), Vec::new(), view.edits(number));
         let (which, how) = ((entry.dev, entry.ino, born), OpenHow { create: None, exclusive: false, ..how });
         let seen = edits.count();
@@ -291,10 +291,12 @@ impl OpenFile {
         self.stat(client, Request::Known)
     }
 
-    /// What it is with this size.
-    pub(crate) fn resize(&mut self, client: &mut Client, size: u64) -> Result<Entry, Errno> {
-        self.edits.begin(client.boot().map_err(|error| errno(&error))?);
-        self.stat(client, |handle| Request::Resize(handle, size))
+    /// What it is after this change.
+    pub(crate) fn change(&mut self, client: &mut Client, change: Change) -> Result<Entry, Errno> {
+        if change.size.is_some() {
+            self.edits.begin(client.boot().map_err(|error| errno(&error))?);
+        }
+        self.stat(client, |handle| Request::Change(handle, change))
     }
 
     /// Returns when the peer has all of it. Without an offset it goes behind the end that the file has there.

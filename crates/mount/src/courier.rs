@@ -151,6 +151,12 @@ pub(crate) fn errno(error: &Error) -> Errno {
         FaultKind::Limit => Errno::EMFILE,
         FaultKind::NotEmpty => Errno::ENOTEMPTY,
         FaultKind::OtherDevice => Errno::EXDEV,
+        FaultKind::Forbidden => Errno::EPERM,
+        FaultKind::Loop => Errno::ELOOP,
+        FaultKind::Unsupported => Errno::EOPNOTSUPP,
+        FaultKind::Running => Errno::ETXTBSY,
+        FaultKind::TooManyLinks => Errno::EMLINK,
+        FaultKind::TooLarge => Errno::EFBIG,
         FaultKind::Changed | FaultKind::WrongData | FaultKind::Io => Errno::EIO,
     }
 }

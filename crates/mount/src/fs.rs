@@ -25,7 +25,7 @@ use rustix::fs::OFlags;
 use crate::ahead::{OpenFile, Opened, Read};
 use crate::courier::{Courier, errno};
 use crate::dirs::OpenDir;
-use crate::nodes::{Edits, Nodes, ROOT, its, number};
+use crate::nodes::{Edits, Nodes, ROOT, number};
 use crate::pending::{Pending, Reply, Ticket};
 use crate::{Options, Shared};
 
@@ -59,6 +59,10 @@ impl View {
         Arc::new(View { options, owner, nodes, notifier: OnceLock::new(), pending: Arc::default() })
     }
 
+    pub(crate) fn number(&self, entry: &Entry) -> u64 {
+        number(entry, self.options.dev)
+    }
+
     pub(crate) fn can_notify(&self, notifier: Notifier) {
         let _ = self.notifier.set(notifier);
     }
@@ -89,8 +93,8 @@ impl View {
 
     /// The kernel is told of an entry, which is here: its number and what it is.
     fn told(&self, at: &PeerPath, entry: &Entry) -> FileAttr {
-        let number = number(entry.ino);
-        lock(&self.nodes).told(number, at.path.clone());
+        let number = self.number(entry);
+        lock(&self.nodes).told(number, entry, at.path.clone());
         self.attr(number, entry)
     }
 
@@ -205,8 +209,15 @@ fn opened(client: &mut Client, at: PeerPath, how: OpenHow) -> Result<Opened, Err
 
 type Table<T> = Arc<Mutex<HashMap<u64, Arc<Mutex<T>>>>>;
 
-/// With their numbers.
-type Files = HashMap<u64, (INodeNo, Arc<Mutex<OpenFile>>)>;
+/// With their numbers, and whether they are open for writing.
+type Files = HashMap<u64, (INodeNo, bool, Arc<Mutex<OpenFile>>)>;
+
+/// One that is open under this number; for writing where that is asked.
+fn open_of(files: &Mutex<Files>, ino: INodeNo, write: bool) -> Option<Arc<Mutex<OpenFile>>> {
+    let files = lock(files);
+    let found = files.values().find(|(number, writes, _)| *number == ino && (*writes || !write));
+    found.map(|(_, _, file)| file.clone())
+}
 
 /// The file system.
 #[derive(Debug)]
@@ -287,21 +298,23 @@ impl Mount {
 
     /// A file that is open, for calls that say by which handle.
     fn file(&self, fh: FileHandle) -> Result<Arc<Mutex<OpenFile>>, Errno> {
-        lock(&self.files).get(&fh.0).map(|(_, file)| file.clone()).ok_or(Errno::EBADF)
+        lock(&self.files).get(&fh.0).map(|(_, _, file)| file.clone()).ok_or(Errno::EBADF)
     }
 
-    /// Changes an entry by its name.
+    /// Changes an entry by its name, or where it has none any more as whoever has it open.
     fn set(&self, courier: &Courier, limit: Duration, ino: INodeNo, change: Change, reply: ReplyAttr) {
         let ticket = self.view.pending.add(limit, Reply::Attr(reply));
-        let view = self.view.clone();
-        let number = if ino.0 == ROOT { 0 } else { its(ino.0) };
+        let (view, files, data) = (self.view.clone(), self.files.clone(), self.data.clone());
         courier.post(ticket, move |client| {
             let begun = if change.size.is_some() { changing(client, &view, ino) } else { Ok(()) };
             let set = begun.and_then(|()| {
-                let what = Request::Set(view.place(ino.0)?, number, change);
-                asked(client.request(what), is_now)
+                let which = lock(&view.nodes).which(ino.0);
+                asked(client.request(Request::Set(view.place(ino.0)?, which, change)), is_now)
             });
-            answer_attr(&view, &ticket, ino, set);
+            match open_of(&files, ino, true).filter(|_| matches!(set, Err(Errno::ENOENT))) {
+                Some(file) => change_open(&data, &view, ticket, ino, file, change),
+                None => answer_attr(&view, &ticket, ino, set),
+            }
         });
     }
 }
@@ -310,6 +323,21 @@ impl Mount {
 fn changing(client: &mut Client, view: &View, ino: INodeNo) -> Result<(), Errno> {
     view.edits(ino.0).begin(client.boot().map_err(|error| errno(&error))?);
     Ok(())
+}
+
+fn change_open(
+    data: &Courier,
+    view: &Shared,
+    ticket: Ticket,
+    ino: INodeNo,
+    file: Arc<Mutex<OpenFile>>,
+    change: Change,
+) {
+    let view = view.clone();
+    data.post(ticket, move |client| {
+        let changed = lock(&file).change(client, change);
+        answer_attr(&view, &ticket, ino, changed);
+    });
 }
 
 fn answer_attr(view: &View, ticket: &Ticket, ino: INodeNo, entry: Result<Entry, Errno>) {
@@ -367,14 +395,13 @@ impl Filesystem for Mount {
         self.ask(Reply::Attr(reply), ino, move |client, view, at, ticket| {
             let found = look(client, at);
             let found = match found {
-                Ok(entry) if ino.0 == ROOT || number(entry.ino) == ino.0 => Ok(entry),
+                Ok(entry) if ino.0 == ROOT || view.number(&entry) == ino.0 => Ok(entry),
                 Ok(_) => Err(Errno::ENOENT),
                 Err(error) => Err(error),
             };
             if let Err(Errno::ENOENT) = found {
                 // It has no name any more, or another one; whoever has it open may still ask.
-                let open = lock(&files).values().find(|(number, _)| *number == ino).map(|(_, file)| file.clone());
-                if let Some(file) = open {
+                if let Some(file) = open_of(&files, ino, false) {
                     let view = view.clone();
                     return data.post(ticket, move |client| {
                         let known = lock(&file).known(client);
@@ -419,13 +446,9 @@ impl Filesystem for Mount {
         let change = Change { mode, size, mtime };
         let options = &self.view.options;
         match (size, fh.and_then(|fh| self.file(fh).ok())) {
-            (Some(size), Some(file)) => {
+            (Some(_), Some(file)) => {
                 let ticket = self.view.pending.add(options.data, Reply::Attr(reply));
-                let view = self.view.clone();
-                self.data.post(ticket, move |client| {
-                    let resized = lock(&file).resize(client, size);
-                    answer_attr(&view, &ticket, ino, resized);
-                });
+                change_open(&self.data, &self.view, ticket, ino, file, change);
             }
             // Not while something is read that is another then.
             (Some(_), None) => self.set(&self.data, options.data, ino, change, reply),
@@ -498,7 +521,7 @@ impl Filesystem for Mount {
             let mut nodes = lock(&view.nodes);
             match how {
                 Rename::Exchange => nodes.exchanged(&old, &to),
-                _ => nodes.moved(&old, &to, (entry.kind != Kind::Dir).then(|| number(entry.ino))),
+                _ => nodes.moved(&old, &to, (entry.kind != Kind::Dir).then(|| view.number(&entry))),
             }
             Ok(None)
         });
@@ -548,7 +571,7 @@ impl Filesystem for Mount {
                 Err(Errno::ENOENT) => return view.pending.fail(&ticket, Errno::ESTALE),
                 Err(error) => return view.pending.fail(&ticket, error),
             };
-            if number(opened.entry.ino) != ino.0 {
+            if view.number(&opened.entry) != ino.0 {
                 let _ = client.request(Request::Close(opened.handle));
                 return view.pending.fail(&ticket, Errno::ESTALE);
             }
@@ -563,7 +586,7 @@ impl Filesystem for Mount {
             }
             let file = OpenFile::new(view.clone(), how, &opened, client.epoch());
             let fh = counter.fetch_add(1, Ordering::Relaxed);
-            lock(&files).insert(fh, (ino, Arc::new(Mutex::new(file))));
+            lock(&files).insert(fh, (ino, how.write, Arc::new(Mutex::new(file))));
             reply.opened(FileHandle(fh), pages(flags.0, how, same));
         });
     }
@@ -594,7 +617,9 @@ impl Filesystem for Mount {
             let mut file = OpenFile::new(view.clone(), how, &opened, epoch);
             // Somebody else has made it since it was looked up.
             let emptied = match has(flags, OFlags::TRUNC) && opened.entry.size > 0 {
-                true => file.resize(client, 0).map(|entry| view.attr(attr.ino.0, &entry)),
+                true => file
+                    .change(client, Change { size: Some(0), ..Change::default() })
+                    .map(|entry| view.attr(attr.ino.0, &entry)),
                 false => Ok(attr),
             };
             let (attr, reply) = match (emptied, view.pending.take(&ticket)) {
@@ -608,7 +633,7 @@ impl Filesystem for Mount {
                 }
             };
             let fh = counter.fetch_add(1, Ordering::Relaxed);
-            lock(&files).insert(fh, (attr.ino, Arc::new(Mutex::new(file))));
+            lock(&files).insert(fh, (attr.ino, how.write, Arc::new(Mutex::new(file))));
             reply.created(&BELIEVED, &attr, Generation(0), FileHandle(fh), pages(flags, how, false));
         });
     }
@@ -704,7 +729,7 @@ impl Filesystem for Mount {
         reply: ReplyEmpty,
     ) {
         reply.ok();
-        if let Some((_, file)) = lock(&self.files).remove(&fh.0) {
+        if let Some((_, _, file)) = lock(&self.files).remove(&fh.0) {
             self.data.last(move |client| {
                 if let Some(handle) = lock(&file).handle(client.epoch()) {
                     // What it does not hear it forgets with the session.
@@ -737,7 +762,7 @@ impl Filesystem for Mount {
                 Err(error) => return reply.error(errno(&error)),
             };
             let dots = [".", ".."].iter().map(|name| (ino.0, FileType::Directory, name.as_bytes()));
-            let names = listed.iter().map(|entry| (number(entry.ino), kind(entry.kind), &entry.name[..]));
+            let names = listed.iter().map(|entry| (view.number(entry), kind(entry.kind), &entry.name[..]));
             let all = dots.skip(offset as usize).chain(names);
             for (at, (number, kind, name)) in (offset + 1..).zip(all) {
                 if reply.add(INodeNo(number), at, kind, OsStr::from_bytes(name)) {

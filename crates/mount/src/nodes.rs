@@ -7,18 +7,20 @@ use std::sync::{Arc, Mutex};
 use linkspan_files::fs::Ident;
 use linkspan_files::lock;
 use linkspan_files::name::RelPath;
+use linkspan_files::wire::Entry;
 
 /// fuse(4): the root's number.
 pub(crate) const ROOT: u64 = 1;
 
-/// The number of a file of the peer: the root's own is taken.
-pub(crate) fn number(ino: u64) -> u64 {
-    if ino == ROOT { 1 << 63 | ROOT } else { ino }
-}
-
-/// The number of the peer behind one of ours.
-pub(crate) fn its(number: u64) -> u64 {
-    if number == (1 << 63 | ROOT) { ROOT } else { number }
+/// The number of a file of the peer. A share may have more devices than that of its root, with numbers of their own (subvolumes of btrfs,
+/// overlayfs): each has other upper bits, by the golden ratio (Knuth, The Art of Computer Programming 3, 6.4), of which small multiples
+/// lie far apart.
+pub(crate) fn number(entry: &Entry, of_root: u64) -> u64 {
+    match entry.ino ^ entry.dev.wrapping_sub(of_root).wrapping_mul(0x9E37_79B9_7F4A_7C15) {
+        // Those that are taken.
+        number @ (0 | ROOT) => number | 1 << 63,
+        number => number,
+    }
 }
 
 /// What this mount does to a file or directory.
@@ -59,6 +61,8 @@ impl Edits {
 #[derive(Debug)]
 struct Node {
     path: RelPath,
+    /// Device and number there; the share's root is whatever it is.
+    which: Option<(u64, u64)>,
     /// Answers that named it and were not forgotten.
     known: u64,
     /// What it was when it was last opened: what the kernel's pages are of.
@@ -67,8 +71,8 @@ struct Node {
 }
 
 impl Node {
-    fn new(path: RelPath, known: u64) -> Node {
-        Node { path, known, opened: None, edits: Arc::default() }
+    fn new(path: RelPath, which: Option<(u64, u64)>, known: u64) -> Node {
+        Node { path, which, known, opened: None, edits: Arc::default() }
     }
 }
 
@@ -78,16 +82,21 @@ pub(crate) struct Nodes(HashMap<u64, Node>);
 
 impl Nodes {
     pub(crate) fn new(base: RelPath) -> Nodes {
-        Nodes(HashMap::from([(ROOT, Node::new(base, 1))]))
+        Nodes(HashMap::from([(ROOT, Node::new(base, None, 1))]))
     }
 
     pub(crate) fn path(&self, number: u64) -> Option<RelPath> {
         self.0.get(&number).map(|node| node.path.clone())
     }
 
+    pub(crate) fn which(&self, number: u64) -> Option<(u64, u64)> {
+        self.0.get(&number).and_then(|node| node.which)
+    }
+
     /// The kernel is told of it, under this path.
-    pub(crate) fn told(&mut self, number: u64, path: RelPath) {
-        let node = self.0.entry(number).or_insert_with(|| Node::new(path.clone(), 0));
+    pub(crate) fn told(&mut self, number: u64, entry: &Entry, path: RelPath) {
+        let new = || Node::new(path.clone(), Some((entry.dev, entry.ino)), 0);
+        let node = self.0.entry(number).or_insert_with(new);
         node.path = path;
         node.known += 1;
     }
@@ -156,12 +165,16 @@ mod tests {
         RelPath::new(text.as_bytes()).unwrap()
     }
 
+    fn entry(dev: u64, ino: u64) -> Entry {
+        Entry { dev, ino, ..Entry::default() }
+    }
+
     #[test]
     fn what_is_forgotten_as_often_as_it_was_told_takes_no_memory() {
         let mut nodes = Nodes::new(RelPath::default());
         for n in 2..1002 {
-            nodes.told(n, path("a"));
-            nodes.told(n, path("b"));
+            nodes.told(n, &entry(0, n), path("a"));
+            nodes.told(n, &entry(0, n), path("b"));
         }
         assert_eq!(nodes.path(2), Some(path("b")));
         (2..1002).for_each(|n| nodes.forget(n, 1));
@@ -175,7 +188,7 @@ mod tests {
     fn what_is_below_a_directory_moves_with_it_and_names_that_only_begin_alike_do_not() {
         let mut nodes = Nodes::new(RelPath::default());
         let all = ["d", "d/e/f", "dd", "x/d"];
-        (2..).zip(all).for_each(|(n, at)| nodes.told(n, path(at)));
+        (2..).zip(all).for_each(|(n, at)| nodes.told(n, &entry(0, n), path(at)));
         let now = |nodes: &Nodes| (2..6).map(|n| nodes.path(n).unwrap()).collect::<Vec<_>>();
         nodes.moved(&path("d"), &path("x/y"), None);
         assert_eq!(now(&nodes), ["x/y", "x/y/e/f", "dd", "x/d"].map(path));
@@ -202,12 +215,23 @@ mod tests {
     #[test]
     fn pages_are_kept_for_what_is_the_same_in_everything() {
         let mut nodes = Nodes::new(RelPath::default());
-        nodes.told(2, path("a"));
+        nodes.told(2, &entry(0, 2), path("a"));
         let ident = Ident { dev: 1, ino: 2, size: 3, mtime: Time::default(), ctime: Time::default() };
         assert!(!nodes.opened(2, ident));
         assert!(nodes.opened(2, ident));
         let later = Ident { ctime: Time { sec: 0, nsec: 1 }, ..ident };
         assert!(!nodes.opened(2, later) && nodes.opened(2, later));
-        assert_ne!(number(ROOT), ROOT);
+    }
+
+    #[test]
+    fn files_of_two_devices_have_two_numbers_and_none_has_that_of_the_root() {
+        let devices = (1..300).chain([0x801, 0xfd00, 0x1_0301]).chain((1..300).map(|n| n << 20));
+        let numbers: Vec<u64> =
+            devices.flat_map(|dev| [1, 2, 256, 257, 1 << 40].map(|ino| number(&entry(dev, ino), 7))).collect();
+        assert_eq!(numbers.iter().collect::<std::collections::HashSet<_>>().len(), numbers.len());
+        for taken in [0, ROOT] {
+            assert!(!numbers.contains(&taken));
+            assert_ne!(number(&entry(0, taken), 0), taken);
+        }
     }
 }

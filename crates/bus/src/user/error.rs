@@ -47,7 +47,7 @@ impl From<Error> for UserError {
             Error::Limit(_) | Error::Keys(KeyError::Full) => UserError::LimitReached,
             Error::Files(FilesError::Refused(fault)) => match fault.kind {
                 FaultKind::NotFound => UserError::NotFound,
-                FaultKind::Denied | FaultKind::ReadOnly => UserError::NotPermitted,
+                FaultKind::Denied | FaultKind::Forbidden | FaultKind::ReadOnly => UserError::NotPermitted,
                 _ => UserError::Failed,
             },
             Error::Rendezvous(RendezvousError::Unproven { .. } | RendezvousError::Unpaired { .. }) => {

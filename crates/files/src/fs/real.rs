@@ -77,16 +77,22 @@ impl RealFs {
         Ok(())
     }
 
-    /// Changes an entry of a directory, or without a name the directory itself; `number`: only if it has this one, or 0.
+    /// Changes an entry of a directory, or without a name the directory itself; `which`: only if it has this device and number.
     ///
     /// # Errors
-    /// Of fchmodat(2), ftruncate(2) and utimensat(2); ENOENT where it has another number.
-    pub(crate) fn change(&self, at: &OwnedFd, name: Option<&Name>, number: u64, change: &Change) -> io::Result<Stat> {
+    /// Of fchmodat(2), ftruncate(2) and utimensat(2); ENOENT where it is another one.
+    pub(crate) fn change(
+        &self,
+        at: &OwnedFd,
+        name: Option<&Name>,
+        which: Option<(u64, u64)>,
+        change: &Change,
+    ) -> io::Result<Stat> {
         let path = name.map_or(&b"."[..], Name::bytes);
         // It can be had without any permission, and is the same in all that follows.
         let it = open_beneath(at, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?;
         let stat = known(fs::fstat(&it)?);
-        if number != 0 && stat.ino != number {
+        if which.is_some_and(|which| which != (stat.dev, stat.ino)) {
             return Err(Errno::NOENT.into());
         }
         if let Some(size) = change.size {
@@ -98,26 +104,22 @@ impl RealFs {
             }
             fs::ftruncate(&file, size)?;
         }
-        if let Some(mode) = change.mode {
-            // What the asker does not see stays: setgid and sticky of a directory.
-            let mode = plain(mode)? | Mode::from_raw_mode(stat.mode & 0o7000);
-            if stat.kind == Kind::Symlink {
-                return Err(Errno::OPNOTSUPP.into());
-            }
-            // proc_pid_fd(5): the one way to the mode of what may not be opened, on kernels without fchmodat2(2) (6.6).
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let own = fs::openat(fs::CWD, "/proc/self/fd", flags, Mode::empty())?;
-            fs::chmodat(&own, it.as_raw_fd().to_string(), mode, AtFlags::empty())?;
+        set_known(&it, &stat, change)
+    }
+
+    /// Changes a file that is open for writing.
+    ///
+    /// # Errors
+    /// As [`RealFs::change`]; EACCES where it is open for reading alone.
+    pub(crate) fn change_open(&self, file: &OwnedFd, change: &Change) -> io::Result<Stat> {
+        // Whoever may not write to a share has none of these.
+        if !fs::fcntl_getfl(file)?.intersects(OFlags::WRONLY | OFlags::RDWR) {
+            return Err(Errno::ACCESS.into());
         }
-        if let Some(mtime) = change.mtime {
-            let now = fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_NOW as _ };
-            let omit = fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT as _ };
-            let last_modification =
-                mtime.map_or(now, |time| fs::Timespec { tv_sec: time.sec as _, tv_nsec: time.nsec as _ });
-            let times = fs::Timestamps { last_access: omit, last_modification };
-            fs::utimensat(&it, "", &times, AtFlags::EMPTY_PATH)?;
+        if let Some(size) = change.size {
+            fs::ftruncate(file, size)?;
         }
-        Ok(known(fs::fstat(&it)?))
+        set_known(file, &known(fs::fstat(file)?), change)
     }
 
     /// Another name of a file, which is not followed.
@@ -129,6 +131,30 @@ impl RealFs {
 /// A program that runs as its owner is none to be written: the kernel takes these bits from one that root writes to not away.
 fn plain_file(stat: &Stat) -> io::Result<()> {
     if stat.mode & 0o6000 == 0 { Ok(()) } else { Err(Errno::PERM.into()) }
+}
+
+/// Mode and times of something that need not be open for anything.
+fn set_known(it: &OwnedFd, stat: &Stat, change: &Change) -> io::Result<Stat> {
+    if let Some(mode) = change.mode {
+        // What the asker does not see stays: setgid and sticky of a directory.
+        let mode = plain(mode)? | Mode::from_raw_mode(stat.mode & 0o7000);
+        if stat.kind == Kind::Symlink {
+            return Err(Errno::OPNOTSUPP.into());
+        }
+        // proc_pid_fd(5): the one way to the mode of what may not be opened, on kernels without fchmodat2(2) (6.6).
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let own = fs::openat(fs::CWD, "/proc/self/fd", flags, Mode::empty())?;
+        fs::chmodat(&own, it.as_raw_fd().to_string(), mode, AtFlags::empty())?;
+    }
+    if let Some(mtime) = change.mtime {
+        let now = fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_NOW as _ };
+        let omit = fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT as _ };
+        let last_modification =
+            mtime.map_or(now, |time| fs::Timespec { tv_sec: time.sec as _, tv_nsec: time.nsec as _ });
+        let times = fs::Timestamps { last_access: omit, last_modification };
+        fs::utimensat(it, "", &times, AtFlags::EMPTY_PATH)?;
+    }
+    Ok(known(fs::fstat(it)?))
 }
 
 /// Permission bits; setuid, setgid and sticky no peer gives to a file of ours.

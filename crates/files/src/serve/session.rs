@@ -1,6 +1,7 @@
 //! One client: its requests one after the other, and its transfers.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use super::answers::Said;
 use super::{Identity, PER_PEER_OPEN, Server, Share};
 use crate::edit;
 use crate::engine::{Clock, Event, Geometry, Violation};
-use crate::fs::{Fs, Links, RealFs, read_full, write_full};
+use crate::fs::{Fs, Links, RealFs, Stat, read_full, write_full};
 use crate::link::{ANSWERING, Control, Incoming, Line};
 use crate::name::RelPath;
 use crate::name::TRASH;
@@ -50,6 +51,11 @@ pub(super) struct Session<'a> {
     cursors: BTreeMap<u32, (Cursor<RealFs>, linkspan_net::Share)>,
     next_cursor: u32,
     files: BTreeMap<u32, (OwnedFd, linkspan_net::Share)>,
+}
+
+/// What an open file is.
+fn known(stat: io::Result<Stat>) -> Result<Answer, Fault> {
+    stat.map(|stat| Answer::Stat(Entry::new(b"", &stat))).map_err(|error| Fault::io("the file", &error))
 }
 
 /// A server tells nobody.
@@ -237,15 +243,8 @@ impl<'a> Session<'a> {
                 };
                 written.map(|()| Answer::Done).map_err(|error| Fault::io("the file", &error))
             }
-            Request::Resize(handle, size) => {
-                let file = self.file(*handle)?;
-                let resized = fs.truncate(file, *size).and_then(|()| fs.stat_file(file));
-                resized.map(|stat| Answer::Stat(Entry::new(b"", &stat))).map_err(|error| Fault::io("the file", &error))
-            }
-            Request::Known(handle) => {
-                let stat = fs.stat_file(self.file(*handle)?);
-                stat.map(|stat| Answer::Stat(Entry::new(b"", &stat))).map_err(|error| Fault::io("the file", &error))
-            }
+            Request::Change(handle, change) => known(fs.change_open(self.file(*handle)?, change)),
+            Request::Known(handle) => known(fs.stat_file(self.file(*handle)?)),
             Request::Sync(handle) => {
                 let synced = fs.sync(self.file(*handle)?);
                 synced.map(|()| Answer::Done).map_err(|error| Fault::unwritten("fsync", &error))
@@ -320,7 +319,7 @@ impl<'a> Session<'a> {
         };
         let mut token = [0; 16];
         getrandom::fill(&mut token)
-            .map_err(|error| Error::system("random numbers", std::io::Error::other(error.to_string())))?;
+            .map_err(|error| Error::system("random numbers", io::Error::other(error.to_string())))?;
         let mut early = None;
         self.control.listen()?;
         self.server.books().tokens.insert(token, (self.identity.clone(), self.control.post.clone()));

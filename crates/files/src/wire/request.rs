@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::io::Errno;
+
 use super::{ITEMS_MAX, Malformed, Reader, Writer, end};
 use crate::fs::{Change, Ident, Kind, OpenHow, Rename, Stat, Time};
 use crate::hash::Value;
@@ -66,8 +68,8 @@ pub enum Request {
         /// At most [`READ_MAX`].
         bytes: Vec<u8>,
     },
-    /// Gives an open file this size.
-    Resize(u32, u64),
+    /// Changes what is known of a file that is open for writing, also where it has no name any more.
+    Change(u32, Change),
     /// What is known of an open file, also where it has no name any more.
     Known(u32),
     /// Waits until an open file is on the disk.
@@ -81,8 +83,8 @@ pub enum Request {
     Make(PeerPath, New),
     /// Gives a file another name in the same share.
     Link(PeerPath, RelPath),
-    /// Changes what is known of an entry, if it has this number (or that is 0).
-    Set(PeerPath, u64, Change),
+    /// Changes what is known of an entry; where a device and a number are given, of that one alone.
+    Set(PeerPath, Option<(u64, u64)>, Change),
     /// Takes a name from a file, or with the flag removes an empty directory.
     Unlink(PeerPath, bool),
     /// Gives an entry another name in the same share.
@@ -249,9 +251,15 @@ pub enum FaultKind {
     Limit = 13,
     NotEmpty = 14,
     OtherDevice = 15,
+    Forbidden = 16,
+    Loop = 17,
+    Unsupported = 18,
+    Running = 19,
+    TooManyLinks = 20,
+    TooLarge = 21,
 }
 
-const KINDS: [FaultKind; 15] = [
+const KINDS: [FaultKind; 21] = [
     FaultKind::NotFound,
     FaultKind::Denied,
     FaultKind::Exists,
@@ -267,6 +275,12 @@ const KINDS: [FaultKind; 15] = [
     FaultKind::Limit,
     FaultKind::NotEmpty,
     FaultKind::OtherDevice,
+    FaultKind::Forbidden,
+    FaultKind::Loop,
+    FaultKind::Unsupported,
+    FaultKind::Running,
+    FaultKind::TooManyLinks,
+    FaultKind::TooLarge,
 ];
 
 /// Why something was not done, as it travels.
@@ -310,13 +324,19 @@ impl Fault {
     pub fn io(what: &str, error: &io::Error) -> Fault {
         use io::ErrorKind as E;
         let kind = match error.kind() {
+            _ if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => FaultKind::Forbidden,
+            _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => FaultKind::Loop,
             E::NotFound => FaultKind::NotFound,
             E::PermissionDenied => FaultKind::Denied,
             E::AlreadyExists => FaultKind::Exists,
             E::DirectoryNotEmpty => FaultKind::NotEmpty,
             E::IsADirectory => FaultKind::IsDir,
             E::NotADirectory => FaultKind::NotDir,
-            E::StorageFull | E::QuotaExceeded | E::FileTooLarge => FaultKind::NoSpace,
+            E::StorageFull | E::QuotaExceeded => FaultKind::NoSpace,
+            E::FileTooLarge => FaultKind::TooLarge,
+            E::Unsupported => FaultKind::Unsupported,
+            E::ExecutableFileBusy => FaultKind::Running,
+            E::TooManyLinks => FaultKind::TooManyLinks,
             E::ReadOnlyFilesystem => FaultKind::ReadOnly,
             E::ResourceBusy => FaultKind::Busy,
             E::InvalidInput | E::InvalidFilename => FaultKind::Invalid,
@@ -359,6 +379,18 @@ fn some(r: &mut Reader<'_>) -> Result<Option<String>, Malformed> {
     Ok(Some(r.text()?).filter(|text| !text.is_empty()))
 }
 
+fn change_out<'a>(w: &'a mut Writer, Change { mode, size, mtime }: &Change) -> &'a mut Writer {
+    w.flag(mode.is_some()).u32(mode.unwrap_or(0)).flag(size.is_some()).u64(size.unwrap_or(0));
+    w.flag(mtime.is_some()).flag(*mtime == Some(None)).time(mtime.flatten().unwrap_or_default())
+}
+
+fn change(r: &mut Reader<'_>) -> Result<Change, Malformed> {
+    let (changes_mode, mode, changes_size, size) = (r.flag()?, r.u32()?, r.flag()?, r.u64()?);
+    let (changes_time, now, time) = (r.flag()?, r.flag()?, r.time()?);
+    let (mode, size) = (changes_mode.then_some(mode), changes_size.then_some(size));
+    Ok(Change { mode, size, mtime: changes_time.then_some((!now).then_some(time)) })
+}
+
 fn rules_out<'a>(w: &'a mut Writer, rules: &[String]) -> &'a mut Writer {
     w.u16(rules.len() as u16);
     rules.iter().for_each(|rule| end(w.bytes(rule.as_bytes())));
@@ -394,17 +426,16 @@ impl Request {
                 w.u8(21).u32(*handle).flag(offset.is_none()).u64(offset.unwrap_or(0));
                 w.u32(bytes.len() as u32).raw(bytes)
             }
-            Request::Resize(handle, size) => w.u8(22).u32(*handle).u64(*size),
+            Request::Change(handle, change) => change_out(w.u8(22).u32(*handle), change),
             Request::Known(handle) => w.u8(23).u32(*handle),
             Request::Sync(handle) => w.u8(24).u32(*handle),
             Request::SyncDir(path) => path.encode(w.u8(25)),
             Request::Make(path, New::Dir(mode)) => path.encode(w.u8(26)).u32(*mode),
             Request::Make(path, New::Symlink(target)) => path.encode(w.u8(27)).bytes(target),
             Request::Link(path, to) => path.encode(w.u8(28)).bytes(to.bytes()),
-            Request::Set(path, number, Change { mode, size, mtime }) => {
-                path.encode(w.u8(29)).u64(*number).flag(mode.is_some()).u32(mode.unwrap_or(0));
-                w.flag(size.is_some()).u64(size.unwrap_or(0));
-                w.flag(mtime.is_some()).flag(*mtime == Some(None)).time(mtime.flatten().unwrap_or_default())
+            Request::Set(path, which, change) => {
+                let (dev, ino) = which.unwrap_or_default();
+                change_out(path.encode(w.u8(29)).flag(which.is_some()).u64(dev).u64(ino), change)
             }
             Request::Unlink(path, dir) => path.encode(w.u8(30)).flag(*dir),
             Request::Move(path, to, how) => path.encode(w.u8(31)).bytes(to.bytes()).u8(*how as u8),
@@ -481,7 +512,7 @@ impl Request {
                 }
                 Request::Write { handle, offset: (!end).then_some(offset), bytes: r.raw(len as usize)?.to_vec() }
             }
-            22 => Request::Resize(r.u32()?, r.u64()?),
+            22 => Request::Change(r.u32()?, change(r)?),
             23 => Request::Known(r.u32()?),
             24 => Request::Sync(r.u32()?),
             25 => Request::SyncDir(PeerPath::decode(r)?),
@@ -489,12 +520,9 @@ impl Request {
             27 => Request::Make(PeerPath::decode(r)?, New::Symlink(r.bytes()?.to_vec())),
             28 => Request::Link(PeerPath::decode(r)?, path(r)?),
             29 => {
-                let (at, number) = (PeerPath::decode(r)?, r.u64()?);
-                let (changes_mode, mode, changes_size, size) = (r.flag()?, r.u32()?, r.flag()?, r.u64()?);
-                let (changes_time, now, time) = (r.flag()?, r.flag()?, r.time()?);
-                let (mode, size) = (changes_mode.then_some(mode), changes_size.then_some(size));
-                let mtime = changes_time.then_some((!now).then_some(time));
-                Request::Set(at, number, Change { mode, size, mtime })
+                let (at, one) = (PeerPath::decode(r)?, r.flag()?);
+                let which = (r.u64()?, r.u64()?);
+                Request::Set(at, one.then_some(which), change(r)?)
             }
             30 => Request::Unlink(PeerPath::decode(r)?, r.flag()?),
             31 => {

@@ -223,7 +223,7 @@ fn refusal(client: &mut Client, what: Request) -> FaultKind {
 fn changes(share: &str, path: &str) -> Vec<Request> {
     let (at, new) = (|| in_share(share, path), RelPath::new(b"new").unwrap());
     let how = |write, create| OpenHow { read: true, write, create, exclusive: false };
-    let change = |mode, size, mtime| Request::Set(at(), 0, Change { mode, size, mtime });
+    let change = |mode, size, mtime| Request::Set(at(), None, Change { mode, size, mtime });
     vec![
         Request::Open(at(), how(true, None)),
         Request::Open(at(), how(false, Some(0o600))),
@@ -272,7 +272,14 @@ fn a_peer_changes_nothing_of_a_share_that_is_read_only_and_nothing_outside_of_on
     for offset in [Some(0), None] {
         refusal(&mut client, Request::Write { handle, offset, bytes: b"new".to_vec() });
     }
-    refusal(&mut client, Request::Resize(handle, 0));
+    let each = [
+        Change { size: Some(0), ..Change::default() },
+        Change { mode: Some(0o600), ..Change::default() },
+        Change { mtime: Some(None), ..Change::default() },
+    ];
+    for change in each {
+        assert_eq!(refusal(&mut client, Request::Change(handle, change)), FaultKind::Denied);
+    }
     assert!(matches!(client.request(Request::Known(handle)), Ok(Answer::Stat(Entry { ino, .. })) if ino == entry.ino));
 
     // The trash is for what was there before.
@@ -282,14 +289,14 @@ fn a_peer_changes_nothing_of_a_share_that_is_read_only_and_nothing_outside_of_on
     // A program that runs as its owner, also where root serves it; and what a directory has that is not shown.
     fs::set_permissions(inside.join("f"), Permissions::from_mode(0o4755)).unwrap();
     let write = OpenHow { read: false, write: true, create: None, exclusive: false };
-    assert_eq!(refusal(&mut client, Request::Open(in_share("data", "f"), write)), FaultKind::Denied);
+    assert_eq!(refusal(&mut client, Request::Open(in_share("data", "f"), write)), FaultKind::Forbidden);
     let change = Change { size: Some(0), ..Change::default() };
-    assert_eq!(refusal(&mut client, Request::Set(in_share("data", "f"), 0, change)), FaultKind::Denied);
+    assert_eq!(refusal(&mut client, Request::Set(in_share("data", "f"), None, change)), FaultKind::Forbidden);
     fs::set_permissions(inside.join("f"), before.0.1.clone()).unwrap();
     fs::create_dir(inside.join("all")).unwrap();
     fs::set_permissions(inside.join("all"), Permissions::from_mode(0o1777)).unwrap();
     let change = Change { mode: Some(0o755), ..Change::default() };
-    client.request(Request::Set(in_share("data", "all"), 0, change)).unwrap();
+    client.request(Request::Set(in_share("data", "all"), None, change)).unwrap();
     assert_eq!(fs::metadata(inside.join("all")).unwrap().permissions().mode() & 0o7777, 0o1755);
     fs::remove_dir(inside.join("all")).unwrap();
 
@@ -307,13 +314,16 @@ fn a_peer_changes_nothing_of_a_share_that_is_read_only_and_nothing_outside_of_on
     fs::remove_file(inside.join("new")).unwrap();
     for mode in [0o4755, 0o2755, 0o1777] {
         let change = Change { mode: Some(mode), ..Change::default() };
-        assert_eq!(refusal(&mut client, Request::Set(in_share("data", "f"), 0, change)), FaultKind::Denied);
+        assert_eq!(refusal(&mut client, Request::Set(in_share("data", "f"), None, change)), FaultKind::Forbidden);
         let how = OpenHow { read: false, write: true, create: Some(mode), exclusive: true };
-        assert_eq!(refusal(&mut client, Request::Open(in_share("data", "set"), how)), FaultKind::Denied);
+        assert_eq!(refusal(&mut client, Request::Open(in_share("data", "set"), how)), FaultKind::Forbidden);
     }
     // Another file has the name by now.
     let change = Change { size: Some(0), mode: Some(0o600), mtime: Some(None) };
-    assert_eq!(refusal(&mut client, Request::Set(in_share("data", "f"), entry.ino + 1, change)), FaultKind::NotFound);
+    for which in [(entry.dev, entry.ino + 1), (entry.dev + 1, entry.ino)] {
+        let set = Request::Set(in_share("data", "f"), Some(which), change);
+        assert_eq!(refusal(&mut client, set), FaultKind::NotFound);
+    }
     refusal(&mut client, Request::Open(in_share("data", "fifo"), write));
     refusal(&mut client, Request::Open(in_share("data", "fifo"), OpenHow { create: Some(0o600), ..write }));
     assert!((known(&inside), known(&outside)) == before, "something was changed");

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use super::{World, err, noise, text};
 
 /// A server whose share is a disk of its own, which this command makes; `None`, with a word: this host does not let us.
-fn on_disk(world: &World, make: &str) -> Option<super::Server> {
+pub(super) fn on_disk(world: &World, make: &str) -> Option<super::Server> {
     let flags = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
     let script = format!("{make} && exec \"$@\"");
     let before = ["unshare", flags, "sh", "-c", &script, "sh"];

@@ -97,6 +97,38 @@ fn what_is_done_in_a_mount_that_may_be_written_the_peer_has_when_the_call_return
     file.rewind().unwrap();
     file.read_to_string(&mut text).unwrap();
     assert_eq!((text.as_str(), file.metadata().unwrap().nlink()), ("still", 0));
+    file.set_permissions(Permissions::from_mode(0o640)).unwrap();
+    file.set_modified(at).unwrap();
+    let known = file.metadata().unwrap();
+    assert_eq!((known.mode() & 0o777, known.mtime(), known.mtime_nsec()), (0o640, 1_000_000_000, 5));
+}
+
+/// Where names were given to files of two file systems: in both numbers begin anew.
+const TWO_DEVICES: &str = "mkdir a b; mount -t tmpfs none a; mount -t tmpfs none b; mkdir a/all b/all b/work
+    for n in 1 2 3 4 5 6; do echo old > a/all/old$n; done
+    mount -t overlay none -o lowerdir=a/all,upperdir=b/all,workdir=b/work,xino=off share
+    for n in 1 2 3 4 5 6; do echo old > share/new$n; done
+    stat -c '%i %d' share/* | sort -u | cut -d' ' -f1 | uniq -d | grep -q .";
+
+#[test]
+fn files_of_one_number_on_two_devices_are_two_files() {
+    let world = world("devices");
+    let Some(_server) = super::places::on_disk(&world, TWO_DEVICES) else { return };
+    let Some(mount) = Mount::written(&world, "mnt", "60") else { return };
+    let all: Vec<String> = ["old", "new"].iter().flat_map(|kind| (1..7).map(move |n| format!("{kind}{n}"))).collect();
+    let files: Vec<File> =
+        all.iter().map(|name| File::options().read(true).write(true).open(mount.at.join(name)).unwrap()).collect();
+    for (file, name) in files.iter().zip(&all) {
+        file.set_len(0).unwrap();
+        file.write_all_at(name.as_bytes(), 0).unwrap();
+    }
+    let numbers: std::collections::HashSet<u64> = files.iter().map(|file| file.metadata().unwrap().ino()).collect();
+    assert_eq!(numbers.len(), all.len());
+    world.ok(&["get", &world.place("data"), "out"]);
+    for name in &all {
+        assert_eq!(fs::read_to_string(world.path("out").join(name)).unwrap(), *name);
+        assert_eq!(fs::read_to_string(mount.at.join(name)).unwrap(), *name);
+    }
 }
 
 #[test]
