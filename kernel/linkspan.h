@@ -225,6 +225,7 @@ struct ls_link {
 	struct mutex login;
 	u32 state;
 	u32 session, peer_session, accepted_by;
+	u64 peer_route;		/* to us, while there is a session of the peer */
 	enum ls_mode mode;
 	bool modes_differ;	/* the peer is in the other mode */
 	u32 request;

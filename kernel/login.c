@@ -57,7 +57,7 @@ struct ls_packet {
 	u32 status;		/* of an answer; LOGIN: the mode */
 	u32 hops[LS_PAIRS];	/* LOGIN: to receive on, 0: none; LS_HOPS: 1 for each that is taken */
 	u32 nonce[4];		/* LOGIN: random */
-	u32 proof[4];		/* the answer: what the key makes of it */
+	u32 proof[4];		/* the answer: what the key makes of it; LOGIN: the sender's route, upper and lower half */
 };
 
 /*
@@ -463,6 +463,7 @@ static u32 ls_answer_login(struct ls_link *lk, const struct ls_packet *p, u32 *t
 	if (!ls_take_out_hops(lk, p->hops, taken))
 		return LS_HOPS;
 	lk->peer_session = p->session;
+	lk->peer_route = (u64)p->proof[0] << 32 | p->proof[1];
 	ls_maybe_up(lk);
 	ls_kick(lk);
 	return LS_OK;
@@ -565,6 +566,8 @@ static unsigned int ls_ask_login(struct ls_link *lk)
 		p.hops[i] = lk->offer[i].in_hop;
 	get_random_bytes(nonce, sizeof(nonce));
 	memcpy(p.nonce, nonce, sizeof(nonce));
+	p.proof[0] = upper_32_bits(lk->xd->route);
+	p.proof[1] = lower_32_bits(lk->xd->route);
 	session = lk->session;
 	mutex_unlock(&lk->login);
 	ret = ls_ask(lk, &p, LS_TIMEOUT_MS);

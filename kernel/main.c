@@ -8,6 +8,7 @@
  * lock; ls_allow_lock guards the allow-list and the key, and is a leaf.
  */
 #include <linux/idr.h>
+#include <linux/jhash.h>
 #include <linux/module.h>
 #include <linux/hex.h>
 #include <linux/rcupdate.h>
@@ -279,6 +280,33 @@ static ssize_t state_show(struct device *dev, struct device_attribute *attr, cha
 }
 static DEVICE_ATTR_RO(state);
 
+/* A number that both hosts have for this cable and no other one between them, and which end of it this is. */
+static ssize_t cable_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct {
+		uuid_t host;
+		u64 route;
+	} ends[2];
+	struct ls_link *lk = to_link(dev);
+	bool known;
+	int order;
+
+	mutex_lock(&lk->login);
+	known = lk->peer_session;
+	ends[0].host = *lk->xd->local_uuid;
+	ends[0].route = lk->xd->route;
+	ends[1].host = *lk->xd->remote_uuid;
+	ends[1].route = lk->peer_route;
+	mutex_unlock(&lk->login);
+	order = memcmp(&ends[0], &ends[1], sizeof(ends[0]));
+	if (!known || !order)
+		return -ENODATA;
+	if (order > 0)
+		swap(ends[0], ends[1]);
+	return sysfs_emit(buf, "%08x %d\n", jhash2((u32 *)ends, sizeof(ends) / 4, 0), order > 0);
+}
+static DEVICE_ATTR_RO(cable);
+
 static ssize_t allowed_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	struct ls_link *lk = to_link(dev);
@@ -341,6 +369,7 @@ static struct attribute *ls_attrs[] = {
 	&dev_attr_state.attr,
 	&dev_attr_allowed.attr,
 	&dev_attr_mode.attr,
+	&dev_attr_cable.attr,
 	NULL,
 };
 ATTRIBUTE_GROUPS(ls);

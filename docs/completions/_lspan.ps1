@@ -792,7 +792,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;link' {
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
-            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set every cable up: USB4STREAM devices (Linux 7.2), and an address for the interface of linkspan.ko; root or whom polkit allows, on both hosts')
             [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko')
             [CompletionResult]::new('mode', 'mode', [CompletionResultType]::ParameterValue, 'Set what the driver linkspan.ko uses the cable to a host for; the same on both hosts, as root')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
@@ -801,8 +801,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;link;up' {
             [CompletionResult]::new('--streams', '--streams', [CompletionResultType]::ParameterName, 'Streams to each host: a connection takes one')
             [CompletionResult]::new('--first-hop', '--first-hop', [CompletionResultType]::ParameterName, 'First of the HopIDs, the numbers of streams on a cable, one for each stream; the same on both hosts')
-            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
-            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
         'lspan;link;allow' {
@@ -817,7 +817,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;link;help' {
-            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set every cable up: USB4STREAM devices (Linux 7.2), and an address for the interface of linkspan.ko; root or whom polkit allows, on both hosts')
             [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko')
             [CompletionResult]::new('mode', 'mode', [CompletionResultType]::ParameterValue, 'Set what the driver linkspan.ko uses the cable to a host for; the same on both hosts, as root')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
@@ -1073,7 +1073,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;link' {
-            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set every cable up: USB4STREAM devices (Linux 7.2), and an address for the interface of linkspan.ko; root or whom polkit allows, on both hosts')
             [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko')
             [CompletionResult]::new('mode', 'mode', [CompletionResultType]::ParameterValue, 'Set what the driver linkspan.ko uses the cable to a host for; the same on both hosts, as root')
             break

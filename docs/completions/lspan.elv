@@ -703,7 +703,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;link'= {
             cand -h 'Print help'
             cand --help 'Print help'
-            cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts'
+            cand up 'Set every cable up: USB4STREAM devices (Linux 7.2), and an address for the interface of linkspan.ko; root or whom polkit allows, on both hosts'
             cand allow 'Allow a host to use the driver linkspan.ko'
             cand mode 'Set what the driver linkspan.ko uses the cable to a host for; the same on both hosts, as root'
             cand help 'Print this message or the help of the given subcommand(s)'
@@ -711,8 +711,8 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;link;up'= {
             cand --streams 'Streams to each host: a connection takes one'
             cand --first-hop 'First of the HopIDs, the numbers of streams on a cable, one for each stream; the same on both hosts'
-            cand -h 'Print help'
-            cand --help 'Print help'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
         }
         &'lspan;link;allow'= {
             cand --deny 'Withdraw the permission, for good'
@@ -724,7 +724,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --help 'Print help (see more with ''--help'')'
         }
         &'lspan;link;help'= {
-            cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts'
+            cand up 'Set every cable up: USB4STREAM devices (Linux 7.2), and an address for the interface of linkspan.ko; root or whom polkit allows, on both hosts'
             cand allow 'Allow a host to use the driver linkspan.ko'
             cand mode 'Set what the driver linkspan.ko uses the cable to a host for; the same on both hosts, as root'
             cand help 'Print this message or the help of the given subcommand(s)'
@@ -919,7 +919,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
         &'lspan;help;devmem;down'= {
         }
         &'lspan;help;link'= {
-            cand up 'Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts'
+            cand up 'Set every cable up: USB4STREAM devices (Linux 7.2), and an address for the interface of linkspan.ko; root or whom polkit allows, on both hosts'
             cand allow 'Allow a host to use the driver linkspan.ko'
             cand mode 'Set what the driver linkspan.ko uses the cable to a host for; the same on both hosts, as root'
         }

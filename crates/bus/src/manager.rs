@@ -169,8 +169,8 @@ impl Manager {
         self.change(connection, &header, asked, move |system| system.forget(&uuid)).await
     }
 
-    /// Sets 1 to 8 USB4STREAM devices up to every host at a cable, from this HopID on (8 to 256, the same on both hosts). Answers a line
-    /// for each. polkit: org.linkspan.link.configure.
+    /// Sets 1 to 8 USB4STREAM devices up to every host at a cable, from this HopID on (8 to 256, the same on both hosts), and gives the
+    /// interface of every cable in the mode network its IPv4 address. Answers a line for each. polkit: org.linkspan.link.configure.
     #[zbus(out_args("lines"))]
     async fn set_up(
         &self,
@@ -184,7 +184,7 @@ impl Manager {
         let up = move |system: &System| {
             use linkspan_service::system::LinkError;
             system.set_up(streams, first_hop).map_err(|error| match error {
-                LinkError::NoStreams(_) => Error::NoDevice(error.to_string()),
+                LinkError::NoStreams(_) | LinkError::NoLink { .. } => Error::NoDevice(error.to_string()),
                 error => Error::Failed(error.to_string()),
             })
         };

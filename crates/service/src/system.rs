@@ -180,7 +180,7 @@ impl System {
         self.admissions.forget(uuid)
     }
 
-    /// Sets streams up to every host at a cable, a line for each.
+    /// Sets every cable up, a line for each thing that was done.
     ///
     /// # Errors
     /// As [`Root::up`].

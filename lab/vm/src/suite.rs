@@ -267,6 +267,13 @@ pub(crate) const ALL: &[Test] = &[
         run: network::net,
     },
     Test {
+        name: "ring-net-two",
+        since: ANY,
+        ours: true,
+        what: "two cables between the same two ports of linkspan.ko: lspan link up gives each end its address, both carry",
+        run: network::two,
+    },
+    Test {
         name: "ring-net-loss",
         since: ANY,
         ours: true,

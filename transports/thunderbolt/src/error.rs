@@ -96,6 +96,22 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// The interface of a link that is not up has no address to be known by.
+    #[error("LS1534 {link} gets no address: its link is not up ({state}); `lspan status` says why")]
+    NoLink {
+        /// Its device.
+        link: String,
+        /// What it is.
+        state: String,
+    },
+    /// An interface that takes no address.
+    #[error("LS1535 `{what}` failed: {why}; it is a program of iproute2, and needs root")]
+    Interface {
+        /// The command.
+        what: String,
+        /// What it said.
+        why: String,
+    },
     /// No randomness.
     #[error("LS1527 the system gives no random numbers: {0}")]
     Random(String),

@@ -5,8 +5,10 @@
 
 use std::fs;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
@@ -54,13 +56,71 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
     fs::write(path, text).map_err(|e| system(path, e))
 }
 
+/// Of the private addresses (RFC 1918) a part for the interfaces of cables, four addresses to each: 2^18 cables.
+const NETS: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 176, 0, 0), 12);
+const NET_OF_CABLE: u8 = 30;
+
+/// The address of this end of a cable, from what both hosts have for it (`cable` in sysfs).
+fn address(cable: &str) -> Option<Ipv4Addr> {
+    let (number, end) = cable.split_once(' ')?;
+    let (number, end) = (u32::from_str_radix(number, 16).ok()?, end.parse::<u32>().ok().filter(|end| *end < 2)?);
+    let net = number & ((1 << (NET_OF_CABLE - NETS.1)) - 1);
+    Some((NETS.0.to_bits() | net << (32 - NET_OF_CABLE) | (1 + end)).into())
+}
+
+fn ip(words: &[&str]) -> Result<(), Error> {
+    let what = || format!("ip {}", words.join(" "));
+    let output = Command::new("ip").args(words).output();
+    let output = output.map_err(|source| Error::Interface { what: what(), why: source.to_string() })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::Interface { what: what(), why })
+}
+
 impl Root {
-    /// Sets `streams` streams up to every host at the end of a cable. What was done, a line each.
+    /// Makes every cable ready for use: `streams` streams to every host at its end, where the kernel has them, and an address for the
+    /// interface of every link in the mode network. What was done, a line each.
     ///
     /// # Errors
-    /// [`Error::NoStreams`]: the kernel's driver is not there or has no cable. [`Error::Up`]: a file cannot be written.
-    /// [`Error::Hops`]: the kernel chose other HopIDs.
+    /// [`Error::NoStreams`]: there is nothing to set up. [`Error::Up`]: a file cannot be written. [`Error::Hops`]: the kernel chose other
+    /// HopIDs. [`Error::NoLink`]: a link is not up; the others
+    /// have their addresses. [`Error::Interface`]: an interface takes no address.
     pub fn up(&self, streams: u16, first_hop: u16) -> Result<Vec<String>, Error> {
+        let (mut said, mut left) = (Vec::new(), None);
+        for found in self.interfaces() {
+            match found {
+                Ok((interface, own)) => {
+                    ip(&["address", "replace", &format!("{own}/{NET_OF_CABLE}"), "dev", &interface])?;
+                    ip(&["link", "set", "dev", &interface, "up"])?;
+                    said.push(format!("{interface} is up with the address {own}"));
+                }
+                Err(error) => left = Some(error),
+            }
+        }
+        match self.streams_up(streams, first_hop) {
+            Ok(more) => said.extend(more),
+            Err(Error::NoStreams(_)) if left.is_some() || !said.is_empty() => {}
+            Err(error) => return Err(error),
+        }
+        left.map_or(Ok(said), Err)
+    }
+
+    /// Interfaces of links in the mode network, which are called as the links' devices are, and the address of each.
+    fn interfaces(&self) -> Vec<Result<(String, Ipv4Addr), Error>> {
+        let folder = self.0.join("sys/class/linkspan");
+        let of = |link: &String, file| word(&folder.join(link).join(file)).unwrap_or_default();
+        let links = names(&folder).into_iter().filter(|link| of(link, "mode") == LinkMode::Network.name());
+        let numbered = links.map(|link| match (of(&link, "state").as_str(), address(&of(&link, "cable"))) {
+            ("network", Some(address)) => Ok((link, address)),
+            ("network", None) => Err(Error::NoLink { link, state: "its driver has no number for the cable".into() }),
+            (state, _) => Err(Error::NoLink { state: state.to_owned(), link }),
+        });
+        numbered.collect()
+    }
+
+    fn streams_up(&self, streams: u16, first_hop: u16) -> Result<Vec<String>, Error> {
         let config = self.0.join("sys/kernel/config/thunderbolt");
         if !config.is_dir() {
             return Err(Error::NoStreams(

@@ -4,7 +4,11 @@ use clap::{Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LinkCommand {
-    /// Set USB4STREAM devices (Linux 7.2) up to every host at the end of a cable; root or whom polkit allows, on both hosts
+    /// Set every cable up: USB4STREAM devices (Linux 7.2), and an address for the interface of linkspan.ko; root or whom polkit allows, on
+    /// both hosts
+    ///
+    /// An interface is there where the cable is in the mode network (`lspan link mode`). Both hosts come to its two IPv4 addresses, of
+    /// 10.176.0.0/12, without a word; they stay until it is unplugged.
     Up {
         /// Streams to each host: a connection takes one
         #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=8))]

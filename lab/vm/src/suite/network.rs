@@ -169,6 +169,91 @@ pub(crate) fn net(lab: &mut Lab) -> Result<()> {
     ring::end(lab, cable, [a, b])
 }
 
+/// The IPv4 address of an interface.
+fn own(guest: &Guest, interface: &str) -> Result<String> {
+    let script = format!("ip -4 -o addr show dev {interface} | sed -n 's|.* inet \\([0-9.]*\\)/30 .*|\\1|p'");
+    Ok(guest.sh(&script)?.trim().to_owned())
+}
+
+/// Two cables between the same two host interfaces, crossed: nothing but the ports tells them apart.
+pub(crate) fn two(lab: &mut Lab) -> Result<()> {
+    let shape = "host a ports=2\nhost b ports=2\ncable one a:1 b:2\ncable two a:2 b:1\n";
+    let cable = Cable::shaped(lab, shape)?;
+    let specs = ["a", "b"].map(|name| {
+        let mut spec: Spec = lab.guest(name);
+        spec.cables.push(cable.socket(name));
+        spec.deadline = Duration::from_secs(600);
+        spec
+    });
+    let [a, b] = lab.boot(specs.each_ref())?;
+    for guest in [&a, &b] {
+        tb::load(guest)?;
+    }
+    let early = a.run(SOON, "modprobe linkspan allow=any mode=network; lspan link up 2>&1")?;
+    check(early.code != 0 && early.out.contains("LS15"), || format!("there is no link yet: {}", early.out))?;
+    b.sh("modprobe linkspan allow=any mode=network")?;
+    let both = "[ $(cat /sys/class/linkspan/*/state 2>/dev/null | grep -c '^network$') = 2 ]";
+    for guest in [&a, &b] {
+        guest.until("a link over both cables", SOON, both)?;
+        let said = guest.sh("lspan link up 2>&1")?;
+        check(said.matches(" is up with the address 10.").count() == 2, || said)?;
+    }
+    let links = ["linkspan0", "linkspan1"];
+    let mine = [own(&a, links[0])?, own(&a, links[1])?];
+    let theirs = [own(&b, links[0])?, own(&b, links[1])?];
+    for (interface, from) in links.iter().zip(&mine) {
+        // The other one of its two.
+        let (net, last) = from.rsplit_once('.').ok_or_else(|| Error::Check(format!("no address: {from}")))?;
+        let last: u8 = last.parse().map_err(|_| Error::Check(format!("no address: {from}")))?;
+        let to = format!("{net}.{}", last ^ 3);
+        check(theirs.contains(&to), || format!("{interface} has {from}, and the other host {theirs:?}"))?;
+        a.until("a ping over it", SOON, &format!("ping -c 1 -W 1 -I {interface} {to} >/dev/null"))?;
+        let before = a.sh(&format!("cat /sys/class/net/{interface}/statistics/tx_bytes"))?;
+        tb::transfer(&a, &b, &to, 4)?;
+        let sent =
+            format!("[ $(cat /sys/class/net/{interface}/statistics/tx_bytes) -gt $(({} + (4 << 20))) ]", before.trim());
+        a.sh(&sent)?;
+    }
+    lab.say(&format!(
+        "two cables between the same host interfaces, crossed: {mine:?} and {theirs:?}; each carries what is its"
+    ));
+    let again = [a.sh("lspan link up")?, a.sh("lspan link up")?];
+    check(again[0] == again[1] && own(&a, links[0])? == mine[0], || format!("{again:?}"))?;
+    // Unplugged and plugged in again, also in another order, each has the addresses that it had.
+    for guest in [&a, &b] {
+        guest.sh("ip link set linkspan0 down; ip link set linkspan1 down")?;
+    }
+    for name in ["one", "two"] {
+        cable.tell(&format!("unplug {name}"))?;
+    }
+    for guest in [&a, &b] {
+        guest.until(
+            "the interfaces to go",
+            SOON,
+            "[ ! -e /sys/class/net/linkspan0 ] && [ ! -e /sys/class/net/linkspan1 ]",
+        )?;
+    }
+    for name in ["two", "one"] {
+        cable.tell(&format!("replug {name}"))?;
+    }
+    for guest in [&a, &b] {
+        guest.until("a link over both cables", SOON, both)?;
+        guest.sh("lspan link up")?;
+    }
+    let mut now = [own(&a, links[0])?, own(&a, links[1])?];
+    let mut before = mine;
+    now.sort();
+    before.sort();
+    check(now == before, || format!("other addresses after a plug: {now:?}, before {before:?}"))?;
+    lab.say("the same addresses after a plug");
+    for guest in [&a, &b] {
+        guest.sh("rmmod linkspan")?;
+        guest.calm()?;
+    }
+    lab.finish([a, b])?;
+    cable.finish()
+}
+
 /// What ends a link in mid-transfer, and what comes back.
 fn ends(lab: &mut Lab, cable: &Cable, a: &Guest, b: &Guest) -> Result<()> {
     endless(a, b)?;

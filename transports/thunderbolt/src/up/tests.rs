@@ -70,6 +70,27 @@ fn both_hosts_come_to_mirrored_hops_and_find_their_streams() {
 }
 
 #[test]
+fn each_end_of_a_cable_has_its_address_and_a_link_that_is_not_up_has_none() {
+    let tree = Tree::new("addresses", A, B);
+    let link = |n: u32, mode: &str, state: &str, cable: &str| {
+        for (file, text) in [("mode", mode), ("state", state), ("cable", cable)] {
+            tree.put(&format!("sys/class/linkspan/linkspan{n}/{file}"), text);
+        }
+    };
+    link(0, "network", "network", "00000000 0");
+    link(1, "network", "network", "ffffffff 1");
+    link(2, "direct", "up", "00000002 0");
+    link(3, "network", "login", "00000003 0");
+    link(4, "network", "network", "00000004 2");
+    let found: Vec<_> = tree.root().interfaces().into_iter().map(|one| one.map_err(|e| e.to_string())).collect();
+    let [first, last, not_up, wrong] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(*first, Ok(("linkspan0".to_owned(), [10, 176, 0, 1].into())));
+    assert_eq!(*last, Ok(("linkspan1".to_owned(), [10, 191, 255, 254].into())));
+    assert!(not_up.as_ref().is_err_and(|e| e.starts_with("LS1534 linkspan3") && e.contains("(login)")), "{not_up:?}");
+    assert!(wrong.is_err(), "{wrong:?}");
+}
+
+#[test]
 fn hops_that_cannot_be_had_are_named() {
     let tree = Tree::new("taken", A, B);
     // A folder where the file should be can be neither read nor written.
