@@ -330,6 +330,30 @@ fn a_peer_changes_nothing_of_a_share_that_is_read_only_and_nothing_outside_of_on
     over.store(true, Relaxed);
 }
 
+#[test]
+fn of_one_peer_s_sessions_none_waits_for_what_another_asks() {
+    let folder = Folder::new("two-sessions");
+    fs::File::create(folder.0.join("share/large")).unwrap().set_len(4 << 30).unwrap();
+    let (url, _said, over) = serve(&folder.0);
+    let connect = || {
+        let url = url.clone();
+        Client::connect(context(), move || Ok(url.clone()), || false).unwrap()
+    };
+    let (mut slow, mut quick) = (connect(), connect());
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            slow.request(Request::Hash(in_share("data", "large"))).unwrap();
+            is_done.store(true, Relaxed);
+        });
+        for n in 0..20 {
+            quick.request(Request::Make(in_share("data", &n.to_string()), New::Dir(0o700))).unwrap();
+        }
+        assert!(!is_done.load(Relaxed), "they waited until 4 GiB were read");
+    });
+    over.store(true, Relaxed);
+}
+
 /// Accepts a client's control connection, up to its first request.
 fn begin(listener: &Listener) -> (Transport, u64, Request) {
     let control = listener.accept_blocking(LONG).unwrap();

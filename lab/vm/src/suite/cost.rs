@@ -1,10 +1,12 @@
-//! What a MiB costs over one cable by our ring driver, by USB4STREAM and by TCP over thunderbolt_net: counts, never times.
+//! What a MiB costs over one cable by our ring driver, by USB4STREAM and by TCP over thunderbolt_net and over the driver's own interface:
+//! counts, never times.
 //!
 //! System calls, the bytes that they copied and pinned pages are counted by the guests' own tracing; interrupts, doorbells
-//! and frames by the virtual cable. `read` and `write` copy what they return, once; thunderbolt_net copies what it sends once
-//! more, into frames of its own (`tbnet_start_xmit`), which its interface counts; our driver counts what it copies. Each
+//! and frames by the virtual cable. `read` and `write` copy what they return, once; thunderbolt_net and our interface copy what they send
+//! once more, into frames of their own, which the interfaces count; our driver counts what it copies. Each
 //! figure is the difference of a long and of a short run: what is done once, as opening, is not in it.
 
+use super::network;
 use super::ring::{self, DEVICE, SYS};
 use super::stream;
 use super::tb::{self, SOON};
@@ -86,8 +88,8 @@ fn counted(cable: &Cable, guest: &Guest, copied_by_us: u64) -> Result<Counted> {
     let calls = entries(guest, "raw_syscalls/sys_exit")?;
     // read and write, x86-64.
     let moved: i64 = calls.iter().filter(|[id, ..]| matches!(id, 0 | 1)).map(|[_, _, bytes]| bytes).sum();
-    let sent = guest.sh("cat /sys/class/net/thunderbolt0/statistics/tx_bytes 2>/dev/null || echo 0")?;
-    let sent: u64 = sent.trim().parse().map_err(|_| Error::Check(format!("no count of bytes: {sent}")))?;
+    let sent = guest.sh("cat /sys/class/net/thunderbolt0/statistics/tx_bytes /sys/class/net/linkspan0/statistics/tx_bytes 2>/dev/null || true")?;
+    let sent: u64 = sent.split_whitespace().filter_map(|bytes| bytes.parse::<u64>().ok()).sum();
     let stats = cable.tell("stats")?;
     let at = |counter: &str| {
         count(&stats, guest.name(), counter)
@@ -160,7 +162,7 @@ fn burst(cable: &Cable, [a, b]: [&Guest; 2], bytes: u64) -> Result<[u64; 2]> {
     Ok([now[0] - then[0], now[1] - then[1]])
 }
 
-/// The three ways, each measured, as a table; our driver's goals hold.
+/// The ways, each measured, as a table; our driver's goals hold.
 pub(crate) fn cost(lab: &mut Lab) -> Result<()> {
     let (cable, _, [a, b]) = ring::joined(lab, |_| {})?;
     let both = [&a, &b];
@@ -216,6 +218,16 @@ pub(crate) fn cost(lab: &mut Lab) -> Result<()> {
     let net = measure(&cable, both, streamed("10.9.0.2:7777".to_owned(), ":7777".to_owned()))?;
     table.push(("thunderbolt_net, TCP", net));
     lab.say("thunderbolt_net, TCP");
+    for guest in both {
+        guest.sh(&format!(
+            "ip link set thunderbolt0 down; if test -e {SYS}/mode; then echo network >{SYS}/mode; else modprobe linkspan allow=any mode=network; fi"
+        ))?;
+    }
+    network::joined(&both)?;
+    network::addresses(&a, &b, 4056)?;
+    let own = measure(&cable, both, streamed(format!("{}:7778", network::THERE), ":7778".to_owned()))?;
+    table.push(("linkspan0, TCP", own));
+    lab.say("linkspan0, TCP");
 
     println!("       per MiB             side      calls   copied MiB  pages pinned  interrupts  doorbells  frames");
     for (name, sides) in &table {

@@ -15,7 +15,7 @@ use crate::vcable::Cable;
 /// The interface: the name of the link's device.
 const NET: &str = "linkspan0";
 const HERE: &str = "10.7.0.1";
-const THERE: &str = "10.7.0.2";
+pub(super) const THERE: &str = "10.7.0.2";
 
 /// A counter of the interface.
 fn counter(guest: &Guest, name: &str) -> Result<u64> {
@@ -24,7 +24,7 @@ fn counter(guest: &Guest, name: &str) -> Result<u64> {
 }
 
 /// Waits for both links to be up in the mode network.
-fn joined(guests: &[&Guest]) -> Result<()> {
+pub(super) fn joined(guests: &[&Guest]) -> Result<()> {
     for guest in guests {
         guest.until("the link for the network", SOON, &format!("grep -q '^network$' {SYS}/state 2>/dev/null"))?;
     }
@@ -42,7 +42,7 @@ fn address(guest: &Guest, address: &str, mtu: u32) -> Result<()> {
     Ok(())
 }
 
-fn addresses(a: &Guest, b: &Guest, mtu: u32) -> Result<()> {
+pub(super) fn addresses(a: &Guest, b: &Guest, mtu: u32) -> Result<()> {
     address(a, HERE, mtu)?;
     address(b, THERE, mtu)?;
     a.until("a ping over the interface", SOON, &format!("ping -c 1 -W 1 {THERE} >/dev/null"))?;
@@ -148,6 +148,17 @@ pub(crate) fn net(lab: &mut Lab) -> Result<()> {
     check(status.contains(&format!("tcp over {NET}")), || format!("lspan status knows no way over {NET}:\n{status}"))?;
     lab.say(&format!("{}; frames by ring pair: {frames:?}; a way of `lspan status`", perf::ALL));
 
+    let mut server = b.spawn("exec lspan perf serve --open >/tmp/serve.log 2>&1")?;
+    b.until("the server", SOON, "grep -q waiting /tmp/serve.log")?;
+    let table = a.run(SOON * 4, &format!("lspan perf compare {THERE} --duration 300ms 2>&1"))?;
+    let measured = |way: &str| table.out.lines().any(|line| line.starts_with(way));
+    check(table.code == 0 && measured("tcp over linkspan0") && measured("tcp over thunderbolt0"), || {
+        format!("lspan perf compare ended with {}:\n{}", table.code, table.out)
+    })?;
+    server.kill();
+    let _ = server.expect("nothing", Duration::from_millis(10));
+    lab.say(&format!("lspan perf compare has a row for each:\n{}", table.out.trim_end()));
+
     for guest in [&a, &b] {
         guest.sh(&format!("ip link set {NET} mtu 4200"))?;
     }
@@ -173,6 +184,13 @@ pub(crate) fn net(lab: &mut Lab) -> Result<()> {
 fn own(guest: &Guest, interface: &str) -> Result<String> {
     let script = format!("ip -4 -o addr show dev {interface} | sed -n 's|.* inet \\([0-9.]*\\)/30 .*|\\1|p'");
     Ok(guest.sh(&script)?.trim().to_owned())
+}
+
+/// The other one of the two of a cable.
+fn other(address: &str) -> Result<String> {
+    let parts = address.rsplit_once('.').and_then(|(net, last)| Some((net, last.parse::<u8>().ok()?)));
+    let (net, last) = parts.ok_or_else(|| Error::Check(format!("no address: {address}")))?;
+    Ok(format!("{net}.{}", last ^ 3))
 }
 
 /// Two cables between the same two host interfaces, crossed: nothing but the ports tells them apart.
@@ -202,10 +220,7 @@ pub(crate) fn two(lab: &mut Lab) -> Result<()> {
     let mine = [own(&a, links[0])?, own(&a, links[1])?];
     let theirs = [own(&b, links[0])?, own(&b, links[1])?];
     for (interface, from) in links.iter().zip(&mine) {
-        // The other one of its two.
-        let (net, last) = from.rsplit_once('.').ok_or_else(|| Error::Check(format!("no address: {from}")))?;
-        let last: u8 = last.parse().map_err(|_| Error::Check(format!("no address: {from}")))?;
-        let to = format!("{net}.{}", last ^ 3);
+        let to = other(from)?;
         check(theirs.contains(&to), || format!("{interface} has {from}, and the other host {theirs:?}"))?;
         a.until("a ping over it", SOON, &format!("ping -c 1 -W 1 -I {interface} {to} >/dev/null"))?;
         let before = a.sh(&format!("cat /sys/class/net/{interface}/statistics/tx_bytes"))?;
@@ -240,17 +255,35 @@ pub(crate) fn two(lab: &mut Lab) -> Result<()> {
         guest.until("a link over both cables", SOON, both)?;
         guest.sh("lspan link up")?;
     }
-    let mut now = [own(&a, links[0])?, own(&a, links[1])?];
-    let mut before = mine;
-    now.sort();
-    before.sort();
-    check(now == before, || format!("other addresses after a plug: {now:?}, before {before:?}"))?;
+    let now = [own(&a, links[0])?, own(&a, links[1])?];
+    let sorted = |mut all: [String; 2]| {
+        all.sort();
+        all
+    };
+    check(sorted(now.clone()) == sorted(mine.clone()), || {
+        format!("other addresses after a plug: {now:?}, before {mine:?}")
+    })?;
     lab.say("the same addresses after a plug");
-    for guest in [&a, &b] {
-        guest.sh("rmmod linkspan")?;
-        guest.calm()?;
-    }
-    lab.finish([a, b])?;
+
+    let ping =
+        |n: usize| -> Result<String> { Ok(format!("ping -c 1 -W 1 -I {} {} >/dev/null", links[n], other(&now[n])?)) };
+    let [first, second] = [ping(0)?, ping(1)?];
+    a.until("a ping before it sleeps", SOON, &format!("{first} && {second}"))?;
+    a.sleeps(
+        Duration::from_secs(150),
+        &format!(
+            "while :; do ping -c 100 -W 1 -s 60000 {} >/dev/null; done & load=$!; sleep 1\n\
+             echo devices >/sys/power/pm_test && echo mem >/sys/power/state || exit 3\n\
+             t=0; until {first}; do t=$((t+1)); [ $t -lt 60 ] || exit 4; done\n\
+             t=0; until {second}; do t=$((t+1)); [ $t -lt 60 ] || exit 5; done\n\
+             kill $load",
+            other(&now[0])?
+        ),
+    )?;
+    b.calm()?;
+    lab.say("suspended as far as devices while packets of 60000 bytes go there and back: both carry again, with their addresses");
+    lab.finish([b])?;
+    a.cut()?;
     cable.finish()
 }
 
