@@ -57,7 +57,7 @@ struct ls_packet {
 	u32 status;		/* of an answer; LOGIN: the mode */
 	u32 hops[LS_PAIRS];	/* LOGIN: to receive on, 0: none; LS_HOPS: 1 for each that is taken */
 	u32 nonce[4];		/* LOGIN: random */
-	u32 proof[4];		/* the answer: what the key makes of it; LOGIN: the sender's route, upper and lower half */
+	u32 proof[4];		/* the answer: what the key makes of it; LOGIN: the sender's route, two words */
 };
 
 /*
