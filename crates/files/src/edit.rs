@@ -8,11 +8,12 @@ use crate::name::RelPath;
 use crate::ops::{failed, look, parent};
 use crate::wire::{Answer, Entry, Fault, FaultKind, New, Request};
 
-/// A file, and what it is.
-pub(crate) fn open(fs: &RealFs, root: &OwnedFd, path: &RelPath, how: OpenHow) -> Result<(OwnedFd, Entry), Fault> {
+/// A file, what it is, and the device of the share's root.
+pub(crate) fn open(fs: &RealFs, root: &OwnedFd, path: &RelPath, how: OpenHow) -> Result<(OwnedFd, Entry, u64), Fault> {
+    let of_root = fs.stat_dir(root).map_err(failed(path))?.dev;
     let (dir, name) = parent(fs, root, path, Links::Refuse)?;
     let (file, stat) = fs.open_as(&dir, &name, how).map_err(failed(path))?;
-    Ok((file, Entry::new(name.bytes(), &stat)))
+    Ok((file, Entry::new(name.bytes(), &stat, of_root), of_root))
 }
 
 /// Does what a request asks below a root that may be changed.
@@ -59,6 +60,8 @@ fn set(
     which: Option<(u64, u64)>,
     change: &Change,
 ) -> Result<Answer, Fault> {
+    let of_root = fs.stat_dir(root).map_err(failed(path))?.dev;
+    let which = which.map(|(dev, ino)| (dev.wrapping_add(of_root), ino));
     let stat = match path.is_root() {
         true => fs.change(root, None, which, change),
         false => {
@@ -66,7 +69,7 @@ fn set(
             fs.change(&dir, Some(&name), which, change)
         }
     };
-    stat.map(|stat| Answer::Stat(Entry::new(b"", &stat))).map_err(failed(path))
+    stat.map(|stat| Answer::Stat(Entry::new(b"", &stat, of_root))).map_err(failed(path))
 }
 
 fn unlink(fs: &RealFs, root: &OwnedFd, path: &RelPath, dir: bool) -> Result<Answer, Fault> {

@@ -59,26 +59,28 @@ pub(crate) fn perform<F: Fs>(fs: &F, root: &F::Dir, what: &Request) -> Result<An
 }
 
 pub(crate) fn stat<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<Entry, Fault> {
+    let of_root = fs.stat_dir(root).map_err(failed(path))?;
     if path.is_root() {
-        return Ok(Entry::new(b"", &fs.stat_dir(root).map_err(failed(path))?));
+        return Ok(Entry::new(b"", &of_root, of_root.dev));
     }
     let (dir, name) = parent(fs, root, path, Links::Follow)?;
     let stat = fs.stat(&dir, &name).map_err(failed(path))?;
     if stat.kind == Kind::Symlink
         && let Ok(behind) = fs.open_dir(root, path, Links::Follow)
     {
-        return Ok(Entry::new(name.bytes(), &fs.stat_dir(&behind).map_err(failed(path))?));
+        return Ok(Entry::new(name.bytes(), &fs.stat_dir(&behind).map_err(failed(path))?, of_root.dev));
     }
-    Ok(Entry::new(name.bytes(), &stat))
+    Ok(Entry::new(name.bytes(), &stat, of_root.dev))
 }
 
 /// What is known of an entry itself, never of what a link leads to.
 pub(crate) fn look<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<Entry, Fault> {
+    let of_root = fs.stat_dir(root).map_err(failed(path))?;
     if path.is_root() {
-        return Ok(Entry::new(b"", &fs.stat_dir(root).map_err(failed(path))?));
+        return Ok(Entry::new(b"", &of_root, of_root.dev));
     }
     let (dir, name) = parent(fs, root, path, Links::Refuse)?;
-    Ok(Entry::new(name.bytes(), &fs.stat(&dir, &name).map_err(failed(path))?))
+    Ok(Entry::new(name.bytes(), &fs.stat(&dir, &name).map_err(failed(path))?, of_root.dev))
 }
 
 /// The target of a link.
@@ -91,12 +93,15 @@ pub(crate) fn follow<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<Vec
 pub(crate) struct Cursor<F: Fs> {
     dir: F::Dir,
     list: F::List,
+    /// Device of the share's root.
+    of_root: u64,
 }
 
 pub(crate) fn list<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<Cursor<F>, Fault> {
     let dir = fs.open_dir(root, path, Links::Follow).map_err(failed(path))?;
     let list = fs.list(&dir).map_err(failed(path))?;
-    Ok(Cursor { dir, list })
+    let of_root = fs.stat_dir(root).map_err(failed(path))?.dev;
+    Ok(Cursor { dir, list, of_root })
 }
 
 impl<F: Fs> Cursor<F> {
@@ -110,7 +115,7 @@ impl<F: Fs> Cursor<F> {
             if !is_reserved(name.bytes())
                 && let Ok(stat) = fs.stat(&self.dir, &name)
             {
-                entries.push(Entry::new(name.bytes(), &stat));
+                entries.push(Entry::new(name.bytes(), &stat, self.of_root));
             }
         }
         Ok((entries, true))

@@ -128,11 +128,14 @@ impl Acceptor {
     pub(crate) fn arm(&self, fds: &mut Vec<WaitFd>) -> Option<Duration> {
         let mut arrivals = self.arrivals.lock().unwrap_or_else(|e| e.into_inner());
         let Arrivals { coming, look } = &mut *arrivals;
+        let before = fds.len();
         if look.is_none() {
             self.listener.wait_fds(fds);
         }
+        // It leaves its sockets out where there is no slot for strangers.
+        let listens = fds.len() > before;
         let quiet = coming.iter_mut().all(|c| c.pending.channel.arm(fds));
         // Its sockets are not among what is waited for while a crowd is left alone, even if others have cleared it away meanwhile.
-        quiet.then_some(if look.is_none() && coming.is_empty() && self.listener.is_idle() { IDLE } else { COMING })
+        quiet.then_some(if listens && coming.is_empty() && self.listener.is_idle() { IDLE } else { COMING })
     }
 }

@@ -44,8 +44,10 @@ impl Serve for UrlServer {
         if let Some(error) = server.serve(&self.handle) {
             self.ctx.fabric().log().warn(&format!("no peer can be told the URL at the moment: {error}"));
         }
+        // First: what is paused until then may be over by now, and is waited for as well.
+        let most = server.wait_most().unwrap_or(SLEEP);
         server.wait_fds(fds);
-        Served::Armed(server.wait_most().unwrap_or(SLEEP))
+        Served::Armed(most)
     }
 }
 

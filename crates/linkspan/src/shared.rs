@@ -234,6 +234,7 @@ impl Shared {
             {
                 self.unlock(guard);
                 if stop() {
+                    self.leave_off(&mut self.lock());
                     self.forget(id);
                     return Err(Error::Aborted);
                 }
@@ -241,6 +242,7 @@ impl Shared {
                 guard = self.lock();
             }
         };
+        self.leave_off(&mut guard);
         let result = result.map_err(|fail| guard.error(fail));
         if arrival {
             guard.handed_over();
@@ -288,6 +290,7 @@ impl Shared {
                 other => self.follow(guard, other),
             };
         };
+        self.leave_off(&mut guard);
         self.unlock(guard);
         done
     }
@@ -307,6 +310,14 @@ impl Shared {
     #[inline]
     fn disarm(&self, guard: &mut Guard<'_>) {
         if std::mem::replace(&mut guard.armed, false) {
+            self.calls.fetch_add(1, Ordering::SeqCst);
+            guard.ctx.kick();
+        }
+    }
+
+    /// A call has ended: the engine thread looks again at what it has left alone beside its driver, where that has gone.
+    fn leave_off(&self, guard: &mut Guard<'_>) {
+        if guard.driver == Driver::Nobody && std::mem::take(&mut guard.left_alone) {
             self.calls.fetch_add(1, Ordering::SeqCst);
             guard.ctx.kick();
         }
@@ -371,10 +382,6 @@ impl Shared {
         }
         guard.driver = Driver::Nobody;
         self.driving.store(false, Ordering::Relaxed);
-        if std::mem::take(&mut guard.left_alone) {
-            self.calls.fetch_add(1, Ordering::SeqCst);
-            guard.ctx.kick();
-        }
         if guard.followers > 0 {
             self.cond.notify_all();
         } else if guard.ops.woken_later > 0 {

@@ -13,7 +13,7 @@ use linkspan_files::{Error, lock};
 
 use crate::Shared;
 use crate::courier::errno;
-use crate::nodes::Edits;
+use crate::nodes::{Edits, number};
 use crate::pending::{Pending, Reply, Ticket};
 
 /// Bytes of what is read ahead at a time: what the kernel asks for at most (fuse(4)), so that an answer is mostly one piece.
@@ -109,7 +109,7 @@ impl OpenFile {
     /// Open under this handle in the session of this epoch, and one to be opened anew where another one is.
     pub(crate) fn new(view: Shared, how: OpenHow, opened: &Opened, epoch: u64) -> OpenFile {
         let Opened { handle, ref entry, born } = *opened;
-        let number = view.number(entry);
+        let number = number(entry);
         let (ahead, waiting, edits) = (VecDeque::new(), Vec::new(), view.edits(number));
         let (which, how) = ((entry.dev, entry.ino, born), OpenHow { create: None, exclusive: false, ..how });
         let seen = edits.count();

@@ -59,10 +59,6 @@ impl View {
         Arc::new(View { options, owner, nodes, notifier: OnceLock::new(), pending: Arc::default() })
     }
 
-    pub(crate) fn number(&self, entry: &Entry) -> u64 {
-        number(entry, self.options.dev)
-    }
-
     pub(crate) fn can_notify(&self, notifier: Notifier) {
         let _ = self.notifier.set(notifier);
     }
@@ -93,7 +89,7 @@ impl View {
 
     /// The kernel is told of an entry, which is here: its number and what it is.
     fn told(&self, at: &PeerPath, entry: &Entry) -> FileAttr {
-        let number = self.number(entry);
+        let number = number(entry);
         lock(&self.nodes).told(number, entry, at.path.clone());
         self.attr(number, entry)
     }
@@ -395,7 +391,7 @@ impl Filesystem for Mount {
         self.ask(Reply::Attr(reply), ino, move |client, view, at, ticket| {
             let found = look(client, at);
             let found = match found {
-                Ok(entry) if ino.0 == ROOT || view.number(&entry) == ino.0 => Ok(entry),
+                Ok(entry) if ino.0 == ROOT || number(&entry) == ino.0 => Ok(entry),
                 Ok(_) => Err(Errno::ENOENT),
                 Err(error) => Err(error),
             };
@@ -521,7 +517,7 @@ impl Filesystem for Mount {
             let mut nodes = lock(&view.nodes);
             match how {
                 Rename::Exchange => nodes.exchanged(&old, &to),
-                _ => nodes.moved(&old, &to, (entry.kind != Kind::Dir).then(|| view.number(&entry))),
+                _ => nodes.moved(&old, &to, (entry.kind != Kind::Dir).then(|| number(&entry))),
             }
             Ok(None)
         });
@@ -571,7 +567,7 @@ impl Filesystem for Mount {
                 Err(Errno::ENOENT) => return view.pending.fail(&ticket, Errno::ESTALE),
                 Err(error) => return view.pending.fail(&ticket, error),
             };
-            if view.number(&opened.entry) != ino.0 {
+            if number(&opened.entry) != ino.0 {
                 let _ = client.request(Request::Close(opened.handle));
                 return view.pending.fail(&ticket, Errno::ESTALE);
             }
@@ -762,7 +758,7 @@ impl Filesystem for Mount {
                 Err(error) => return reply.error(errno(&error)),
             };
             let dots = [".", ".."].iter().map(|name| (ino.0, FileType::Directory, name.as_bytes()));
-            let names = listed.iter().map(|entry| (view.number(entry), kind(entry.kind), &entry.name[..]));
+            let names = listed.iter().map(|entry| (number(entry), kind(entry.kind), &entry.name[..]));
             let all = dots.skip(offset as usize).chain(names);
             for (at, (number, kind, name)) in (offset + 1..).zip(all) {
                 if reply.add(INodeNo(number), at, kind, OsStr::from_bytes(name)) {

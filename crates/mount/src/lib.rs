@@ -30,8 +30,6 @@ pub struct Options {
     pub share: String,
     /// Directory in it.
     pub base: RelPath,
-    /// Its device there: numbers of files on others are made different.
-    pub dev: u64,
     /// What mount tables call it.
     pub source: String,
     /// Longest time until a request for names or attributes is answered.

@@ -15,8 +15,8 @@ pub(crate) const ROOT: u64 = 1;
 /// The number of a file of the peer. A share may have more devices than that of its root, with numbers of their own (subvolumes of btrfs,
 /// overlayfs): each has other upper bits, by the golden ratio (Knuth, The Art of Computer Programming 3, 6.4), of which small multiples
 /// lie far apart.
-pub(crate) fn number(entry: &Entry, of_root: u64) -> u64 {
-    match entry.ino ^ entry.dev.wrapping_sub(of_root).wrapping_mul(0x9E37_79B9_7F4A_7C15) {
+pub(crate) fn number(entry: &Entry) -> u64 {
+    match entry.ino ^ entry.dev.wrapping_mul(0x9E37_79B9_7F4A_7C15) {
         // Those that are taken.
         number @ (0 | ROOT) => number | 1 << 63,
         number => number,
@@ -227,11 +227,11 @@ mod tests {
     fn files_of_two_devices_have_two_numbers_and_none_has_that_of_the_root() {
         let devices = (1..300).chain([0x801, 0xfd00, 0x1_0301]).chain((1..300).map(|n| n << 20));
         let numbers: Vec<u64> =
-            devices.flat_map(|dev| [1, 2, 256, 257, 1 << 40].map(|ino| number(&entry(dev, ino), 7))).collect();
+            devices.flat_map(|dev| [1, 2, 256, 257, 1 << 40].map(|ino| number(&entry(dev, ino)))).collect();
         assert_eq!(numbers.iter().collect::<std::collections::HashSet<_>>().len(), numbers.len());
         for taken in [0, ROOT] {
             assert!(!numbers.contains(&taken));
-            assert_ne!(number(&entry(0, taken), 0), taken);
+            assert_ne!(number(&entry(0, taken)), taken);
         }
     }
 }

@@ -44,10 +44,10 @@ pub fn open(
     stop: impl Fn() -> bool + Clone + Send + Sync + 'static,
 ) -> Result<Mounted, Error> {
     let mut names = way.client(stop.clone())?;
-    let dev = match names.request(Request::Stat(place.at()))? {
-        Answer::Stat(entry) if entry.kind == Kind::Dir => entry.dev,
+    match names.request(Request::Stat(place.at()))? {
+        Answer::Stat(entry) if entry.kind == Kind::Dir => {}
         _ => return Err(Error::Usage(format!("{source} is no directory"))),
-    };
+    }
     if writable
         && let Answer::Shares(shares) = names.request(Request::Shares)?
         && shares.contains(&(place.share.clone(), false))
@@ -57,7 +57,7 @@ pub fn open(
         return Err(Error::Usage(why));
     }
     let (share, base, source) = (place.share, place.path, source.to_owned());
-    let options = Options { share, base, dev, source, names: NAMES.min(data), data, writable };
+    let options = Options { share, base, source, names: NAMES.min(data), data, writable };
     linkspan_mount::mount(names, way.client(stop)?, dir, options)
         .map_err(|source| Error::Mount { dir: dir.display().to_string(), source })
 }

@@ -85,16 +85,20 @@ impl Root {
     ///
     /// # Errors
     /// [`Error::NoStreams`]: there is nothing to set up. [`Error::Up`]: a file cannot be written. [`Error::Hops`]: the kernel chose other
-    /// HopIDs. [`Error::NoLink`]: a link is not up; the others
-    /// have their addresses. [`Error::Interface`]: an interface takes no address.
+    /// HopIDs. [`Error::NoLink`]: a link is not up. [`Error::Interface`]: an
+    /// interface takes no address. What could be set up else is.
     pub fn up(&self, streams: u16, first_hop: u16) -> Result<Vec<String>, Error> {
         let (mut said, mut left) = (Vec::new(), None);
         for found in self.interfaces() {
             match found {
                 Ok((interface, own)) => {
-                    ip(&["address", "replace", &format!("{own}/{NET_OF_CABLE}"), "dev", &interface])?;
-                    ip(&["link", "set", "dev", &interface, "up"])?;
-                    said.push(format!("{interface} is up with the address {own}"));
+                    let own_net = format!("{own}/{NET_OF_CABLE}");
+                    let done = ip(&["address", "replace", &own_net, "dev", &interface])
+                        .and_then(|()| ip(&["link", "set", "dev", &interface, "up"]));
+                    match done {
+                        Ok(()) => said.push(format!("{interface} is up with the address {own}")),
+                        Err(error) => left = Some(error),
+                    }
                 }
                 Err(error) => left = Some(error),
             }

@@ -50,12 +50,13 @@ pub(super) struct Session<'a> {
     open: Quota,
     cursors: BTreeMap<u32, (Cursor<RealFs>, linkspan_net::Share)>,
     next_cursor: u32,
-    files: BTreeMap<u32, (OwnedFd, linkspan_net::Share)>,
+    /// With the device of the root of their share.
+    files: BTreeMap<u32, (OwnedFd, linkspan_net::Share, u64)>,
 }
 
 /// What an open file is.
-fn known(stat: io::Result<Stat>) -> Result<Answer, Fault> {
-    stat.map(|stat| Answer::Stat(Entry::new(b"", &stat))).map_err(|error| Fault::io("the file", &error))
+fn known(stat: io::Result<Stat>, of_root: u64) -> Result<Answer, Fault> {
+    stat.map(|stat| Answer::Stat(Entry::new(b"", &stat, of_root))).map_err(|error| Fault::io("the file", &error))
 }
 
 /// A server tells nobody.
@@ -224,10 +225,10 @@ impl<'a> Session<'a> {
                 let taken = self.descriptors(1)?;
                 let changes = how.write || how.create.is_some();
                 let root = if changes { self.editable(at)? } else { self.share(at)? };
-                let (file, entry) = edit::open(fs, &root, &at.path, *how)?;
+                let (file, entry, of_root) = edit::open(fs, &root, &at.path, *how)?;
                 let born = fs.born(&file).unwrap_or_default();
                 self.next_cursor = self.next_cursor.wrapping_add(1);
-                self.files.insert(self.next_cursor, (file, taken));
+                self.files.insert(self.next_cursor, (file, taken, of_root));
                 Ok(Answer::Opened(self.next_cursor, entry, born))
             }
             Request::Close(handle) => {
@@ -243,8 +244,8 @@ impl<'a> Session<'a> {
                 };
                 written.map(|()| Answer::Done).map_err(|error| Fault::io("the file", &error))
             }
-            Request::Change(handle, change) => known(fs.change_open(self.file(*handle)?, change)),
-            Request::Known(handle) => known(fs.stat_file(self.file(*handle)?)),
+            Request::Change(handle, change) => known(fs.change_open(self.file(*handle)?, change), self.files[handle].2),
+            Request::Known(handle) => known(fs.stat_file(self.file(*handle)?), self.files[handle].2),
             Request::Sync(handle) => {
                 let synced = fs.sync(self.file(*handle)?);
                 synced.map(|()| Answer::Done).map_err(|error| Fault::unwritten("fsync", &error))
@@ -273,7 +274,7 @@ impl<'a> Session<'a> {
 
     fn file(&self, handle: u32) -> Result<&OwnedFd, Fault> {
         let file = self.files.get(&handle);
-        file.map(|(file, _)| file).ok_or_else(|| Fault::new(FaultKind::NotFound, "there is no such open file"))
+        file.map(|(file, ..)| file).ok_or_else(|| Fault::new(FaultKind::NotFound, "there is no such open file"))
     }
 
     /// Answers with bytes of an open file, which are read into the place where they are sent from.

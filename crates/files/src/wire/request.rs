@@ -184,7 +184,7 @@ pub struct Entry {
     pub mtime: Time,
     /// Last change of anything.
     pub ctime: Time,
-    /// Device of the file system there.
+    /// Device of the file system there, less that of the share's root: 0 for most.
     pub dev: u64,
     /// Number within it.
     pub ino: u64,
@@ -203,8 +203,10 @@ impl Default for Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(name: &[u8], stat: &Stat) -> Entry {
-        let Stat { kind, size, mode, mtime, ctime, dev, ino, disk, links, .. } = *stat;
+    /// `of_root`: device of the share's root, which is another number after some boots.
+    pub(crate) fn new(name: &[u8], stat: &Stat, of_root: u64) -> Entry {
+        let Stat { kind, size, mode, mtime, ctime, ino, disk, links, .. } = *stat;
+        let dev = stat.dev.wrapping_sub(of_root);
         Entry { name: name.to_vec(), kind, size, mode, mtime, ctime, dev, ino, disk, links }
     }
 
