@@ -80,7 +80,33 @@ pub(super) fn faults(lab: &mut Lab) -> Result<()> {
     }
     let path = ring(&a, &b, true)?;
     lab.say(&format!("booted without the word, as printed: gone; {path}"));
+    network(lab, [&a, &b])?;
     host::end(lab, Pair { cable, guests: [a, b] })
+}
+
+/// The cable in the mode network, its interface set up by the service under its unit, beside NetworkManager.
+fn network(lab: &mut Lab, guests: [&Guest; 2]) -> Result<()> {
+    const SYS: &str = "/sys/class/linkspan/linkspan0";
+    for guest in guests {
+        let uuid = guest.read(&format!("{SYS}/peer"))?;
+        guest.sh(&format!("lspan link mode network {}", uuid.trim()))?;
+    }
+    let mut own = Vec::new();
+    for guest in guests {
+        guest.until("the link for the network", SOON, &format!("grep -q '^network$' {SYS}/state"))?;
+        let said = guest.sh("lspan link up")?;
+        let address = said.split_once("linkspan0 is up with the address ").map(|(_, rest)| rest.trim().to_owned());
+        own.extend(address.filter(|address| address.starts_with("10.")));
+    }
+    check(own.len() == 2 && own[0] != own[1], || format!("addresses of linkspan0: {own:?}"))?;
+    guests[0].until("a ping over it", SOON, &format!("ping -c 1 -W 1 -I linkspan0 {} >/dev/null", own[1]))?;
+    let shown = guests[0].sh("nmcli -t -f GENERAL.STATE,IP4.ADDRESS device show linkspan0")?;
+    check(shown.contains(&own[0]), || format!("NetworkManager knows of no address {}: {shown}", own[0]))?;
+    lab.say(&format!(
+        "in the mode network, `lspan link up` by the service: {own:?}, ping; NetworkManager says {}",
+        shown.trim()
+    ));
+    Ok(())
 }
 
 /// Where the module has just been loaded, no host is allowed to use it yet: named, and allowed as printed.
