@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use crate::fs::{Change, Fs, Links, OpenHow, RealFs, Rename};
 use crate::name::RelPath;
-use crate::ops::{failed, look, parent};
+use crate::ops::{failed, look, parent, rmdir};
 use crate::wire::{Answer, Entry, Fault, FaultKind, New, Request};
 
 /// A file, what it is, and the device of the share's root.
@@ -74,7 +74,7 @@ fn set(
 
 fn unlink(fs: &RealFs, root: &OwnedFd, path: &RelPath, dir: bool) -> Result<Answer, Fault> {
     let (parent, name) = parent(fs, root, path, Links::Refuse)?;
-    let gone = if dir { fs.rmdir(&parent, &name) } else { fs.unlink(&parent, &name) };
+    let gone = if dir { rmdir(fs, &parent, &name) } else { fs.unlink(&parent, &name) };
     gone.map(|()| Answer::Done).map_err(failed(path))
 }
 

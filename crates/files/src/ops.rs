@@ -4,7 +4,7 @@ use std::io;
 
 use crate::fs::{Fs, Kind, Links, Rename, Stat, read_full};
 use crate::hash::Value;
-use crate::name::{DEPTH_MAX, Name, RelPath, escape, is_reserved};
+use crate::name::{DEPTH_MAX, Name, RelPath, escape, is_partial, is_reserved};
 use crate::trash;
 use crate::wire::{Answer, Entry, Fault, FaultKind, Request, Sum};
 
@@ -127,10 +127,29 @@ pub(crate) fn remove<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath, below: bool) 
     let stat = fs.stat(&dir, &name).map_err(failed(path))?;
     match stat.kind {
         Kind::Dir if below => remove_dir(fs, &dir, &name, 0).map_err(failed(path))?,
-        Kind::Dir => fs.rmdir(&dir, &name).map_err(failed(path))?,
+        Kind::Dir => rmdir(fs, &dir, &name).map_err(failed(path))?,
         _ => fs.unlink(&dir, &name).map_err(failed(path))?,
     }
     fs.sync_dir(&dir).map_err(failed(path))
+}
+
+/// A directory in which there is nothing to be seen. What transfers that nobody carries on at the moment have left in it goes, too.
+pub(crate) fn rmdir<F: Fs>(fs: &F, at: &F::Dir, name: &Name) -> io::Result<()> {
+    let error = match fs.rmdir(at, name) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => error,
+        other => return other,
+    };
+    let (dir, mut partial) = (fs.open_child(at, name)?, Vec::new());
+    for entry in fs.list(&dir)? {
+        let part = Name::any(&entry?.name).ok().filter(|name| is_partial(name.bytes()));
+        let Some(part) = part else { return Err(error) };
+        if !fs.try_lock(&fs.open_write(&dir, &part)?.0)? {
+            return Err(error);
+        }
+        partial.push(part);
+    }
+    partial.iter().try_for_each(|part| fs.unlink(&dir, part))?;
+    fs.rmdir(at, name)
 }
 
 /// Never through a link, and never out of the file system: the directory is opened by its one name.

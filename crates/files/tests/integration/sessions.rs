@@ -331,6 +331,35 @@ fn a_peer_changes_nothing_of_a_share_that_is_read_only_and_nothing_outside_of_on
 }
 
 #[test]
+fn a_directory_that_looks_empty_is_removed_with_what_transfers_have_left_there_unless_one_is_under_way() {
+    let folder = Folder::new("left");
+    let part = |dir: &str| folder.0.join("share").join(dir).join(".lspan-0123456789abcdef.part");
+    for dir in ["mount", "command", "other"] {
+        fs::create_dir(folder.0.join("share").join(dir)).unwrap();
+        fs::write(part(dir), "half").unwrap();
+    }
+    fs::write(folder.0.join("share/other/mine"), "").unwrap();
+    let (url, _said, over) = serve(&folder.0);
+    let mut client = Client::connect(context(), move || Ok(url.clone()), || false).unwrap();
+    let ways = |dir| [Request::Unlink(in_share("data", dir), true), Request::Remove(in_share("data", dir), false)];
+    for (dir, what) in ["mount", "command"].into_iter().zip([0, 1]) {
+        let under_way = fs::File::options().write(true).open(part(dir)).unwrap();
+        rustix::fs::flock(&under_way, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        for what in ways(dir) {
+            assert_eq!(refusal(&mut client, what), FaultKind::NotEmpty);
+        }
+        drop(under_way);
+        client.request(ways(dir)[what].clone()).unwrap();
+        assert!(!folder.0.join("share").join(dir).exists());
+    }
+    for what in ways("other") {
+        assert_eq!(refusal(&mut client, what), FaultKind::NotEmpty);
+    }
+    assert!(part("other").exists(), "something of the owner's is there, and so it stays");
+    over.store(true, Relaxed);
+}
+
+#[test]
 fn of_one_peer_s_sessions_none_waits_for_what_another_asks() {
     let folder = Folder::new("two-sessions");
     fs::File::create(folder.0.join("share/large")).unwrap().set_len(4 << 30).unwrap();
