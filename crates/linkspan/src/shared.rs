@@ -317,7 +317,8 @@ impl Shared {
 
     /// A call has ended: the engine thread looks again at what it has left alone beside its driver, where that has gone.
     fn leave_off(&self, guard: &mut Guard<'_>) {
-        if guard.driver == Driver::Nobody && std::mem::take(&mut guard.left_alone) {
+        if guard.left_alone && guard.driver == Driver::Nobody {
+            guard.left_alone = false;
             self.calls.fetch_add(1, Ordering::SeqCst);
             guard.ctx.kick();
         }
