@@ -195,18 +195,7 @@ fn other(address: &str) -> Result<String> {
 
 /// Two cables between the same two host interfaces, crossed: nothing but the ports tells them apart.
 pub(crate) fn two(lab: &mut Lab) -> Result<()> {
-    let shape = "host a ports=2\nhost b ports=2\ncable one a:1 b:2\ncable two a:2 b:1\n";
-    let cable = Cable::shaped(lab, shape)?;
-    let specs = ["a", "b"].map(|name| {
-        let mut spec: Spec = lab.guest(name);
-        spec.cables.push(cable.socket(name));
-        spec.deadline = Duration::from_secs(600);
-        spec
-    });
-    let [a, b] = lab.boot(specs.each_ref())?;
-    for guest in [&a, &b] {
-        tb::load(guest)?;
-    }
+    let (cable, [a, b]) = booted(lab, "host a ports=2\nhost b ports=2\ncable one a:1 b:2\ncable two a:2 b:1\n")?;
     let early = a.run(SOON, "modprobe linkspan allow=any mode=network; lspan link up 2>&1")?;
     check(early.code != 0 && early.out.contains("LS15"), || format!("there is no link yet: {}", early.out))?;
     b.sh("modprobe linkspan allow=any mode=network")?;
@@ -340,8 +329,8 @@ fn ends(lab: &mut Lab, cable: &Cable, a: &Guest, b: &Guest) -> Result<()> {
     Ok(())
 }
 
-/// Guests with the driver in the mode network, on a cable of this shape.
-fn shaped(lab: &mut Lab, shape: &str) -> Result<(Cable, [Guest; 2])> {
+/// Guests with the kernel's own driver, on cables of this shape.
+fn booted(lab: &mut Lab, shape: &str) -> Result<(Cable, [Guest; 2])> {
     let cable = Cable::shaped(lab, shape)?;
     let specs = ["a", "b"].map(|name| {
         let mut spec: Spec = lab.guest(name);
@@ -353,6 +342,12 @@ fn shaped(lab: &mut Lab, shape: &str) -> Result<(Cable, [Guest; 2])> {
     for guest in &guests {
         tb::load(guest)?;
     }
+    Ok((cable, guests))
+}
+
+/// The same with ours in the mode network.
+fn shaped(lab: &mut Lab, shape: &str) -> Result<(Cable, [Guest; 2])> {
+    let (cable, guests) = booted(lab, shape)?;
     for guest in &guests {
         found(guest)?;
     }

@@ -170,6 +170,12 @@ fn what_two_hosts_append_to_one_file_is_all_there() {
     assert_eq!((text.lines().count(), fs::read_to_string(one.at.join("log")).unwrap()), (600, text));
 }
 
+/// Read past the kernel's own pages.
+fn direct(path: &Path) -> File {
+    let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
+    File::options().read(true).custom_flags(flags).open(path).unwrap()
+}
+
 #[test]
 fn what_was_read_ahead_is_not_read_after_it_was_written_or_cut_off() {
     let world = world("ahead");
@@ -177,9 +183,7 @@ fn what_was_read_ahead_is_not_read_after_it_was_written_or_cut_off() {
     fs::write(world.path("share/f"), &bytes).unwrap();
     let _server = world.serve(&[], ":rw");
     let Some(mount) = Mount::written(&world, "mnt", "60") else { return };
-    // Past the kernel's own pages.
-    let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
-    let reader = File::options().read(true).custom_flags(direct).open(mount.at.join("f")).unwrap();
+    let reader = direct(&mount.at.join("f"));
     let writer = File::options().write(true).open(mount.at.join("f")).unwrap();
     let read = |at: usize| {
         let mut got = vec![0; 64 << 10];
@@ -307,8 +311,7 @@ fn a_connection_that_is_lost_while_a_file_is_read_ahead_costs_no_call() {
     fs::write(world.path("share/f"), &bytes).unwrap();
     let server = world.serve(&[], ":rw");
     let Some(mount) = Mount::written(&world, "mnt", "60") else { return };
-    let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
-    let reader = File::options().read(true).custom_flags(direct).open(mount.at.join("f")).unwrap();
+    let reader = direct(&mount.at.join("f"));
     let writer = File::options().write(true).open(mount.at.join("f")).unwrap();
     let read = |at: usize| {
         let mut got = vec![0; 64 << 10];
