@@ -11,7 +11,8 @@ use crate::modules::Modules;
 use crate::root;
 
 /// Programs of the root.
-const PROGRAMS: [&str; 12] = [
+const PROGRAMS: [&str; 13] = [
+    "ethtool",
     "ip",
     "tc",
     "rdma",

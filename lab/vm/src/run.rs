@@ -12,7 +12,7 @@ use crate::initrd::Put;
 use crate::lab::Lab;
 use crate::modules::name_of;
 use crate::setup;
-use crate::suite::{ALL, Test, system};
+use crate::suite::{ALL, Drivers, Test, system};
 use crate::tries::{self, Came, Nth};
 
 /// Our driver, in the folder `kernel`: built for each kernel before a test needs it, unless one is given by `--module`.
@@ -39,13 +39,21 @@ pub(crate) fn run(words: &Words) -> Result<ExitCode> {
     let kernels = if on_kernels.is_empty() { Vec::new() } else { words.kernels() };
     for kernel in kernels {
         let mut modules = words.modules.clone();
-        if on_kernels.iter().any(|test| test.ours) && !modules.iter().any(|file| name_of(file) == OURS) {
+        if on_kernels.iter().any(|test| test.drivers == Drivers::Ours) && !modules.iter().any(|m| name_of(m) == OURS) {
             modules.extend(setup::module::build(&cache, &cache.kernel(&kernel)?, Path::new("kernel"))?);
         }
         let mut lab = Lab::new(&cache, &kernel, &modules, &puts)?;
         lab.seed = words.seed;
         println!("kernel {kernel} ({})", lab.kernel.release);
-        tally.take(&mut lab, &on_kernels, words.once);
+        let (patched, others): (Vec<Test>, Vec<Test>) =
+            on_kernels.iter().partition(|test| test.drivers == Drivers::Patched && why_not(&lab, test).is_none());
+        tally.take(&mut lab, &others, words.once);
+        if !patched.is_empty() {
+            modules.extend(setup::patched::modules(&cache, &kernel)?);
+            let mut lab = Lab::new(&cache, &kernel, &modules, &puts)?;
+            lab.seed = words.seed;
+            tally.take(&mut lab, &patched, words.once);
+        }
     }
     let systems = if on_systems.is_empty() { Vec::new() } else { words.systems() };
     for system in systems {

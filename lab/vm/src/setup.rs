@@ -8,6 +8,7 @@ pub(crate) mod debug;
 pub(crate) mod kernel;
 pub(crate) mod lint;
 pub(crate) mod module;
+pub(crate) mod patched;
 pub(crate) mod system;
 
 use std::fs;
@@ -27,8 +28,17 @@ pub(crate) const RELEASE: &str = "trixie";
 pub(crate) const BACKPORTS: &str = "trixie-backports";
 
 /// What guests run, from the release.
-const PACKAGES: [&str; 8] =
-    ["busybox-static", "ibverbs-providers", "ibverbs-utils", "iproute2", "kmod", "perftest", "xz-utils", "zstd"];
+const PACKAGES: [&str; 9] = [
+    "busybox-static",
+    "ethtool",
+    "ibverbs-providers",
+    "ibverbs-utils",
+    "iproute2",
+    "kmod",
+    "perftest",
+    "xz-utils",
+    "zstd",
+];
 
 /// What runs guests, from backports.
 const QEMU: [&str; 2] = ["qemu-system-x86", "qemu-system-common"];

@@ -26,17 +26,12 @@ pub(crate) fn scripts(kernel: &str) -> String {
 pub(crate) fn left_off(cache: &Cache, title: &str, known: Known) -> Result<()> {
     let (root, kernel) = (cache.root(), cache.kernel(known.name)?);
     headers(&root, title, &kernel.release)?;
-    let version = fs::read_to_string(kernel.dir.join("version")).at("version")?;
-    let source = format!("linux-source-{}", known.name);
     let folder = format!("build/source-{}", known.name);
-    apt::download(&root, title, &[format!("{source}={}", version.trim())], &folder)?;
-    let (keep, from) = (scripts(known.name), SCRIPTS.map(|name| format!("'*/scripts/{name}'")).join(" "));
-    let unpack = format!(
-        "cd /{folder}\ndpkg-deb --fsys-tarfile {source}_*.deb | tar -x -O --wildcards '*/{source}.tar.xz' |\n\
-         xz -dc -T0 | tar -x --strip-components=2 --wildcards '*/drivers/thunderbolt' {from}\nrm -f *.deb\n\
-         mkdir -p /{keep}\nmv {} /{keep}/",
-        SCRIPTS.join(" ")
-    );
+    let from = SCRIPTS.map(|name| format!("scripts/{name}"));
+    let wanted: Vec<&str> = ["drivers/thunderbolt"].into_iter().chain(from.iter().map(String::as_str)).collect();
+    source(cache, title, &kernel, &folder, &wanted)?;
+    let keep = scripts(known.name);
+    let unpack = format!("cd /{folder}\nmkdir -p /{keep}\nmv {} /{keep}/\nmv drivers/thunderbolt .", from.join(" "));
     proc::watched(title, &mut root::script(&root, &unpack))?;
     let config = fs::read_to_string(kernel.dir.join("config")).at("config")?;
     let makefile = root.join(&folder).join("thunderbolt/Makefile");
@@ -67,6 +62,20 @@ pub(crate) fn left_off(cache: &Cache, title: &str, known: Known) -> Result<()> {
         fs::copy(&built, extra.join(format!("{module}.ko"))).at(built.display())?;
     }
     fs::remove_dir_all(root.join(&folder)).at(folder)
+}
+
+/// Unpacks these files and folders of a kernel's sources, of the very same version, into a folder of the root.
+pub(crate) fn source(cache: &Cache, title: &str, kernel: &Kernel, folder: &str, wanted: &[&str]) -> Result<()> {
+    let root = cache.root();
+    let version = fs::read_to_string(kernel.dir.join("version")).at("version")?;
+    let source = format!("linux-source-{}", kernel.name);
+    apt::download(&root, title, &[format!("{source}={}", version.trim())], folder)?;
+    let wanted: String = wanted.iter().map(|path| format!(" '*/{path}'")).collect();
+    let unpack = format!(
+        "cd /{folder}\ndpkg-deb --fsys-tarfile {source}_*.deb | tar -x -O --wildcards '*/{source}.tar.xz' |\n\
+         xz -dc -T0 | tar -x --strip-components=1 --wildcards{wanted}\nrm -f *.deb"
+    );
+    proc::watched(title, &mut root::script(&root, &unpack))
 }
 
 /// Folder of the modules that were built for a kernel.

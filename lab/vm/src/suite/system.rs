@@ -12,12 +12,12 @@ mod slurm;
 mod streams;
 mod user;
 
-use super::{ANY, Test};
+use super::{ANY, Drivers, Test};
 use crate::error::Result;
 use crate::lab::Lab;
 
 const fn test(name: &'static str, what: &'static str, run: fn(&mut Lab) -> Result<()>) -> Test {
-    Test { name, since: ANY, ours: false, what, run }
+    Test { name, since: ANY, drivers: Drivers::Stock, what, run }
 }
 
 /// All of them.
