@@ -14,6 +14,7 @@ pub mod gpu;
 mod host;
 mod memory;
 mod rail;
+mod regions;
 mod registrar;
 mod setup;
 #[cfg(doctest)]
@@ -31,6 +32,7 @@ pub use linkspan_proto::conn::{
 pub use linkspan_proto::{Buf, Head, Kind};
 pub use memory::MemSlice;
 pub use rail::{BoxRail, Busy, Caps, DeviceReach, Down, Health, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
+pub use regions::Regions;
 pub use registrar::{DirectBy, Refusal, Registrar, Registration};
 pub use setup::{Offer, Provider, Relay, Relayer, Role, Setup, Site};
 

@@ -5,14 +5,13 @@
 //! the driver goes on using the pages that it knows. Our own buffers say so themselves ([`gone`]). A rail that watches ([`Cache::watch`])
 //! is told by the kernel of other memory too; what cannot be watched it does not keep.
 
-use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use linkspan_mem::gone;
 use linkspan_tbring::{Access, Error};
-use linkspan_transport::{Buf, DeviceReach, MemSlice, MemoryDomain, Refusal, Registration};
+use linkspan_transport::{Buf, DeviceReach, MemSlice, Refusal, Regions, Registration};
 use linkspan_uffd::Unmaps;
 
 use crate::device::{Registrar, RingDevice};
@@ -94,76 +93,13 @@ impl<R> Held<R> {
 
     /// Offset of memory that lies in it.
     pub(crate) fn offset(&self, mem: MemSlice) -> u64 {
-        mem.as_ptr() as u64 - first(self.mem) + self.head
-    }
-}
-
-fn first(mem: MemSlice) -> u64 {
-    mem.as_ptr() as u64
-}
-
-fn end(mem: MemSlice) -> u64 {
-    first(mem).saturating_add(mem.len() as u64)
-}
-
-/// By place and address. None lies inside another, so if the one with the nearest start below an address does not cover a
-/// range, none does.
-struct Map<R>(BTreeMap<(MemoryDomain, u64), Arc<Held<R>>>);
-
-impl<R> Clone for Map<R> {
-    fn clone(&self) -> Map<R> {
-        Map(self.0.clone())
-    }
-}
-
-impl<R> Map<R> {
-    fn find(&self, mem: MemSlice) -> Option<&Arc<Held<R>>> {
-        let (_, held) = self.0.range((mem.place(), 0)..=(mem.place(), first(mem))).next_back()?;
-        (end(mem) <= end(held.mem)).then_some(held)
+        mem.as_ptr() as u64 - self.mem.as_ptr() as u64 + self.head
     }
 
-    fn insert(&mut self, held: Arc<Held<R>>) {
-        let mem = held.mem;
-        self.0.retain(|at, old| at.0 != mem.place() || first(old.mem) < first(mem) || end(old.mem) > end(mem));
-        self.0.insert((mem.place(), first(mem)), held);
-    }
-
-    fn remove(&mut self, mem: MemSlice) {
-        self.forget(mem.place(), (first(mem), end(mem)));
-    }
-
-    fn forget(&mut self, place: MemoryDomain, (from, to): (u64, u64)) {
-        self.0.retain(|at, old| at.0 != place || end(old.mem) <= from || first(old.mem) >= to);
-    }
-}
-
-/// What may only be sent from, and what may be received into too.
-struct Maps<R> {
-    sources: Map<R>,
-    targets: Map<R>,
-}
-
-impl<R> Clone for Maps<R> {
-    fn clone(&self) -> Maps<R> {
-        Maps { sources: self.sources.clone(), targets: self.targets.clone() }
-    }
-}
-
-impl<R> Maps<R> {
-    fn new() -> Maps<R> {
-        Maps { sources: Map(BTreeMap::new()), targets: Map(BTreeMap::new()) }
-    }
-
-    fn len(&self) -> usize {
-        self.sources.0.len() + self.targets.0.len()
-    }
-
-    fn find(&self, mem: MemSlice, target: bool) -> Option<&Arc<Held<R>>> {
-        self.targets.find(mem).or_else(|| if target { None } else { self.sources.find(mem) })
-    }
-
-    fn insert(&mut self, held: Arc<Held<R>>, target: bool) {
-        if target { self.targets.insert(held) } else { self.sources.insert(held) }
+    /// Whether it has a byte of a range of addresses.
+    fn meets(&self, from: u64, to: u64) -> bool {
+        let first = self.mem.as_ptr() as u64;
+        first < to && from < first.saturating_add(self.mem.len() as u64)
     }
 }
 
@@ -171,7 +107,7 @@ impl<R> Maps<R> {
 struct Shared<R> {
     registrar: Arc<dyn Registrar<R>>,
     /// Memory of devices.
-    devices: Mutex<Maps<R>>,
+    devices: Mutex<Regions<Held<R>>>,
     /// Counts invalidations, so that a rail need not ask for the lock.
     generation: AtomicU64,
     /// Counts registrations.
@@ -179,7 +115,7 @@ struct Shared<R> {
 }
 
 impl<R> Shared<R> {
-    fn lock(&self) -> MutexGuard<'_, Maps<R>> {
+    fn lock(&self) -> MutexGuard<'_, Regions<Held<R>>> {
         self.devices.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -191,14 +127,14 @@ impl<R> Shared<R> {
 
 impl<R: Send + Sync> RegisteredCables for Shared<R> {
     fn invalidate(&self, mem: MemSlice) {
-        let mut devices = self.lock();
-        devices.sources.remove(mem);
-        devices.targets.remove(mem);
+        let from = mem.as_ptr() as u64;
+        let to = from.saturating_add(mem.len() as u64);
+        self.lock().retain(|held| held.mem.place() != mem.place() || !held.meets(from, to));
         self.generation.fetch_add(1, Ordering::Release);
     }
 
     fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, mem: MemSlice, target: bool) -> Result<(), Error> {
-        if self.lock().len() >= DMABUFS {
+        if self.lock().count() >= DMABUFS {
             let source = std::io::Error::from_raw_os_error(ENOSPC);
             return Err(Error::Refused { call: "registering memory", source, hint: "" });
         }
@@ -206,7 +142,7 @@ impl<R: Send + Sync> RegisteredCables for Shared<R> {
         let head = offset % PAGE;
         let access = if target { Access::Both } else { Access::Send };
         let region = self.registrar.register_dmabuf(fd, offset - head, head, mem, access)?;
-        self.lock().insert(Arc::new(Held { region, mem, head }), target);
+        self.lock().insert(mem, Arc::new(Held { region, mem, head }), target);
         // After the insertion: a reader that sees the number finds the region.
         self.registrations.fetch_add(1, Ordering::Release);
         Ok(())
@@ -219,21 +155,21 @@ const ENOSPC: i32 = 28;
 /// Memory of devices as it was when it was looked at last.
 struct Seen<R> {
     shared: Arc<Shared<R>>,
-    maps: Maps<R>,
+    regions: Regions<Held<R>>,
     when: (u64, u64),
 }
 
 impl<R> Seen<R> {
     fn new(shared: &Arc<Shared<R>>) -> Seen<R> {
-        Seen { shared: shared.clone(), maps: Maps::new(), when: (0, 0) }
+        Seen { shared: shared.clone(), regions: Regions::default(), when: (0, 0) }
     }
 
     fn find(&mut self, mem: MemSlice, target: bool) -> Option<&Arc<Held<R>>> {
         let now = self.shared.now();
         if now != self.when {
-            (self.maps, self.when) = (self.shared.lock().clone(), now);
+            (self.regions, self.when) = (self.shared.lock().clone(), now);
         }
-        self.maps.find(mem, target)
+        self.regions.find(mem, target)
     }
 }
 
@@ -257,7 +193,7 @@ enum UnmapSource {
 }
 
 pub(crate) struct Cache<D: RingDevice> {
-    host: Maps<D::Region>,
+    host: Regions<Held<D::Region>>,
     told: UnmapSource,
     /// What has gone so far and was forgotten.
     epoch: u64,
@@ -271,13 +207,13 @@ impl<D: RingDevice> Cache<D> {
     pub(crate) fn new(device: &D) -> Cache<D> {
         let shared = Arc::new(Shared {
             registrar: device.registrar(),
-            devices: Mutex::new(Maps::new()),
+            devices: Mutex::new(Regions::default()),
             generation: AtomicU64::new(0),
             registrations: AtomicU64::new(0),
         });
         let devices = Seen::new(&shared);
         let memory = CableMemory(Arc::new(Mutex::new(Some(shared))));
-        Cache { host: Maps::new(), told: UnmapSource::Owner, epoch: 0, seen: 0, devices, memory, generation: 0 }
+        Cache { host: Regions::default(), told: UnmapSource::Owner, epoch: 0, seen: 0, devices, memory, generation: 0 }
     }
 
     /// From now on unmapped host memory is noticed without a call. `Err`: why none is kept.
@@ -292,10 +228,7 @@ impl<D: RingDevice> Cache<D> {
     fn catch_up(&mut self) {
         self.epoch = gone::settled();
         let host = &mut self.host;
-        gone::since(&mut self.seen, |range| {
-            host.sources.forget(MemoryDomain::HOST, range);
-            host.targets.forget(MemoryDomain::HOST, range);
-        });
+        gone::since(&mut self.seen, |(from, to)| host.retain(|held| !held.meets(from, to)));
     }
 
     pub(crate) fn memory(&self) -> CableMemory {
@@ -320,8 +253,8 @@ impl<D: RingDevice> Cache<D> {
             self.catch_up();
         }
         let generation = self.devices.shared.generation.load(Ordering::Acquire);
-        if generation != self.generation || self.host.len() >= KEEP {
-            self.host = Maps::new();
+        if generation != self.generation || self.host.count() >= KEEP {
+            self.host = Regions::default();
             self.generation = generation;
         }
         if let Some(held) = self.host.find(mem, target) {
@@ -337,7 +270,7 @@ impl<D: RingDevice> Cache<D> {
         let region = device.register(mem, if target { Access::Both } else { Access::Send })?;
         let held = Arc::new(Held { region, mem, head: 0 });
         if keep {
-            self.host.insert(held.clone(), target);
+            self.host.insert(mem, held.clone(), target);
         }
         Ok(held)
     }

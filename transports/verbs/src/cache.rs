@@ -8,13 +8,12 @@
 //! The key of a target opens all of its region, to every queue pair of the protection domain, for as long as it is registered. So
 //! its end is not left to the rails, which may be idle: a target that is forgotten is deregistered at once, whoever still knows it.
 
-use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use linkspan_mem::gone;
-use linkspan_transport::{Buf, DeviceReach, MemSlice, Refusal, Registrar, Registration};
+use linkspan_transport::{Buf, DeviceReach, MemSlice, Refusal, Regions, Registrar, Registration};
 use linkspan_uffd::Unmaps;
 use linkspan_verbs_sys::{Access, AsyncEvent, Error, Keys, Mr, Nic};
 
@@ -24,6 +23,7 @@ const KEEP: usize = 1024;
 /// A registered region.
 pub(crate) struct CachedRegion<M> {
     keys: Keys,
+    mem: MemSlice,
     target: bool,
     /// `None`: it was deregistered before its last user was gone.
     mr: Mutex<Option<M>>,
@@ -32,9 +32,9 @@ pub(crate) struct CachedRegion<M> {
 }
 
 impl<M: Mr> CachedRegion<M> {
-    fn new(mr: M, target: bool) -> Arc<CachedRegion<M>> {
+    fn new(mr: M, mem: MemSlice, target: bool) -> Arc<CachedRegion<M>> {
         let (keys, mr) = (mr.keys(), Mutex::new(Some(mr)));
-        Arc::new(CachedRegion { keys, target, mr, holds: AtomicUsize::new(0) })
+        Arc::new(CachedRegion { keys, mem, target, mr, holds: AtomicUsize::new(0) })
     }
 
     pub(crate) fn keys(&self) -> &Keys {
@@ -55,86 +55,31 @@ impl<M: Mr> CachedRegion<M> {
     }
 }
 
-/// Regions by address. None lies inside another, so the one with the nearest start below an address is also the
-/// one that reaches furthest, and if it does not cover a range none does.
-struct Map<M>(BTreeMap<u64, Arc<CachedRegion<M>>>);
-
-impl<M: Mr> Map<M> {
-    fn find(&self, addr: u64, len: u64) -> Option<&Arc<CachedRegion<M>>> {
-        let (_, region) = self.0.range(..=addr).next_back()?;
-        region.keys.covers(addr, len).then_some(region)
-    }
-
-    fn insert(&mut self, region: Arc<CachedRegion<M>>) {
-        let (from, to) = (region.keys.addr(), region.keys.addr() + region.keys.len());
-        self.0.retain(|_, old| !(old.keys.addr() >= from && old.keys.addr() + old.keys.len() <= to));
-        if self.0.len() >= KEEP
-            && let Some(idle) = self.0.iter().find(|(_, r)| Arc::strong_count(r) == 1).map(|(at, _)| *at)
-        {
-            self.0.remove(&idle);
-        }
-        self.0.insert(from, region);
-    }
-}
-
-/// Both kinds of region: what is only read here is never registered for the peer to write.
-struct Maps<M> {
-    sources: Map<M>,
-    targets: Map<M>,
-}
-
-impl<M> Clone for Maps<M> {
-    fn clone(&self) -> Maps<M> {
-        Maps { sources: Map(self.sources.0.clone()), targets: Map(self.targets.0.clone()) }
-    }
-}
-
-impl<M: Mr> Maps<M> {
-    fn new() -> Maps<M> {
-        Maps { sources: Map(BTreeMap::new()), targets: Map(BTreeMap::new()) }
-    }
-
-    fn len(&self) -> usize {
-        self.sources.0.len() + self.targets.0.len()
-    }
-
-    /// A source first, where there are both: a target may be deregistered while something is being sent from it.
-    fn find(&self, mem: MemSlice, target: bool) -> Option<&Arc<CachedRegion<M>>> {
-        let (addr, len) = (mem.as_ptr() as u64, mem.len() as u64);
-        let source = if target { None } else { self.sources.find(addr, len) };
-        source.or_else(|| self.targets.find(addr, len))
-    }
-
-    fn of(&mut self, target: bool) -> &mut Map<M> {
-        if target { &mut self.targets } else { &mut self.sources }
-    }
-
-    fn insert(&mut self, region: Arc<CachedRegion<M>>) {
-        self.of(region.target).insert(region);
-    }
-}
-
 /// What a domain has registered.
-struct Regions<M> {
+struct Known<M> {
     /// Where operations look.
-    maps: Maps<M>,
+    regions: Regions<CachedRegion<M>>,
     /// All that was not forgotten: also what larger regions have taken the place of.
     live: Vec<Weak<CachedRegion<M>>>,
 }
 
-impl<M: Mr> Regions<M> {
+impl<M: Mr> Known<M> {
     fn add(&mut self, region: Arc<CachedRegion<M>>) {
         self.live.retain(|known| known.strong_count() > 0);
         self.live.push(Arc::downgrade(&region));
         self.show(region);
     }
 
-    /// Where no other covers it.
+    /// Where no other of its kind covers it.
     fn show(&mut self, region: Arc<CachedRegion<M>>) {
-        let map = self.maps.of(region.target);
-        if map.find(region.keys.addr(), region.keys.len()).is_none() {
-            map.insert(region);
+        if self.regions.find(region.mem, region.target).is_some_and(|known| known.target == region.target) {
+            return;
         }
+        if self.regions.count() >= KEEP {
+            self.regions.drop_unused();
+        }
+        let (mem, target) = (region.mem, region.target);
+        self.regions.insert(mem, region, target);
     }
 
     fn live(&self) -> impl Iterator<Item = Arc<CachedRegion<M>>> {
@@ -146,9 +91,7 @@ impl<M: Mr> Regions<M> {
     fn forget(&mut self, addr: u64, len: u64, all: bool) -> bool {
         let known = self.live.len();
         let stays = |region: &CachedRegion<M>| !region.meets(addr, len) || (!all && region.is_held());
-        for map in [&mut self.maps.sources, &mut self.maps.targets] {
-            map.0.retain(|_, region| stays(region));
-        }
+        self.regions.retain(stays);
         self.live.retain(|known| {
             let Some(region) = known.upgrade() else { return false };
             let stays = stays(&region);
@@ -165,7 +108,7 @@ impl<M: Mr> Regions<M> {
 
 struct Shared<N: Nic> {
     nic: N,
-    regions: Mutex<Regions<N::Mr>>,
+    known: Mutex<Known<N::Mr>>,
     /// Counts invalidations, so that a rail's own copy of the map need not ask for the lock.
     generation: AtomicU64,
     registrations: AtomicU64,
@@ -200,10 +143,10 @@ impl<N: Nic> Domain<N> {
     }
 
     fn over(nic: N, events: Arc<Events>) -> Domain<N> {
-        let regions = Mutex::new(Regions { maps: Maps::new(), live: Vec::new() });
+        let known = Mutex::new(Known { regions: Regions::default(), live: Vec::new() });
         let (generation, registrations) = (AtomicU64::new(0), AtomicU64::new(0));
         let (unmaps, gone) = (OnceLock::new(), Mutex::new(0));
-        Domain(Arc::new(Shared { nic, regions, generation, registrations, events, unmaps, gone }))
+        Domain(Arc::new(Shared { nic, known, generation, registrations, events, unmaps, gone }))
     }
 
     /// The same device with nothing registered, in another protection domain ([`Nic::isolated`]): peers of its rails reach no
@@ -275,11 +218,11 @@ impl<N: Nic> Domain<N> {
 
     /// Regions kept at the moment.
     pub fn kept(&self) -> usize {
-        self.lock().maps.len()
+        self.lock().regions.count()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Regions<N::Mr>> {
-        self.0.regions.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known<N::Mr>> {
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets every region that shares a byte with `mem` and that nobody holds ([`Domain::hold`]); to be called before memory
@@ -301,7 +244,7 @@ impl<N: Nic> Domain<N> {
     /// The region that holds `mem`, made where there is none.
     pub(crate) fn register(&self, mem: MemSlice, target: bool) -> Result<Arc<CachedRegion<N::Mr>>, Error> {
         self.catch_up();
-        if let Some(region) = self.lock().maps.find(mem, target) {
+        if let Some(region) = self.lock().regions.find(mem, target) {
             return Ok(region.clone());
         }
         self.made(mem, target, false)
@@ -331,7 +274,7 @@ impl<N: Nic> Domain<N> {
             let _ = unmaps.watch(mem);
         }
         let access = if target { Access::REMOTE_WRITE } else { Access::LOCAL_READ };
-        Ok(self.add(CachedRegion::new(self.0.nic.register(mem, access)?, target), held))
+        Ok(self.add(CachedRegion::new(self.0.nic.register(mem, access)?, mem, target), held))
     }
 
     fn add(&self, region: Arc<CachedRegion<N::Mr>>, held: bool) -> Arc<CachedRegion<N::Mr>> {
@@ -360,7 +303,7 @@ impl<N: Nic> Domain<N> {
         let access = if target { Access::REMOTE_WRITE } else { Access::LOCAL_READ };
         let (at, len) = (mem.as_ptr() as u64, mem.len() as u64);
         let mr = self.0.nic.register_dmabuf(dmabuf, offset, len, at, access)?;
-        Ok(Hold { domain: self.clone(), region: self.add(CachedRegion::new(mr, target), true) })
+        Ok(Hold { domain: self.clone(), region: self.add(CachedRegion::new(mr, mem, target), true) })
     }
 }
 
@@ -411,14 +354,14 @@ impl<N: Nic> Drop for Hold<N> {
 /// A rail's own copy of the map: looked up without a lock.
 pub(crate) struct Cache<N: Nic> {
     domain: Domain<N>,
-    maps: Maps<N::Mr>,
+    regions: Regions<CachedRegion<N::Mr>>,
     generation: u64,
     epoch: u64,
 }
 
 impl<N: Nic> Cache<N> {
     pub(crate) fn new(domain: Domain<N>) -> Cache<N> {
-        Cache { domain, maps: Maps::new(), generation: 0, epoch: 0 }
+        Cache { domain, regions: Regions::default(), generation: 0, epoch: 0 }
     }
 
     pub(crate) fn domain(&self) -> &Domain<N> {
@@ -431,15 +374,15 @@ impl<N: Nic> Cache<N> {
             self.epoch = self.domain.catch_up();
         }
         let generation = self.domain.0.generation.load(Ordering::Acquire);
-        if generation != self.generation || self.maps.len() >= KEEP {
-            self.maps = Maps::new();
+        if generation != self.generation || self.regions.count() >= KEEP {
+            self.regions = Regions::default();
             self.generation = generation;
         }
-        if let Some(region) = self.maps.find(mem, target) {
+        if let Some(region) = self.regions.find(mem, target) {
             return Ok(region.clone());
         }
         let region = self.domain.register(mem, target)?;
-        self.maps.insert(region.clone());
+        self.regions.insert(region.mem, region.clone(), region.target);
         Ok(region)
     }
 }
@@ -447,13 +390,13 @@ impl<N: Nic> Cache<N> {
 /// What is registered, as it was when it was looked at last.
 pub(crate) struct Registered<N: Nic> {
     domain: Domain<N>,
-    maps: Maps<N::Mr>,
+    regions: Regions<CachedRegion<N::Mr>>,
     seen: (u64, u64),
 }
 
 impl<N: Nic> Registered<N> {
     pub(crate) fn new(domain: Domain<N>) -> Registered<N> {
-        Registered { domain, maps: Maps::new(), seen: (0, 0) }
+        Registered { domain, regions: Regions::default(), seen: (0, 0) }
     }
 }
 
@@ -464,9 +407,9 @@ unsafe impl<N: Nic> DeviceReach for Registered<N> {
         let shared = &self.domain.0;
         let now = (shared.generation.load(Ordering::Acquire), shared.registrations.load(Ordering::Acquire));
         if now != self.seen {
-            (self.maps, self.seen) = (self.domain.lock().maps.clone(), now);
+            (self.regions, self.seen) = (self.domain.lock().regions.clone(), now);
         }
-        self.maps.find(mem, target).is_some()
+        self.regions.find(mem, target).is_some()
     }
 }
 
