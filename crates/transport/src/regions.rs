@@ -45,10 +45,14 @@ impl<R> Regions<R> {
         source.or_else(|| nearest(&self.targets, mem))
     }
 
-    /// Adds the one of `mem` in place of those of its kind that lie inside it.
+    /// Adds the one of `mem` in place of those of its kind that lie inside it. Where a longer one covers it already, that stays alone.
     pub fn insert(&mut self, mem: MemSlice, region: Arc<R>, target: bool) {
         let map = if target { &mut self.targets } else { &mut self.sources };
         let (place, from, to) = (mem.place(), start(mem), end(mem));
+        let before = map.range((place, 0)..=(place, from)).next_back();
+        if before.is_some_and(|(at, (last, _))| *last > to || *last == to && at.1 < from) {
+            return;
+        }
         map.retain(|at, (old, _)| at.0 != place || at.1 < from || *old > to);
         map.insert((place, from), (to, region));
     }
@@ -83,3 +87,6 @@ fn start(mem: MemSlice) -> u64 {
 fn end(mem: MemSlice) -> u64 {
     start(mem).saturating_add(mem.len() as u64)
 }
+
+#[cfg(test)]
+mod tests;

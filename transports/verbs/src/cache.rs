@@ -256,9 +256,7 @@ impl<N: Nic> Domain<N> {
     /// [`Error::System`]: the device refuses; ENOMEM when no more memory may be locked.
     pub fn hold(&self, mem: MemSlice, target: bool) -> Result<Hold<N>, Error> {
         self.catch_up();
-        let is = |r: &Arc<CachedRegion<N::Mr>>| {
-            (r.target, r.keys.addr(), r.keys.len()) == (target, mem.as_ptr() as u64, mem.len() as u64)
-        };
+        let is = |r: &Arc<CachedRegion<N::Mr>>| r.target == target && r.mem == mem;
         let regions = self.lock();
         if let Some(region) = regions.live().find(is) {
             region.holds.fetch_add(1, Ordering::Relaxed);

@@ -139,9 +139,19 @@ async fn entry(proxy: &Proxy<'_>, label: &str, there: bool) -> i32 {
     }
 }
 
+/// The menu may have changed, and its numbers with it, since it was read.
 async fn click(proxy: &Proxy<'_>, label: &str) {
-    let id = entry(proxy, label, true).await;
-    proxy.call_method("Event", &(id, "clicked", Value::from(0i32), 0u32)).await.unwrap();
+    let clicked = async {
+        loop {
+            let id = entry(proxy, label, true).await;
+            match proxy.call_method("Event", &(id, "clicked", Value::from(0i32), 0u32)).await {
+                Ok(_) => return,
+                Err(zbus::Error::MethodError(_, Some(why), _)) if why == "id not found" => {}
+                Err(other) => panic!("{label}: {other}"),
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, clicked).await.expect(label);
 }
 
 fn program(address: &str) -> Command {

@@ -31,7 +31,10 @@ pub(crate) fn left_off(cache: &Cache, title: &str, known: Known) -> Result<()> {
     let wanted: Vec<&str> = ["drivers/thunderbolt"].into_iter().chain(from.iter().map(String::as_str)).collect();
     source(cache, title, &kernel, &folder, &wanted)?;
     let keep = scripts(known.name);
-    let unpack = format!("cd /{folder}\nmkdir -p /{keep}\nmv {} /{keep}/\nmv drivers/thunderbolt .", from.join(" "));
+    let unpack = format!(
+        "cd /{folder}\nmkdir -p /{keep}\nmv {} /{keep}/\nrm -rf thunderbolt\nmv drivers/thunderbolt .",
+        from.join(" ")
+    );
     proc::watched(title, &mut root::script(&root, &unpack))?;
     let config = fs::read_to_string(kernel.dir.join("config")).at("config")?;
     let makefile = root.join(&folder).join("thunderbolt/Makefile");

@@ -35,17 +35,17 @@ pub(crate) fn modules(cache: &Cache, kernel: &str) -> Result<Vec<PathBuf>> {
     let mut patches: Vec<PathBuf> =
         fs::read_dir(PATCHES).at(PATCHES)?.flatten().map(|entry| entry.path()).filter(|path| is_patch(path)).collect();
     patches.sort();
-    let mut words = kernel.release.clone();
+    let mut words = fs::read_to_string(kernel.dir.join("version")).at("version")?;
     for patch in &patches {
         words.push_str(&fs::read_to_string(patch).at(patch.display())?);
     }
     let (step, folder) = (format!("patched-{}", kernel.name), format!("build/patched-{}", kernel.name));
     let (root, built) = (cache.root(), cache.root().join(&folder));
     let files = DRIVERS.map(|(folder, name)| built.join(folder).join(format!("{name}.ko"))).to_vec();
+    let _lock = setup::lock(cache)?;
     if cache.done(&step, &words) && files.iter().all(|file| file.exists()) {
         return Ok(files);
     }
-    let _lock = setup::lock(cache)?;
     if built.exists() {
         fs::remove_dir_all(&built).at(built.display())?;
     }

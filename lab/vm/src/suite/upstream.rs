@@ -11,8 +11,8 @@ use crate::vcable::Cable;
 /// All the time of the guests: many checks in one boot.
 const LIFE: Duration = Duration::from_secs(900);
 
-/// Hosts that do not raise an interrupt for what completed while it was masked.
-const SHAPE: &str = "host a edge=silent\nhost b edge=silent\ncable ab a:1 b:1\n";
+/// A host that raises no interrupt for what completed while it was masked, and one that clears the status by itself.
+const SHAPE: &str = "host a edge=silent\nhost b irq=intel\ncable ab a:1 b:1\n";
 
 /// The interface of the kernel's network driver.
 const NET: &str = "thunderbolt0";
@@ -37,7 +37,9 @@ pub(crate) fn upstream(lab: &mut Lab) -> Result<()> {
     taken_down(lab, &a, &b)?;
     throttled(lab, &cable, &a, &b)?;
     late(lab, &cable, &a, &b)?;
-    lab.finish([a, b])?;
+    stopped(lab, &a, &b)?;
+    lab.finish([b])?;
+    a.cut()?;
     cable.finish()
 }
 
@@ -65,7 +67,8 @@ fn polled(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
 fn taken_down(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
     for _ in 0..5 {
         let flood = b.spawn("while :; do ping -c 50 -i 0.01 -W 1 -s 9000 10.9.0.1 >/dev/null; done")?;
-        a.sh(&format!("sleep 1; ip link set {NET} down"))?;
+        a.until("the flood", SOON, &arrive())?;
+        a.sh(&format!("ip link set {NET} down"))?;
         flood.kill();
         net_up(a, "10.9.0.1")?;
         a.until("a ping", SOON, "ping -c 1 -W 1 10.9.0.2 >/dev/null")?;
@@ -74,6 +77,39 @@ fn taken_down(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
     b.calm()?;
     lab.say("five times taken down while frames arrive: no complaint, and up again");
     Ok(())
+}
+
+/// The rings of a host that sends are stopped by a logout of the other one, and by a suspend: a poll may be under way then.
+fn stopped(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
+    let flood = "while :; do ping -c 50 -i 0.01 -W 1 -s 9000 10.9.0.2 >/dev/null; done & load=$!";
+    let again = "ping -c 1 -W 1 10.9.0.2 >/dev/null";
+    for _ in 0..5 {
+        let load = a.spawn(&format!("{flood}; wait $load"))?;
+        a.until("frames", SOON, &arrive())?;
+        b.sh(&format!("ip link set {NET} down"))?;
+        load.kill();
+        net_up(b, "10.9.0.2")?;
+        a.until("a ping", SOON, again)?;
+    }
+    a.calm()?;
+    b.calm()?;
+    lab.say("five logouts of the other host while frames are sent: no complaint, and up again");
+    a.sleeps(
+        LIFE / 6,
+        &format!(
+            "{flood}; sleep 1; echo devices >/sys/power/pm_test && echo mem >/sys/power/state || exit 3\n\
+             t=0; until {again}; do t=$((t+1)); [ $t -lt 60 ] || exit 4; done\nkill $load"
+        ),
+    )?;
+    b.calm()?;
+    lab.say("suspended as far as devices while frames are sent: up again");
+    Ok(())
+}
+
+/// A condition: more than twenty frames in a second.
+fn arrive() -> String {
+    let came = format!("cat /sys/class/net/{NET}/statistics/rx_packets");
+    format!("n=$({came}); sleep 1; [ $({came}) -gt $((n + 20)) ]")
 }
 
 /// `ethtool -c` and `-C`, and what the longest time does to the number of interrupts.
