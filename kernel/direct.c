@@ -174,6 +174,18 @@ bool ls_tx_wanted(struct ls_link *lk)
 	return !lk->running || !ls_ctl_frame(lk) || ls_data_waits(lk);
 }
 
+/* Has these rings unmasked once more. */
+void ls_unmask_soon(struct ls_link *lk, unsigned long rings)
+{
+	int bit;
+
+	for (bit = 0; bit < 2 * lk->pairs; bit++) {
+		if (rings & BIT(bit))
+			set_bit(bit, &lk->masked);
+	}
+	queue_work(ls_io_wq, &lk->io_work);
+}
+
 void ls_io_work(struct work_struct *work)
 {
 	struct ls_link *lk = container_of(work, struct ls_link, io_work);
@@ -198,11 +210,16 @@ void ls_io_work(struct work_struct *work)
 		if (quiet & BIT(bit))
 			set_bit(bit, &lk->masked);
 		else
-			tb_ring_poll_complete(ls_ring(lk, bit));
+			ls_ring_unmask(ls_ring(lk, bit));
 	}
-	/* What was finished between the look and the unmasking may have told nobody. */
-	if (masked & ~quiet)
+	/* What was finished between the look and the unmasking may have told nobody, and has set the status again. */
+	if (masked & ~quiet) {
+		u64 polled = lk->polled;
+
 		more |= ls_poll(lk);
+		if (lk->polled != polled)
+			ls_unmask_soon(lk, masked & ~quiet);
+	}
 	mutex_unlock(&lk->io);
 	if (more)
 		queue_work(ls_io_wq, &lk->io_work);

@@ -531,6 +531,9 @@ static void ls_tick(struct work_struct *work)
 	polled = lk->polled;
 	if (ls_poll(lk))
 		queue_work(ls_io_wq, &lk->io_work);
+	/* Where an interrupt was lost, its status may keep all others away. */
+	if (lk->polled != polled)
+		ls_unmask_soon(lk, ~0UL);
 	lk->found += lk->polled - polled;
 	if (lk->running)
 		ls_ctl_tick(lk);

@@ -365,6 +365,7 @@ void ls_login_stop(struct ls_link *lk, bool tell);
 /* ring.c */
 struct device *ls_dma_dev(struct ls_link *lk);
 struct tb_ring *ls_ring(struct ls_link *lk, int bit);
+void ls_ring_unmask(struct tb_ring *ring);
 int ls_pair_alloc(struct ls_link *lk, int i, u32 size);
 void ls_pairs_free(struct ls_link *lk, int from);
 int ls_cannot(struct ls_link *lk, int i, u32 why, int error);
@@ -384,6 +385,7 @@ extern const struct ls_client ls_direct;
 void ls_frame_tx(struct ls_link *lk, int pair, struct ls_frame *f, u32 len, u8 sof, u8 eof);
 int ls_frame_rx(struct ls_link *lk, int pair, struct ls_frame *f);
 bool ls_poll(struct ls_link *lk);
+void ls_unmask_soon(struct ls_link *lk, unsigned long rings);
 bool ls_tx_wanted(struct ls_link *lk);
 void ls_io_work(struct work_struct *work);
 

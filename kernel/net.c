@@ -133,9 +133,10 @@ static struct netdev_queue *ls_net_txq(struct ls_net_queue *q)
 /* Sending */
 
 /* Frames that the ring is done with. lock is held. */
-static void ls_net_reclaim(struct ls_net_queue *q)
+static bool ls_net_reclaim(struct ls_net_queue *q)
 {
 	struct ring_frame *rf;
+	bool any = false;
 
 	while ((rf = tb_ring_poll(ls_net_pair(q)->tx))) {
 		struct ls_net_frame *f = container_of(rf, struct ls_net_frame, rf);
@@ -143,7 +144,17 @@ static void ls_net_reclaim(struct ls_net_queue *q)
 		list_add(&f->list, &q->tx_free);
 		q->ntx_free++;
 		q->sent++;
+		any = true;
 	}
+	return any;
+}
+
+/* What was sent from now on is told of. What has told nobody sets the status again. lock is held. */
+static void ls_net_unmask_tx(struct ls_net_queue *q)
+{
+	do {
+		ls_ring_unmask(ls_net_pair(q)->tx);
+	} while (ls_net_reclaim(q));
 }
 
 /* Its page holds the frame's bytes, of which there are so many. lock is held, and there is a free frame. */
@@ -172,9 +183,7 @@ static void ls_net_stop(struct ls_net_queue *q)
 {
 	netif_tx_stop_queue(ls_net_txq(q));
 	q->count[LS_NET_TX_STOPPED]++;
-	tb_ring_poll_complete(ls_net_pair(q)->tx);
-	/* What was done before that has told nobody. */
-	ls_net_reclaim(q);
+	ls_net_unmask_tx(q);
 	if (q->ntx_free >= LS_NET_FRAMES)
 		netif_tx_start_queue(ls_net_txq(q));
 }
@@ -448,22 +457,25 @@ static int ls_net_poll(struct napi_struct *napi, int budget)
 	spin_lock(&q->lock);
 	ls_net_reclaim(q);
 	if (q->live && netif_tx_queue_stopped(ls_net_txq(q))) {
+		if (q->ntx_free < LS_NET_FRAMES)
+			ls_net_unmask_tx(q);
 		if (q->ntx_free >= LS_NET_FRAMES)
 			netif_tx_wake_queue(ls_net_txq(q));
-		else
-			tb_ring_poll_complete(ls_net_pair(q)->tx);
 	}
 	spin_unlock(&q->lock);
 	if (!budget)
 		return 0;
 	done = ls_net_take_some(q, budget);
 	if (done < budget) {
-		/* What comes between the last look and the unmasking may tell nobody. */
-		tb_ring_poll_complete(ls_net_pair(q)->rx);
-		done += ls_net_take_some(q, budget - done);
-	}
-	if (done < budget)
+		int more;
+
+		/* What comes between the last look and the unmasking may tell nobody, and has set the status. */
+		ls_ring_unmask(ls_net_pair(q)->rx);
+		more = ls_net_take_some(q, budget - done);
+		if (more)
+			return budget;
 		napi_complete_done(napi, done);
+	}
 	return done;
 }
 

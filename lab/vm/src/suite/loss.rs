@@ -170,6 +170,11 @@ pub(crate) fn interrupts(lab: &mut Lab) -> Result<()> {
         ring::transfer(from, to, "1 8388608 524288 0 1", ["", ""])?;
         both((from, &format!("ping {DEVICE} 3 40 100000")), (to, &format!("echo {DEVICE} 3")))?;
     }
+    for guest in [&a, &b] {
+        let (all, alone) = (counter(guest, "interrupts")?, counter(guest, "frames_without_interrupt")?);
+        check(alone < 4 * all, || format!("{}: {all} interrupts, and {alone} frames without one", guest.name()))?;
+        lab.say(&format!("{}: {all} interrupts, {alone} frames that were found without one", guest.name()));
+    }
     lab.say("credits that are lost without a TX ring; interrupts by edges of the status, on one side not repeated by unmasking: transfers and messages");
     for host in ["a", "b"] {
         cable.tell(&format!("lose-irq {host} count=1000000"))?;
