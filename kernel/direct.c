@@ -131,6 +131,7 @@ bool ls_poll(struct ls_link *lk)
 		struct ls_pair *p = &lk->pair[i];
 
 		while ((f = ls_take_frame(lk, p->tx))) {
+			lk->came |= BIT(2 * i);
 			if (f < lk->frames + LS_CTL_FRAMES) {
 				ls_ctl_sent(lk, f);
 				continue;
@@ -141,6 +142,7 @@ bool ls_poll(struct ls_link *lk)
 	}
 	/* Posted again at once, so a busy peer could go on forever. */
 	for (left = LS_CTL_FRAMES; left && lk->running && (f = ls_take_frame(lk, lk->pair[0].rx)); left--) {
+		lk->came |= BIT(1);
 		dma_sync_single_for_cpu(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
 		if (f->rf.sof != LS_SOF)
 			ls_data_shared(lk, f);
@@ -153,6 +155,7 @@ bool ls_poll(struct ls_link *lk)
 		struct ls_pair *p = &lk->pair[i];
 
 		while (lk->running && (f = ls_take_frame(lk, p->rx))) {
+			lk->came |= BIT(2 * i + 1);
 			if (f->page)
 				dma_sync_single_for_cpu(dev, f->dma, LS_FRAME_BYTES, DMA_FROM_DEVICE);
 			ls_data_rx(lk, i, f);
@@ -179,7 +182,9 @@ void ls_unmask_soon(struct ls_link *lk, unsigned long rings)
 {
 	int bit;
 
-	for (bit = 0; bit < 2 * lk->pairs; bit++) {
+	if (!rings)
+		return;
+	for (bit = 0; bit < LS_RINGS; bit++) {
 		if (rings & BIT(bit))
 			set_bit(bit, &lk->masked);
 	}
@@ -202,7 +207,7 @@ void ls_io_work(struct work_struct *work)
 	/* That a frame was sent is of no interest to anybody until they run out: TX rings stay masked until then. */
 	for (bit = 0; bit < LS_RINGS; bit += 2)
 		quiet |= ls_tx_wanted(lk) ? 0 : BIT(bit);
-	if (more)
+	if (more || !lk->running)
 		quiet = ~0UL;
 	for (bit = 0; bit < LS_RINGS; bit++) {
 		if (!(masked & BIT(bit)))
@@ -214,11 +219,9 @@ void ls_io_work(struct work_struct *work)
 	}
 	/* What was finished between the look and the unmasking may have told nobody, and has set the status again. */
 	if (masked & ~quiet) {
-		u64 polled = lk->polled;
-
+		lk->came = 0;
 		more |= ls_poll(lk);
-		if (lk->polled != polled)
-			ls_unmask_soon(lk, masked & ~quiet);
+		ls_unmask_soon(lk, lk->came & masked & ~quiet);
 	}
 	mutex_unlock(&lk->io);
 	if (more)

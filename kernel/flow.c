@@ -523,18 +523,21 @@ void ls_tick_soon(struct ls_link *lk)
 static void ls_tick(struct work_struct *work)
 {
 	struct ls_link *lk = container_of(work, struct ls_link, tick.work);
+	unsigned long missed;
 	u64 polled;
 	bool closing = false, moved;
 	int i;
 
 	mutex_lock(&lk->io);
 	polled = lk->polled;
+	lk->came = 0;
 	if (ls_poll(lk))
 		queue_work(ls_io_wq, &lk->io_work);
-	/* Where an interrupt was lost, its status may keep all others away. */
-	if (lk->polled != polled)
-		ls_unmask_soon(lk, ~0UL);
-	lk->found += lk->polled - polled;
+	/* Of rings that were not masked: where an interrupt was lost, its status may keep all others away. */
+	missed = lk->came & ~READ_ONCE(lk->masked);
+	if (missed)
+		lk->found += lk->polled - polled;
+	ls_unmask_soon(lk, missed);
 	if (lk->running)
 		ls_ctl_tick(lk);
 	if (lk->running && lk->sending) {

@@ -272,7 +272,8 @@ struct ls_link {
 	bool sending;
 	u32 ring_size;
 	struct work_struct io_work;
-	unsigned long masked;	/* rings, until io_work has looked; atomic */
+	unsigned long masked;	/* rings that io_work is to unmask; atomic */
+	unsigned long came;	/* rings that ls_poll() found something on; io */
 	struct list_head files, ops, ready;
 	struct list_head to_send, sent;		/* granted to us: with frames to send; without */
 	struct list_head granted;		/* by us, in the order of their frames */

@@ -18,8 +18,9 @@
  * by its mark.
  *
  * Locks: each queue's ls_net_queue.lock guards what it sends; what it receives is
- * its NAPI's own. A ring's interrupt stays masked until the NAPI has emptied it, that of
- * a TX ring until somebody waits for space. A lost one is found by ls_net_tick().
+ * its NAPI's own. A ring's interrupt stays masked until the NAPI has emptied it (and once
+ * more where something came in between), that of a TX ring until somebody waits for space.
+ * A lost one is found by ls_net_tick().
  */
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
@@ -149,12 +150,12 @@ static bool ls_net_reclaim(struct ls_net_queue *q)
 	return any;
 }
 
-/* What was sent from now on is told of. What has told nobody sets the status again. lock is held. */
+/* Until there is space, or what is sent from now on is told of. lock is held. */
 static void ls_net_unmask_tx(struct ls_net_queue *q)
 {
 	do {
 		ls_ring_unmask(ls_net_pair(q)->tx);
-	} while (ls_net_reclaim(q));
+	} while (ls_net_reclaim(q) && q->ntx_free < LS_NET_FRAMES);
 }
 
 /* Its page holds the frame's bytes, of which there are so many. lock is held, and there is a free frame. */

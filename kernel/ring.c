@@ -70,21 +70,28 @@ static void ls_ring_event(void *data)
 }
 
 /*
- * Has a ring interrupt again. What completes while it is masked sets its status,
- * and a host may raise no interrupt while that is set, nor for it when the ring
- * is unmasked: it is cleared first, where the host does not do that by itself.
- * The read has both arrive before the caller looks at the ring once more.
- * Registers and the flag are those of the core, which has no call for it.
+ * What completes while a ring is masked sets its status, and a host may raise
+ * no interrupt while that is set, nor for it when the ring is unmasked. It is
+ * cleared by the core's register, for which the core has no call, where the
+ * host does not clear it by itself.
+ */
+static void ls_ring_clear(struct tb_ring *ring)
+{
+	u32 bit = ring->hop + (ring->is_tx ? 0 : ring->nhi->hop_count);
+
+	if (!(ring->nhi->quirks & LS_NHI_AUTO_CLEAR))
+		iowrite32(BIT(bit % 32), ring->nhi->iobase + LS_NHI_INT_CLEAR + bit / 32 * 4);
+}
+
+/*
+ * Has a ring interrupt again. The read has the unmasking arrive before the
+ * caller looks at the ring once more.
  */
 void ls_ring_unmask(struct tb_ring *ring)
 {
-	u32 bit = ring->hop + (ring->is_tx ? 0 : ring->nhi->hop_count);
-	void __iomem *regs = ring->nhi->iobase;
-
-	if (!(ring->nhi->quirks & LS_NHI_AUTO_CLEAR))
-		iowrite32(BIT(bit % 32), regs + LS_NHI_INT_CLEAR + bit / 32 * 4);
+	ls_ring_clear(ring);
 	tb_ring_poll_complete(ring);
-	ioread32(regs + LS_NHI_INT_ENABLE);
+	ioread32(ring->nhi->iobase + LS_NHI_INT_ENABLE);
 }
 
 int ls_pair_alloc(struct ls_link *lk, int i, u32 size)
@@ -144,6 +151,9 @@ int ls_rings_up(struct ls_link *lk)
 		tb_ring_start(lk->pair[i].tx);
 	for (i = 0; i < lk->pairs; i++)
 		tb_ring_start(lk->pair[i].rx);
+	/* Of whoever had these rings before. */
+	for (i = 0; i < 2 * lk->pairs; i++)
+		ls_ring_clear(ls_ring(lk, i));
 	ret = lk->client->start(lk);
 	lk->running = !ret;
 	mutex_unlock(&lk->io);
@@ -240,6 +250,7 @@ static void ls_rings_stop(struct ls_link *lk)
 	for (i = 2 * lk->pairs - 1; i >= 0; i--) {
 		tb_ring_poll_complete(ls_ring(lk, i));
 		tb_ring_stop(ls_ring(lk, i));
+		ls_ring_clear(ls_ring(lk, i));
 	}
 	for (i = 0; i < 2 * lk->pairs; i++) {
 		if (ls_ring(lk, i)->irq > 0)
