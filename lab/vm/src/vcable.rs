@@ -39,9 +39,7 @@ impl Cable {
         let log = std::fs::File::create(&log).at(log.display())?;
         let mut command = proc::guarded(program);
         command.arg("serve").arg("--dir").arg(&folder).arg("--control").arg(folder.join("control")).args(words);
-        if !words.contains(&"--latency") {
-            command.args(["--latency", LATENCY]);
-        }
+        command.args(["--latency", LATENCY]);
         command.arg("--trace").arg(lab.logs().join("cable.pcapng"));
         let mut server = command.stdout(Stdio::piped()).stderr(log).spawn().at(proc::shown(&command))?;
         let (tell, ready) = channel();

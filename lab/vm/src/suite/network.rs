@@ -330,7 +330,7 @@ fn ends(lab: &mut Lab, cable: &Cable, a: &Guest, b: &Guest) -> Result<()> {
 }
 
 /// Guests with the kernel's own driver, on cables of this shape.
-fn booted(lab: &mut Lab, shape: &str) -> Result<(Cable, [Guest; 2])> {
+pub(super) fn booted(lab: &mut Lab, shape: &str) -> Result<(Cable, [Guest; 2])> {
     let cable = Cable::shaped(lab, shape)?;
     let specs = ["a", "b"].map(|name| {
         let mut spec: Spec = lab.guest(name);

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use super::tb::{self, SOON, apart, found, net, net_up, offered, transfer};
+use super::network;
+use super::tb::{SOON, apart, found, net, net_up, offered, transfer};
 use crate::error::{Result, check};
 use crate::guest::Guest;
 use crate::lab::Lab;
 use crate::vcable::Cable;
-
-/// All the time of the guests: many checks in one boot.
-const LIFE: Duration = Duration::from_secs(900);
 
 /// A host that raises no interrupt for what completed while it was masked, and one that clears the status by itself.
 const SHAPE: &str = "host a edge=silent\nhost b irq=intel\ncable ab a:1 b:1\n";
@@ -19,17 +17,7 @@ const NET: &str = "thunderbolt0";
 
 /// One boot of two guests.
 pub(crate) fn upstream(lab: &mut Lab) -> Result<()> {
-    let cable = Cable::shaped(lab, SHAPE)?;
-    let specs = ["a", "b"].map(|name| {
-        let mut spec = lab.guest(name);
-        spec.cables.push(cable.socket(name));
-        spec.deadline = LIFE;
-        spec
-    });
-    let [a, b] = lab.boot(specs.each_ref())?;
-    for guest in [&a, &b] {
-        tb::load(guest)?;
-    }
+    let (cable, [a, b]) = network::booted(lab, SHAPE)?;
     for guest in [&a, &b] {
         found(guest)?;
     }
@@ -95,7 +83,7 @@ fn stopped(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
     b.calm()?;
     lab.say("five logouts of the other host while frames are sent: no complaint, and up again");
     a.sleeps(
-        LIFE / 6,
+        Duration::from_secs(150),
         &format!(
             "{flood}; sleep 1; echo devices >/sys/power/pm_test && echo mem >/sys/power/state || exit 3\n\
              t=0; until {again}; do t=$((t+1)); [ $t -lt 60 ] || exit 4; done\nkill $load"
