@@ -21,8 +21,55 @@ use licences::Part;
 /// Programs and libraries that are installed.
 const SHIPPED: [&str; 5] = ["lspan", "linkspand", "linkspan-tray", "linkspan-nccl", "linkspan-capi"];
 
-/// By the words behind `package`.
+/// By the words behind `package`. What is made of a commit is noted, for [`release`] takes it as it is.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Outcome {
+    if let ["deb", rest @ ..] = words
+        && !rest.contains(&"--on")
+    {
+        let all = deb::RELEASES.iter().map(|release| run(root, &[words, &["--on", release]].concat()));
+        return all.into_iter().find(|made| !matches!(made, Outcome::Done)).unwrap_or(Outcome::Done);
+    }
+    let note = note(root, words);
+    if let Some(note) = &note {
+        let _ = std::fs::remove_file(note);
+    }
+    let before = commit(root);
+    let outcome = make(root, words);
+    match (note, commit(root).filter(|now| before.as_ref() == Some(now))) {
+        (Some(note), Some(commit)) if matches!(outcome, Outcome::Done) => match std::fs::write(&note, commit) {
+            Ok(()) => outcome,
+            Err(error) => Outcome::Failed(format!("{}: {error}", note.display())),
+        },
+        _ => outcome,
+    }
+}
+
+/// Whether what these words make is there, made of the commit that is checked out.
+fn is_made(root: &Path, words: &[&str]) -> bool {
+    let made = note(root, words).and_then(|note| std::fs::read_to_string(note).ok());
+    made.is_some() && made == commit(root)
+}
+
+/// Where it is noted of which commit something was made that a release consists of.
+fn note(root: &Path, words: &[&str]) -> Option<PathBuf> {
+    let words: Vec<&str> = words.iter().copied().filter(|word| *word != "--twice").collect();
+    let (name, _) = release::STEPS.iter().find(|(_, step)| *step == words)?;
+    Some(place(root).join(format!("{name}.commit")))
+}
+
+/// The commit that is checked out, where nothing is changed.
+fn commit(root: &Path) -> Option<String> {
+    let clean = changes(root).is_ok_and(|changes| changes.is_empty());
+    run::output(Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root)).ok().filter(|_| clean)
+}
+
+/// What is not as the commit has it, but for the record to which every run adds a line.
+fn changes(root: &Path) -> Result<String, String> {
+    let words = ["status", "--porcelain", "--", ".", ":!docs/verified.md"];
+    run::output(Command::new("git").args(words).current_dir(root))
+}
+
+fn make(root: &Path, words: &[&str]) -> Outcome {
     match words {
         ["tar"] => tar::run(root, std::env::consts::ARCH),
         ["tar", "--for", machine] => tar::run(root, machine),

@@ -15,33 +15,33 @@ const BUILD: &str = "xtask/src/package/build.sh";
 const TRY: &str = "xtask/src/package/try-deb.sh";
 
 /// What to do.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 struct Job<'a> {
-    /// Where it is built; on [`RELEASES`] one after the other where none is named.
-    on: Option<&'a str>,
+    /// Where it is built: one of [`RELEASES`].
+    release: &'a str,
     /// Built twice, and compared.
     twice: bool,
 }
 
 impl<'a> Job<'a> {
     fn read(words: &[&'a str]) -> Result<Job<'a>, String> {
-        let mut job = Job::default();
+        let (mut release, mut twice) = (None, false);
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
-                "--twice" => job.twice = true,
+                "--twice" => twice = true,
                 "--on" => match words.next() {
-                    Some(release) if RELEASES.contains(release) => job.on = Some(release),
+                    Some(on) if RELEASES.contains(on) => release = Some(*on),
                     other => return Err(format!("--on takes {}, not {other:?}", RELEASES.join(" or "))),
                 },
                 other => return Err(format!("package deb has no option {other}; it has --on RELEASE and --twice")),
             }
         }
-        Ok(job)
+        Ok(Job { release: release.ok_or("--on is missing")?, twice })
     }
 }
 
-/// Builds, has lintian look, installs, uses, changes and removes.
+/// Builds on one release, has lintian look, installs, uses, changes and removes.
 pub(super) fn run(root: &Path, words: &[&str]) -> Outcome {
     let job = match Job::read(words) {
         Ok(job) => job,
@@ -62,32 +62,30 @@ pub(super) fn run(root: &Path, words: &[&str]) -> Outcome {
 }
 
 fn all(root: &Path, job: &Job<'_>) -> Result<(), String> {
-    let sources = place(root).join("source");
+    let (sources, release) = (place(root).join("source"), job.release);
     source::make(root, &sources)?;
-    for release in RELEASES.into_iter().filter(|release| job.on.is_none_or(|on| on == *release)) {
-        let out = place(root).join(release);
-        let again = place(root).join(format!("{release}-again"));
-        for dir in [&out, &again] {
-            let _ = fs::remove_dir_all(dir);
-        }
-        let build = |to: &Path, nth: &str| {
-            let words = [root.join(BUILD), sources.clone(), to.to_owned(), nth.into()];
-            in_fresh_root(root, release, &words)
-        };
-        build(&out, "1")?;
-        if job.twice {
-            build(&again, "2")?;
-            same(&out, &again)?;
-        }
-        // What is handed out is tried everywhere, the others where they were built.
-        if release == RELEASES[0] {
-            noble::check(&out)?;
-        }
-        for on in RELEASES.into_iter().filter(|on| on == &release || release == RELEASES[0]) {
-            in_fresh_root(root, on, &[root.join(TRY), out.clone(), root.join("debian/tests"), on.into()])?;
-        }
-        println!("{}", out.display());
+    let out = place(root).join(release);
+    let again = place(root).join(format!("{release}-again"));
+    for dir in [&out, &again] {
+        let _ = fs::remove_dir_all(dir);
     }
+    let build = |to: &Path, nth: &str| {
+        let words = [root.join(BUILD), sources.clone(), to.to_owned(), nth.into()];
+        in_fresh_root(root, release, &words)
+    };
+    build(&out, "1")?;
+    if job.twice {
+        build(&again, "2")?;
+        same(&out, &again)?;
+    }
+    // What is handed out is tried everywhere, the others where they were built.
+    if release == RELEASES[0] {
+        noble::check(&out)?;
+    }
+    for on in RELEASES.into_iter().filter(|on| *on == release || release == RELEASES[0]) {
+        in_fresh_root(root, on, &[root.join(TRY), out.clone(), root.join("debian/tests"), on.into()])?;
+    }
+    println!("{}", out.display());
     Ok(())
 }
 
@@ -139,8 +137,8 @@ mod tests {
 
     #[test]
     fn options_are_read_and_others_refused() {
-        assert_eq!(Job::read(&[]), Ok(Job::default()));
-        assert_eq!(Job::read(&["--on", "trixie", "--twice"]), Ok(Job { on: Some("trixie"), twice: true }));
+        assert_eq!(Job::read(&["--on", "trixie", "--twice"]), Ok(Job { release: "trixie", twice: true }));
+        assert!(Job::read(&["--twice"]).is_err());
         assert!(
             Job::read(&["--on"]).is_err() && Job::read(&["--on", "sid"]).is_err() && Job::read(&["--once"]).is_err()
         );

@@ -5,12 +5,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::licences::{Part, notices};
-use super::{deb, epoch, place, rpm, sbom, shipped, source, tar, wheel};
+use super::{deb, epoch, place, sbom, shipped, source};
 use crate::capi::install::version;
 use crate::run::{self, Outcome};
 
-/// What is built, by name: what `--without` takes.
-const STEPS: [&str; 6] = ["tar", "tar-aarch64", "wheel", "deb", "rpm", "arch"];
+/// What is built, by name, which `--without` takes, and the words behind `package`.
+pub(super) const STEPS: [(&str, &[&str]); 7] = [
+    ("tar", &["tar"]),
+    ("tar-aarch64", &["tar", "--for", "aarch64"]),
+    ("wheel", &["wheel", "--sdist"]),
+    ("deb-bookworm", &["deb", "--on", "bookworm"]),
+    ("deb-trixie", &["deb", "--on", "trixie"]),
+    ("rpm", &["rpm"]),
+    ("arch", &["arch"]),
+];
 
 /// Sums of all other files, as sha256sum(1) reads them.
 const SUMS: &str = "SHA256SUMS";
@@ -33,8 +41,11 @@ fn left_out<'a>(words: &[&'a str]) -> Result<Vec<&'a str>, String> {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match (*word, words.next()) {
-            ("--without", Some(step)) if STEPS.contains(step) => without.push(*step),
-            ("--without", _) => return Err(format!("release --without takes {}", STEPS.join(", "))),
+            ("--without", Some(step)) if STEPS.iter().any(|(name, _)| name == step) => without.push(*step),
+            ("--without", _) => {
+                let names: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
+                return Err(format!("release --without takes {}", names.join(", ")));
+            }
             (other, _) => return Err(format!("release has no option {other}; it has --without STEP")),
         }
     }
@@ -44,30 +55,28 @@ fn left_out<'a>(words: &[&'a str]) -> Result<Vec<&'a str>, String> {
 fn make(root: &Path, without: &[&str]) -> Result<PathBuf, String> {
     let version = version(root)?;
     ready(root, &version)?;
-    for step in STEPS.into_iter().filter(|step| !without.contains(step)) {
-        println!("== {step}");
-        let outcome = match step {
-            "tar" => tar::run(root, std::env::consts::ARCH),
-            "tar-aarch64" => tar::run(root, "aarch64"),
-            "wheel" => wheel::run(root, true),
-            "deb" => deb::run(root, &[]),
-            "rpm" => rpm::rpm(root),
-            _ => rpm::arch(root),
-        };
-        match outcome {
+    let steps = || STEPS.into_iter().filter(|(name, _)| !without.contains(name));
+    for (name, words) in steps() {
+        if super::is_made(root, words) {
+            println!("== {name}: made of this commit before");
+            continue;
+        }
+        println!("== {name}");
+        match super::run(root, words) {
             Outcome::Done => {}
-            Outcome::Failed(why) => return Err(format!("{step}: {why}")),
+            Outcome::Failed(why) => return Err(format!("{name}: {why}")),
             // A release that lacks a part says so by its command.
-            Outcome::Skipped(why) => return Err(format!("{step} cannot be built here: {why} (--without {step})")),
+            Outcome::Skipped(why) => return Err(format!("{name} cannot be built here: {why} (--without {name})")),
         }
     }
     let dir = place(root).join(format!("linkspan-{version}"));
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    for step in STEPS.into_iter().filter(|step| !without.contains(step)) {
-        collect(root, step, &version, &dir)?;
+    for (name, words) in steps() {
+        collect(root, words, &version, &dir)
+            .map_err(|why| format!("{name}: {why}; make it anew: cargo xtask package {}", words.join(" ")))?;
     }
-    if ["deb", "rpm", "arch"].iter().all(|step| without.contains(step)) {
+    if steps().all(|(_, words)| matches!(words[0], "tar" | "wheel")) {
         // The sources stand for themselves.
         source::make(root, &place(root).join("source"))?;
     }
@@ -91,7 +100,7 @@ fn ready(root: &Path, version: &str) -> Result<(), String> {
         return Err("a release is built with optimisation: unset XTASK_PROFILE".to_owned());
     }
     let git = |words: &[&str]| run::output(Command::new("git").args(words).current_dir(root));
-    let changed = git(&["status", "--porcelain"])?;
+    let changed = super::changes(root)?;
     if !changed.is_empty() {
         return Err(format!("a release is made of a commit, and there are changes:\n{changed}"));
     }
@@ -123,24 +132,24 @@ fn agree(version: &str, changes: &str, debian: &str, python: &str) -> Result<(),
 }
 
 /// Copies what a step has made.
-fn collect(root: &Path, step: &str, version: &str, dir: &Path) -> Result<(), String> {
+fn collect(root: &Path, words: &[&str], version: &str, dir: &Path) -> Result<(), String> {
     let place = place(root);
     let ends = |name: &str, end: &str| name.ends_with(end);
-    match step {
-        "tar" | "tar-aarch64" => {
-            let machine = if step == "tar" { std::env::consts::ARCH } else { "aarch64" };
+    match words {
+        ["tar", rest @ ..] => {
+            let machine = rest.last().copied().unwrap_or(std::env::consts::ARCH);
             copy(&place, dir, |name| {
                 name.starts_with(&format!("linkspan-{version}-{machine}-")) && ends(name, ".tar.xz")
             })
         }
-        "wheel" => copy(&place.join("wheels"), dir, |name| ends(name, ".whl") || ends(name, ".tar.gz")),
-        "deb" => {
-            copy(&place.join(deb::RELEASES[0]), dir, |name| ends(name, ".deb"))?;
-            // What the older release cannot build.
+        ["wheel", ..] => copy(&place.join("wheels"), dir, |name| ends(name, ".whl") || ends(name, ".tar.gz")),
+        ["deb", _, release] => {
+            // Of the newer release what the older one cannot build.
             let window = |name: &str| name.starts_with("linkspan-gui") || name.starts_with("linkspan-desktop_");
-            copy(&place.join(deb::RELEASES[1]), dir, |name| ends(name, ".deb") && window(name))
+            let wanted = |name: &str| *release == deb::RELEASES[0] || window(name);
+            copy(&place.join(release), dir, |name| ends(name, ".deb") && wanted(name))
         }
-        "rpm" => {
+        ["rpm"] => {
             copy(&place.join("rpm/RPMS/noarch"), dir, |name| ends(name, ".rpm"))?;
             copy(&place.join("rpm/RPMS").join(std::env::consts::ARCH), dir, |name| ends(name, ".rpm"))
         }
@@ -183,9 +192,21 @@ mod tests {
 
     #[test]
     fn steps_are_left_out_by_name_alone() {
-        assert_eq!(left_out(&["--without", "deb", "--without", "tar"]), Ok(vec!["deb", "tar"]));
+        assert_eq!(left_out(&["--without", "rpm", "--without", "tar"]), Ok(vec!["rpm", "tar"]));
         assert!(left_out(&["--without"]).is_err() && left_out(&["--without", "snap"]).is_err());
         assert!(left_out(&["deb"]).is_err());
+    }
+
+    #[test]
+    fn what_a_release_consists_of_is_known_by_the_words_that_made_it() {
+        let root = std::path::Path::new("/");
+        for (_, words) in super::STEPS {
+            let note = super::super::note(root, words);
+            assert!(note.is_some());
+            assert_eq!(super::super::note(root, &[words, &["--twice"]].concat()), note);
+        }
+        assert_eq!(super::super::note(root, &["image"]), None);
+        assert_eq!(super::super::note(root, &["wheel"]), None);
     }
 
     #[test]

@@ -4,8 +4,11 @@
 //! the targets also run under AddressSanitizer; a stable compiler has the coverage pass but not the sanitizer.
 
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use crate::parts;
 use crate::run::{self, Outcome};
@@ -61,16 +64,28 @@ fn fuzz(root: &Path, seconds: u32, seed: u32, only: Option<&str>) -> Result<(), 
         chosen.len(),
         if sanitize { "AddressSanitizer on" } else { "no nightly toolchain: AddressSanitizer off" }
     );
-    let mut failed = Vec::new();
-    for name in chosen {
-        let program = programs.join(name);
-        let found = run::target_dir(root).join("fuzz-corpus").join(name);
-        if let Err(why) = one(&dir, &found, &program, name, (seconds, seed)) {
-            eprintln!("fuzz {name}: {why}");
-            failed.push(name);
+    // Each has one thread.
+    let streams = thread::available_parallelism().map_or(1, NonZero::get);
+    let (waiting, failed) = (Mutex::new(chosen.into_iter()), Mutex::new(Vec::new()));
+    let stream = || {
+        loop {
+            let Some(name) = lock(&waiting).next() else { return };
+            let found = run::target_dir(root).join("fuzz-corpus").join(name);
+            if let Err(why) = one(&dir, &found, &programs.join(name), name, (seconds, seed)) {
+                eprintln!("fuzz {name}: {why}");
+                lock(&failed).push(name);
+            }
         }
-    }
+    };
+    thread::scope(|scope| {
+        (0..streams).for_each(|_| drop(scope.spawn(stream)));
+    });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if failed.is_empty() { Ok(()) } else { Err(format!("fuzz targets failed: {}", failed.join(", "))) }
+}
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Builds every target: where they are, and whether with AddressSanitizer.
