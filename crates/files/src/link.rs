@@ -35,6 +35,10 @@ const EAGER: usize = 8 << 10;
 /// Bytes of messages of ours that may be under way; a further one waits until the first of them has arrived.
 const OUT_BYTES: usize = 1 << 20;
 
+/// Bytes of them from which on it is looked which have arrived: looking moves the path on, and messages that were sent ahead would leave
+/// one by one.
+const LOOK_FROM: usize = OUT_BYTES / 4;
+
 /// Receives of the side that asks: that many answers with data come without waiting for one another.
 pub(crate) const ASKING: usize = 8;
 
@@ -88,11 +92,11 @@ struct Outbox {
 }
 
 impl Outbox {
-    /// Takes out what has arrived; with `all`, waits until everything has.
-    fn settle(&mut self, most: usize, waits: bool) -> Result<(), Error> {
+    /// Takes out what has arrived, and waits until no more than so many bytes have not.
+    fn settle(&mut self, most: usize) -> Result<(), Error> {
         while let Some((mut op, memory, len)) = self.under_way.pop_front() {
             let reported = match op.test() {
-                None if waits && self.bytes > most => Some(op.wait()),
+                None if self.bytes > most => Some(op.wait()),
                 None => {
                     self.under_way.push_front((op, memory, len));
                     return Ok(());
@@ -101,7 +105,7 @@ impl Outbox {
             };
             self.bytes -= len;
             let spare = &mut self.spare[usize::from(memory.len() > EAGER)];
-            if spare.len() < ASKING {
+            if spare.len() * memory.len() < OUT_BYTES {
                 spare.push(memory);
             }
             reported.transpose().map_err(lost)?;
@@ -111,7 +115,9 @@ impl Outbox {
 
     /// Memory for a message that nobody else uses.
     fn memory(&mut self, len: usize) -> Result<Memory, Error> {
-        self.settle(OUT_BYTES.saturating_sub(len.max(EAGER)), true)?;
+        if self.bytes > LOOK_FROM {
+            self.settle(OUT_BYTES.saturating_sub(len.max(EAGER)))?;
+        }
         let large = len > EAGER;
         let new = || Memory::host(if large { MESSAGE_MAX.max(len) } else { EAGER });
         Ok(self.spare[usize::from(large)].pop().filter(|memory| len <= memory.len()).unwrap_or_else(new))
@@ -191,12 +197,12 @@ impl Control {
         let counted = len.max(EAGER);
         out.bytes += counted;
         out.under_way.push_back((op, memory, counted));
-        out.settle(OUT_BYTES, false)
+        Ok(())
     }
 
     /// Waits until everything that was sent has arrived.
     pub(crate) fn settle(&self) -> Result<(), Error> {
-        lock(&self.out).settle(0, true)
+        lock(&self.out).settle(0)
     }
 
     /// Ends it: what still arrives belongs to something that is over.

@@ -170,6 +170,8 @@ pub(crate) struct TransportState {
     pub(crate) sleeps: u32,
     /// Arrivals in a row that the caller has answered at once.
     answers: u8,
+    /// Receives are posted ahead: what has arrived is acknowledged with what is sent next.
+    pub(crate) ahead: bool,
     /// When the last arrival was handed to a caller.
     handed: Option<Instant>,
 }
@@ -207,6 +209,7 @@ impl TransportState {
             left_alone: false,
             sleeps: 0,
             answers: 0,
+            ahead: false,
             handed: None,
         }
     }
@@ -360,7 +363,7 @@ impl TransportState {
     #[inline]
     pub(crate) fn step(&mut self) -> bool {
         let active = match &mut self.phase {
-            Phase::Up(ch) => match driven(ch, self.answers) {
+            Phase::Up(ch) => match driven(ch, self.answers == HABIT || self.ahead) {
                 Ok(Poll::Idle) => {
                     // Space on the medium may come without an arrival.
                     if self.ops.has_unposted() {
@@ -693,8 +696,8 @@ fn patience(can_dial: bool, grace: Duration, peer: &PeerState) -> Duration {
 
 /// Moves a path on. Where an answer is expected, the acknowledgement of what has come is left to it.
 #[inline]
-fn driven(ch: &mut Channel, answers: u8) -> Result<Poll, ChannelError> {
-    ch.hold_acks(answers == HABIT);
+fn driven(ch: &mut Channel, answered: bool) -> Result<Poll, ChannelError> {
+    ch.hold_acks(answered);
     ch.progress()
 }
 

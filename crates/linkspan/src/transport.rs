@@ -479,12 +479,17 @@ impl Transport {
     }
 
     /// As [`Transport::recv`], for a caller whose next blocking call on this transport follows at once: see
-    /// [`Transport::send_ahead`].
+    /// [`Transport::send_ahead`]. From then on what arrives is acknowledged with what this side sends next or when it waits
+    /// again, and without either after some milliseconds: so long a sender that waits for its message to be reported may wait. For
+    /// requests and answers, which need one system call each then.
     ///
     /// # Errors
     /// As [`Transport::send`].
     pub fn recv_ahead<'m>(&self, tag: u32, view: &MutableView<'m>, timeout: Option<Duration>) -> Op<'m> {
-        self.begin_ahead(|state| message(state, Kind::Recv(tag), tag, view.view(), timeout))
+        self.begin_ahead(|state| {
+            state.ahead = true;
+            message(state, Kind::Recv(tag), tag, view.view(), timeout)
+        })
     }
 
     /// Receives a message with this tag. Output: its length.

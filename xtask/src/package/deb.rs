@@ -125,7 +125,7 @@ fn same(one: &Path, other: &Path) -> Result<(), String> {
         ));
     }
     println!(
-        "ok   {} packages built twice, by another user, in another folder, time zone and mask: equal",
+        "ok   {} packages built twice, by another user, in another time zone and with another mask: equal",
         names.len()
     );
     Ok(())

@@ -132,11 +132,15 @@ fn try_say(transport: &Transport, message: &Message) -> Result<u64, linkspan::Er
 }
 
 fn hear(transport: &Transport) -> Message {
+    try_hear(transport).unwrap()
+}
+
+fn try_hear(transport: &Transport) -> Result<Message, linkspan::Error> {
     let memory = Memory::host(4096);
-    let len = transport.recv_blocking(TAG, &memory.view_mut().unwrap(), Some(LONG)).unwrap();
+    let len = transport.recv_blocking(TAG, &memory.view_mut().unwrap(), Some(LONG))?;
     let mut bytes = vec![0; len as usize];
     memory.read(0, &mut bytes).unwrap();
-    Message::decode(&bytes).unwrap()
+    Ok(Message::decode(&bytes).unwrap())
 }
 
 /// Names both versions, and says what to do.
@@ -380,6 +384,35 @@ fn of_one_peer_s_sessions_none_waits_for_what_another_asks() {
         }
         assert!(!is_done.load(Relaxed), "they waited until 4 GiB were read");
     });
+    over.store(true, Relaxed);
+}
+
+#[test]
+fn a_later_connection_of_a_session_is_given_its_answers_and_ends_the_one_before() {
+    let folder = Folder::new("later");
+    let (url, _said, over) = serve(&folder.0);
+    let connect = || {
+        let transport = context().transport().unwrap();
+        transport.connect_blocking(&url, LONG).unwrap();
+        say(&transport, &Message::Hello { version: VERSION, session: [9; 16] });
+        assert!(matches!(hear(&transport), Message::Welcome { version: VERSION, .. }));
+        transport
+    };
+    let make = |number, name| Message::Request { number, what: Request::Make(in_share("data", name), New::Dir(0o700)) };
+    let before = connect();
+    say(&before, &make(1, "once"));
+    let answer = hear(&before);
+    assert!(matches!(answer, Message::Answer { number: 1, result: Ok(Answer::Stat(_)) }), "{answer:?}");
+    // Its answer is taken for lost, and it is asked for again over the next one.
+    let after = connect();
+    say(&after, &make(1, "once"));
+    assert_eq!(hear(&after), answer);
+    // What arrives now over the one before was asked for again, or given up.
+    say(&before, &make(2, "late"));
+    assert!(try_hear(&before).is_err());
+    say(&after, &make(2, "other"));
+    assert!(matches!(hear(&after), Message::Answer { number: 2, result: Ok(Answer::Stat(_)) }));
+    assert!(folder.0.join("share/other").exists() && !folder.0.join("share/late").exists());
     over.store(true, Relaxed);
 }
 

@@ -99,11 +99,17 @@ fn network(lab: &mut Lab, guests: [&Guest; 2]) -> Result<()> {
         own.extend(address.filter(|address| address.starts_with("10.")));
     }
     check(own.len() == 2 && own[0] != own[1], || format!("addresses of linkspan0: {own:?}"))?;
+    // With two cables the numbers go by which was plugged in first; this name by the plug.
+    for guest in guests {
+        let mac = guest.read("/sys/class/net/linkspan0/address")?.trim().replace(':', "");
+        let shown = guest.sh(&format!("ip -o link show enx{mac}"))?;
+        check(mac.starts_with("026c") && shown.contains("linkspan0"), || format!("udev names it: {shown}"))?;
+    }
     guests[0].until("a ping over it", SOON, &format!("ping -c 1 -W 1 -I linkspan0 {} >/dev/null", own[1]))?;
     let shown = guests[0].sh("nmcli -t -f GENERAL.STATE,IP4.ADDRESS device show linkspan0")?;
     check(shown.contains(&own[0]), || format!("NetworkManager knows of no address {}: {shown}", own[0]))?;
     lab.say(&format!(
-        "in the mode network, `lspan link up` by the service: {own:?}, ping; NetworkManager says {}",
+        "in the mode network, `lspan link up` by the service: {own:?}, ping; udev calls it enx and its address, too; NetworkManager says {}",
         shown.trim()
     ));
     Ok(())
