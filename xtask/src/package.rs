@@ -21,7 +21,10 @@ use licences::Part;
 /// Programs and libraries that are installed.
 const SHIPPED: [&str; 5] = ["lspan", "linkspand", "linkspan-tray", "linkspan-nccl", "linkspan-capi"];
 
-/// By the words behind `package`. What is made of a commit is noted, for [`release`] takes it as it is.
+/// The record of runs, to which `.ci/full --record` adds lines while it makes packages: they are made with the one that is committed.
+const RECORD: &str = "docs/verified.md";
+
+/// By the words behind `package`. Of which commit the parts of a release were made is noted, for [`release`] takes them as they are.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Outcome {
     if let ["deb", rest @ ..] = words
         && !rest.contains(&"--on")
@@ -29,32 +32,50 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Outcome {
         let all = deb::RELEASES.iter().map(|release| run(root, &[words, &["--on", release]].concat()));
         return all.into_iter().find(|made| !matches!(made, Outcome::Done)).unwrap_or(Outcome::Done);
     }
-    let note = note(root, words);
-    if let Some(note) = &note {
-        let _ = std::fs::remove_file(note);
+    // What was there is overwritten, also where something else is made in its place.
+    if let Some(name) = part(words) {
+        let _ = std::fs::remove_file(note(root, name));
     }
     let before = commit(root);
     let outcome = make(root, words);
-    match (note, commit(root).filter(|now| before.as_ref() == Some(now))) {
-        (Some(note), Some(commit)) if matches!(outcome, Outcome::Done) => match std::fs::write(&note, commit) {
-            Ok(()) => outcome,
-            Err(error) => Outcome::Failed(format!("{}: {error}", note.display())),
-        },
+    match (release_part(words), commit(root).filter(|now| before.as_ref() == Some(now))) {
+        (Some(name), Some(commit)) if matches!(outcome, Outcome::Done) => {
+            let note = note(root, name);
+            let noted = std::fs::write(&note, commit).map_err(|error| format!("{}: {error}", note.display()));
+            noted.map_or_else(Outcome::Failed, |()| outcome)
+        }
         _ => outcome,
     }
 }
 
-/// Whether what these words make is there, made of the commit that is checked out.
-fn is_made(root: &Path, words: &[&str]) -> bool {
-    let made = note(root, words).and_then(|note| std::fs::read_to_string(note).ok());
+/// The part of a release whose files these words write.
+fn part(words: &[&str]) -> Option<&'static str> {
+    let known = |name: &str| release::STEPS.iter().map(|(known, _)| *known).find(|known| *known == name);
+    match words {
+        ["image"] => known("tar"),
+        ["tar", "--for", machine] if *machine != std::env::consts::ARCH => known(&format!("tar-{machine}")),
+        ["deb", .., release] if *release == "--twice" => part(&words[..words.len() - 1]),
+        ["deb", .., release] => known(&format!("deb-{release}")),
+        [first, ..] => known(first),
+        [] => None,
+    }
+}
+
+/// The part of a release that these words make as a release does.
+fn release_part(words: &[&str]) -> Option<&'static str> {
+    let words: Vec<&str> = words.iter().copied().filter(|word| *word != "--twice").collect();
+    release::STEPS.iter().find(|(_, step)| *step == words).map(|(name, _)| *name)
+}
+
+/// Whether this part is there, made of the commit that is checked out.
+fn is_made(root: &Path, name: &str) -> bool {
+    let made = std::fs::read_to_string(note(root, name)).ok();
     made.is_some() && made == commit(root)
 }
 
-/// Where it is noted of which commit something was made that a release consists of.
-fn note(root: &Path, words: &[&str]) -> Option<PathBuf> {
-    let words: Vec<&str> = words.iter().copied().filter(|word| *word != "--twice").collect();
-    let (name, _) = release::STEPS.iter().find(|(_, step)| *step == words)?;
-    Some(place(root).join(format!("{name}.commit")))
+/// Where it is noted of which commit a part was made.
+fn note(root: &Path, name: &str) -> PathBuf {
+    place(root).join(format!("{name}.commit"))
 }
 
 /// The commit that is checked out, where nothing is changed.
@@ -63,9 +84,9 @@ fn commit(root: &Path) -> Option<String> {
     run::output(Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root)).ok().filter(|_| clean)
 }
 
-/// What is not as the commit has it, but for the record to which every run adds a line.
+/// What is not as the commit has it, but for [`RECORD`].
 fn changes(root: &Path) -> Result<String, String> {
-    let words = ["status", "--porcelain", "--", ".", ":!docs/verified.md"];
+    let words = ["status", "--porcelain", "--", ".", &format!(":!{RECORD}")];
     run::output(Command::new("git").args(words).current_dir(root))
 }
 

@@ -35,8 +35,8 @@ const EAGER: usize = 8 << 10;
 /// Bytes of messages of ours that may be under way; a further one waits until the first of them has arrived.
 const OUT_BYTES: usize = 1 << 20;
 
-/// Bytes of them from which on it is looked which have arrived: looking moves the path on, and messages that were sent ahead would leave
-/// one by one.
+/// Above so many bytes under way it is looked which have arrived, and before a message whose memory is large. Each look moves the path on, so
+/// that messages sent ahead would leave one by one.
 const LOOK_FROM: usize = OUT_BYTES / 4;
 
 /// Receives of the side that asks: that many answers with data come without waiting for one another.
@@ -92,7 +92,7 @@ struct Outbox {
 }
 
 impl Outbox {
-    /// Takes out what has arrived, and waits until no more than so many bytes have not.
+    /// Takes out what has arrived, and waits until at most so many bytes are still under way.
     fn settle(&mut self, most: usize) -> Result<(), Error> {
         while let Some((mut op, memory, len)) = self.under_way.pop_front() {
             let reported = match op.test() {
@@ -104,9 +104,9 @@ impl Outbox {
                 reported => reported,
             };
             self.bytes -= len;
-            let spare = &mut self.spare[usize::from(memory.len() > EAGER)];
-            if spare.len() * memory.len() < OUT_BYTES {
-                spare.push(memory);
+            let large = usize::from(memory.len() > EAGER);
+            if self.spare[large].len() < [LOOK_FROM / EAGER, ASKING][large] {
+                self.spare[large].push(memory);
             }
             reported.transpose().map_err(lost)?;
         }
@@ -115,10 +115,10 @@ impl Outbox {
 
     /// Memory for a message that nobody else uses.
     fn memory(&mut self, len: usize) -> Result<Memory, Error> {
-        if self.bytes > LOOK_FROM {
+        let large = len > EAGER;
+        if large || self.bytes > LOOK_FROM {
             self.settle(OUT_BYTES.saturating_sub(len.max(EAGER)))?;
         }
-        let large = len > EAGER;
         let new = || Memory::host(if large { MESSAGE_MAX.max(len) } else { EAGER });
         Ok(self.spare[usize::from(large)].pop().filter(|memory| len <= memory.len()).unwrap_or_else(new))
     }

@@ -170,7 +170,7 @@ pub(crate) struct TransportState {
     pub(crate) sleeps: u32,
     /// Arrivals in a row that the caller has answered at once.
     answers: u8,
-    /// Receives are posted ahead: what has arrived is acknowledged with what is sent next.
+    /// Receives are posted ahead: what has arrived is acknowledged with what is sent next, or when nothing more comes.
     pub(crate) ahead: bool,
     /// When the last arrival was handed to a caller.
     handed: Option<Instant>,

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the source package in the root of a fresh system, without a network, and has lintian look at what comes out:
-# build.sh ROOT SOURCE OUT NTH. Builds of another number differ in all that must make no difference. The folder is the same, and .buildinfo
-# names it: where crates lie outside of their workspace, as for the window and the Python module, cargo has their paths in names of symbols.
+# build.sh ROOT SOURCE OUT NTH. Builds of another number differ in all that must make no difference. The folder does make one: cargo has the path of
+# crates outside of their workspace, as for the window and the Python module, in names of symbols. So it is the same, and .buildinfo names it.
 set -eu
 root=$1 source=$2 out=$3 nth=$4
 mkdir -p "$root/build" "$out"

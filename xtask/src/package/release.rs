@@ -57,7 +57,7 @@ fn make(root: &Path, without: &[&str]) -> Result<PathBuf, String> {
     ready(root, &version)?;
     let steps = || STEPS.into_iter().filter(|(name, _)| !without.contains(name));
     for (name, words) in steps() {
-        if super::is_made(root, words) {
+        if super::is_made(root, name) {
             println!("== {name}: made of this commit before");
             continue;
         }
@@ -76,10 +76,8 @@ fn make(root: &Path, without: &[&str]) -> Result<PathBuf, String> {
         collect(root, words, &version, &dir)
             .map_err(|why| format!("{name}: {why}; make it anew: cargo xtask package {}", words.join(" ")))?;
     }
-    if steps().all(|(_, words)| matches!(words[0], "tar" | "wheel")) {
-        // The sources stand for themselves.
-        source::make(root, &place(root).join("source"))?;
-    }
+    // Those that lie there may be of another commit; of one they are always the same, also for the sums in PKGBUILD.
+    source::make(root, &place(root).join("source"))?;
     copy(&place(root).join("source"), &dir, |_| true)?;
 
     let apart = [root.join("bindings/python"), root.join("bin/linkspan-desktop")];
@@ -188,7 +186,8 @@ fn sums(dir: &Path) -> Result<(), String> {
 mod tests {
     use std::fs;
 
-    use super::{agree, copy, left_out, sums};
+    use super::super::{part, release_part};
+    use super::{STEPS, agree, copy, left_out, sums};
 
     #[test]
     fn steps_are_left_out_by_name_alone() {
@@ -198,15 +197,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_release_consists_of_is_known_by_the_words_that_made_it() {
-        let root = std::path::Path::new("/");
-        for (_, words) in super::STEPS {
-            let note = super::super::note(root, words);
-            assert!(note.is_some());
-            assert_eq!(super::super::note(root, &[words, &["--twice"]].concat()), note);
+    fn what_a_release_consists_of_is_known_by_the_words_that_make_it_and_that_overwrite_it() {
+        for (name, words) in STEPS {
+            assert_eq!((part(words), release_part(words)), (Some(name), Some(name)));
+            let twice = [words, &["--twice"]].concat();
+            assert_eq!(release_part(&twice), Some(name));
         }
-        assert_eq!(super::super::note(root, &["image"]), None);
-        assert_eq!(super::super::note(root, &["wheel"]), None);
+        assert_eq!(part(&["deb", "--on", "trixie", "--twice"]), Some("deb-trixie"));
+        assert_eq!((part(&["image"]), release_part(&["image"])), (Some("tar"), None));
+        assert_eq!((part(&["wheel"]), release_part(&["wheel"])), (Some("wheel"), None));
+        let own = ["tar", "--for", std::env::consts::ARCH];
+        assert_eq!((part(&own), release_part(&own)), (Some("tar"), None));
     }
 
     #[test]

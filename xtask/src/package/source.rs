@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::licences::{self, Part, chosen, holders};
 use super::stage::put;
-use super::{SHIPPED, archive};
+use super::{RECORD, SHIPPED, archive};
 use crate::capi::install::version;
 use crate::run;
 
@@ -64,8 +64,13 @@ fn tracked(root: &Path, to: &Path) -> Result<(), String> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
     for path in run::output(&mut git)?.split('\0').filter(|path| !path.is_empty()) {
+        if path == RECORD {
+            let text = run::output(Command::new("git").args(["show", &format!("HEAD:{path}")]).current_dir(root))?;
+            fs::create_dir_all(to.join("docs"))
+                .and_then(|()| fs::write(to.join(path), text))
+                .map_err(|e| format!("{path}: {e}"))?;
         // One that was removed and not yet committed is still in the list.
-        if root.join(path).is_file() {
+        } else if root.join(path).is_file() {
             put(&root.join(path), &to.join(path))?;
         }
     }

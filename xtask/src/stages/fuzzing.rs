@@ -138,9 +138,8 @@ fn one(dir: &Path, found: &Path, program: &Path, name: &str, (seconds, seed): (u
         return Ok(());
     }
     let tail: Vec<&str> = log.lines().rev().take(60).collect();
-    for line in tail.into_iter().rev() {
-        eprintln!("{line}");
-    }
+    let tail: Vec<&str> = tail.into_iter().rev().collect();
+    eprintln!("fuzz {name}:\n{}", tail.join("\n"));
     Err(format!("{}; again with: {} fuzz/artifacts/{name}/FILE", out.status, program.display()))
 }
 

@@ -99,7 +99,7 @@ fn network(lab: &mut Lab, guests: [&Guest; 2]) -> Result<()> {
         own.extend(address.filter(|address| address.starts_with("10.")));
     }
     check(own.len() == 2 && own[0] != own[1], || format!("addresses of linkspan0: {own:?}"))?;
-    // With two cables the numbers go by which was plugged in first; this name by the plug.
+    // Of two cables the one that was plugged in first is linkspan0; the name that udev makes of the address stays with the plug.
     for guest in guests {
         let mac = guest.read("/sys/class/net/linkspan0/address")?.trim().replace(':', "");
         let shown = guest.sh(&format!("ip -o link show enx{mac}"))?;
@@ -109,7 +109,7 @@ fn network(lab: &mut Lab, guests: [&Guest; 2]) -> Result<()> {
     let shown = guests[0].sh("nmcli -t -f GENERAL.STATE,IP4.ADDRESS device show linkspan0")?;
     check(shown.contains(&own[0]), || format!("NetworkManager knows of no address {}: {shown}", own[0]))?;
     lab.say(&format!(
-        "in the mode network, `lspan link up` by the service: {own:?}, ping; udev calls it enx and its address, too; NetworkManager says {}",
+        "in the mode network, `lspan link up` by the service: {own:?}, ping; a second name by its address from udev; NetworkManager says {}",
         shown.trim()
     ));
     Ok(())
