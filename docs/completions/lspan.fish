@@ -41,7 +41,7 @@ complete -c lspan -n "__fish_lspan_needs_command" -f -a "files" -d 'Serve direct
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "ls" -d 'List a peer\'s shares, or what is in one'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "send" -d 'Send files and trees to a peer\'s share; an interrupted transfer goes on where it was'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "get" -d 'Get files and trees from a peer\'s share; an interrupted transfer goes on where it was'
-complete -c lspan -n "__fish_lspan_needs_command" -f -a "mirror" -d 'Keep a directory like another one, here or at a peer; what goes goes to the trash'
+complete -c lspan -n "__fish_lspan_needs_command" -f -a "mirror" -d 'Keep a directory like another one, here or at a peer; what is deleted or replaced goes to the trash'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "trash" -d 'Show, take back or remove what was deleted or replaced'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "rm" -d 'Remove entries of a peer\'s share, for good'
 complete -c lspan -n "__fish_lspan_needs_command" -f -a "mv" -d 'Give an entry of a peer\'s share another name; nothing is replaced'
@@ -82,7 +82,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_su
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "jitter" -d 'Variation of latency: a ping-pong at a fixed pace'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "load" -d 'Latency while bulk data moves, beside latency while it does not'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "multi" -d 'Several streams at once'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "all" -d 'The five tests above, one after another'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "all" -d 'bw, lat, jitter, load and multi, one after another'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "compare" -d 'Every way that there is to a peer, one after another, in one table'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "matrix" -d 'Bandwidth of each pair of several hosts or ranks, in one table; outliers are named'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and not __fish_seen_subcommand_from serve bw lat jitter load multi all compare matrix connect write read help" -f -a "connect" -d 'Connections only: set up and closed one after another'
@@ -371,7 +371,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "jitter" -d 'Variation of latency: a ping-pong at a fixed pace'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "load" -d 'Latency while bulk data moves, beside latency while it does not'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "multi" -d 'Several streams at once'
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "all" -d 'The five tests above, one after another'
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "all" -d 'bw, lat, jitter, load and multi, one after another'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "compare" -d 'Every way that there is to a peer, one after another, in one table'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "matrix" -d 'Bandwidth of each pair of several hosts or ranks, in one table; outliers are named'
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from help" -f -a "connect" -d 'Connections only: set up and closed one after another'
@@ -436,7 +436,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand get" -l no-fsync -d 'Do not 
 complete -c lspan -n "__fish_lspan_using_subcommand get" -l xattrs -d 'With extended attributes of users (user.*)'
 complete -c lspan -n "__fish_lspan_using_subcommand get" -l json -d 'Print JSON, one object in a line for each file and a last one for all (schema linkspan.files/1)'
 complete -c lspan -n "__fish_lspan_using_subcommand get" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c lspan -n "__fish_lspan_using_subcommand mirror" -l max-delete -d 'Names that may go in one run [default: 1000, or a quarter of all where that is less, but 10 always]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand mirror" -l max-delete -d 'Most entries to delete in one run [default: 1000, or a quarter of all where that is less, but 10 always]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand mirror" -l exclude -d 'Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more' -r
 complete -c lspan -n "__fish_lspan_using_subcommand mirror" -l exclude-from -d 'The same with the lines of a file' -r -F
 complete -c lspan -n "__fish_lspan_using_subcommand mirror" -l port -d 'Port of the peer\'s `lspan files serve`' -r
@@ -570,7 +570,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_su
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "ls" -d 'List a peer\'s shares, or what is in one'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "send" -d 'Send files and trees to a peer\'s share; an interrupted transfer goes on where it was'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "get" -d 'Get files and trees from a peer\'s share; an interrupted transfer goes on where it was'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "mirror" -d 'Keep a directory like another one, here or at a peer; what goes goes to the trash'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "mirror" -d 'Keep a directory like another one, here or at a peer; what is deleted or replaced goes to the trash'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "trash" -d 'Show, take back or remove what was deleted or replaced'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "rm" -d 'Remove entries of a peer\'s share, for good'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and not __fish_seen_subcommand_from status mesh doctor wait perf selftest bugreport stats top events metrics files ls send get mirror trash rm mv du verify mount pipe forward pair key devmem link run env man completions help" -f -a "mv" -d 'Give an entry of a peer\'s share another name; nothing is replaced'
@@ -594,7 +594,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "jitter" -d 'Variation of latency: a ping-pong at a fixed pace'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "load" -d 'Latency while bulk data moves, beside latency while it does not'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "multi" -d 'Several streams at once'
-complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "all" -d 'The five tests above, one after another'
+complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "all" -d 'bw, lat, jitter, load and multi, one after another'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "compare" -d 'Every way that there is to a peer, one after another, in one table'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "matrix" -d 'Bandwidth of each pair of several hosts or ranks, in one table; outliers are named'
 complete -c lspan -n "__fish_lspan_using_subcommand help; and __fish_seen_subcommand_from perf" -f -a "connect" -d 'Connections only: set up and closed one after another'

@@ -93,7 +93,7 @@ pub(crate) enum Command {
     /// Get files and trees from a peer's share; an interrupted transfer goes on where it was
     #[command(after_long_help = files::TRANSFER)]
     Get(files::GetArgs),
-    /// Keep a directory like another one, here or at a peer; what goes goes to the trash
+    /// Keep a directory like another one, here or at a peer; what is deleted or replaced goes to the trash
     #[command(after_long_help = files::MIRROR)]
     Mirror(files::MirrorArgs),
     /// Show, take back or remove what was deleted or replaced
@@ -443,7 +443,7 @@ pub(crate) enum Perf {
     Load(LoadArgs),
     /// Several streams at once
     Multi(MultiArgs),
-    /// The five tests above, one after another
+    /// bw, lat, jitter, load and multi, one after another
     All(Measure),
     /// Every way that there is to a peer, one after another, in one table
     Compare(CompareArgs),

@@ -106,7 +106,7 @@ pub enum Error {
     },
     /// A context that logs in without keys, where a peer is to be known by them.
     #[error(
-        "LS1138 this context logs in without keys, so that nobody could be told from anybody: make a paired one (Context::paired)"
+        "LS1138 this context logs in without keys, so that peers cannot be authenticated: make a paired one (Context::paired)"
     )]
     NotPaired,
     /// A host was not found by its name, serves nothing, or a port to serve at cannot be had.

@@ -134,7 +134,7 @@ pub enum RendezvousError {
     },
     /// A paired peer whose server does not prove who it is.
     #[error(
-        "LS0739 {peer} is the name of a paired peer, but what answers there logs nobody in by keys, so that it may be anybody: serve there without --open, or name the host by its address"
+        "LS0739 {peer} is the name of a paired peer, but what answers there does not authenticate by key, so that it may be anybody: serve there without --open, or name the host by its address"
     )]
     Unproven {
         /// As asked.

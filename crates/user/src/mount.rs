@@ -52,9 +52,10 @@ pub fn open(
         && let Answer::Shares(shares) = names.request(Request::Shares)?
         && shares.contains(&(place.share.clone(), false))
     {
-        let why =
-            format!("share {0} is read-only there: its owner serves it with {0}=DIR:rw to change that", place.share);
-        return Err(Error::Usage(why));
+        return Err(Error::Refused(format!(
+            "LS1852 share {0} is read-only there: its owner serves it with {0}=DIR:rw to change that",
+            place.share
+        )));
     }
     let (share, base, source) = (place.share, place.path, source.to_owned());
     let options = Options { share, base, source, names: NAMES.min(data), data, writable };

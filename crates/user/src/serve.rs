@@ -41,7 +41,7 @@ impl Admits {
         match Keyring::find()?.filter(|ring| !ring.peers().is_empty()) {
             Some(ring) => Ok(Admits::Paired(Arc::new(ring))),
             None => Err(Error::Refused(
-                "LS1815 nobody could be told from anybody: pair the two hosts with `lspan pair`, or give both a cluster key (LINKSPAN_PSK_FILE)"
+                "LS1815 peers cannot be authenticated: pair the two hosts with `lspan pair`, or give both a cluster key (LINKSPAN_PSK_FILE)"
                     .into(),
             )),
         }

@@ -36,6 +36,14 @@ pub(crate) enum Error {
         /// The command that fetches or builds it.
         words: String,
     },
+    /// There are no Debian packages of ours.
+    #[error("LS1012: no packages in {path}: `cargo xtask package deb --on {suite}` makes them")]
+    NotPacked {
+        /// Where they should be.
+        path: PathBuf,
+        /// The release that they are made on.
+        suite: String,
+    },
     /// This machine cannot hold the lab.
     #[error("LS1004: the lab cannot be set up here: {0}")]
     Unfit(String),

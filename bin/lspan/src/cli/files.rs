@@ -132,7 +132,7 @@ pub(crate) struct HowArgs {
 }
 
 /// Behind the help of `mirror`.
-pub(crate) const MIRROR: &str = "One of SRC and DST is PEER:SHARE[/PATH], the other a directory of this host. What is in DST and not in SRC, and what is     replaced, goes to .lspan/trash at the root of the share (lspan trash). A mark in both (.lspan/mirror), made by the first run with --init, keeps a run     from deleting anything while a disk is not mounted. More than 1000 names, or a quarter of all, go only when asked for. Files that were renamed in SRC     are renamed in DST where size, time and hash say so. Exit code 1: something failed, or more would go than may.";
+pub(crate) const MIRROR: &str = "One of SRC and DST is PEER:SHARE[/PATH], the other a directory of this host. What is in DST and not in SRC, and what is replaced, goes to .lspan/trash at the root of the share (lspan trash). A mark in both (.lspan/mirror), made by the first run with --init, keeps a run from deleting anything while a disk is not mounted. More than 1000 names, or a quarter of all, are deleted only with --max-delete. Files that were renamed in SRC are renamed in DST where size, time and hash say so. Exit code 1: something failed, or more would be deleted than may be.";
 
 #[derive(Args, Debug)]
 pub(crate) struct MirrorArgs {
@@ -148,7 +148,7 @@ pub(crate) struct MirrorArgs {
     /// Go on until Ctrl-C: what changes is mirrored when it has been quiet for a second
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) watch: bool,
-    /// Names that may go in one run [default: 1000, or a quarter of all where that is less, but 10 always]
+    /// Most entries to delete in one run [default: 1000, or a quarter of all where that is less, but 10 always]
     #[arg(long, value_name = "N")]
     pub(crate) max_delete: Option<u64>,
     #[command(flatten)]
@@ -158,7 +158,7 @@ pub(crate) struct MirrorArgs {
 }
 
 /// Behind the help of `trash`.
-pub(crate) const TRASH: &str = "What send --delete, get --delete and mirror delete or replace lies in .lspan/trash at the root of the share (of get: in DST),     for 30 days or until all of it takes more than a tenth of the disk; then the oldest goes first.";
+pub(crate) const TRASH: &str = "What send --delete, get --delete and mirror delete or replace lies in .lspan/trash at the root of the share (of get: in DST), for 30 days or until all of it takes more than a tenth of the disk; then the oldest goes first.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Trash {
@@ -290,7 +290,7 @@ pub(crate) struct ForwardArgs {
 /// Behind the help of `mount`.
 pub(crate) const MOUNT: &str = "Until Ctrl-C or `umount DIR`; read-only without --rw. Files show the user who mounts as their owner. A program that reads or writes \
     while the peer is gone gets EIO after --timeout, and the mount goes on by itself when the peer is back. Exit code 0: unmounted; 1: it could not be \
-    mounted; 2: the share must not be written; 4: no peer.";
+    mounted; 4: no peer; 5: the share is read-only.";
 
 #[derive(Args, Debug)]
 pub(crate) struct MountArgs {

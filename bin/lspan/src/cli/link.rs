@@ -8,7 +8,7 @@ pub(crate) enum LinkCommand {
     /// both hosts
     ///
     /// An interface is there where the cable is in the mode network (`lspan link mode`). Both hosts come to its two IPv4 addresses, of
-    /// 10.176.0.0/12, without a word; they stay until it is unplugged.
+    /// 10.176.0.0/12, by computing them, without a message; they stay until it is unplugged.
     Up {
         /// Streams to each host: a connection takes one
         #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=8))]

@@ -74,7 +74,7 @@ impl<F: Fs> Extras<F> {
         let (names, all, allowed) = (self.names, self.all, self.allowed());
         if names > allowed {
             let why = format!(
-                "LS1826 {names} of {all} names at the receiver are none of the sender's, and {allowed} may go: nothing was deleted; see which with --dry-run, then allow it with --max-delete {names}"
+                "LS1826 {names} of {all} names at the receiver are not the sender's and would be deleted; the limit is {allowed}, and nothing was deleted: see which with --dry-run, then allow it with --max-delete {names}"
             );
             return Err(Fault::new(FaultKind::Limit, why));
         }
@@ -157,7 +157,7 @@ impl<F: Fs> Extras<F> {
         let names = below.files + below.dirs + below.others + below.unread;
         if self.names + names > self.most.unwrap_or(MOST) {
             let why = format!(
-                "LS1827 something else has this name, with {names} names in all: allow that they go with --max-delete"
+                "LS1827 a directory of {names} names has this name and would be replaced: allow it with --max-delete"
             );
             return Err(Fault::new(FaultKind::Limit, why));
         }

@@ -39,7 +39,7 @@ impl Server {
                     }
                     last = line;
                 }
-                let _ = to.send(Err(if last.is_empty() { "it ended without a word".to_owned() } else { last }));
+                let _ = to.send(Err(if last.is_empty() { "it ended without any output".to_owned() } else { last }));
             };
             let _ = thread::Builder::new().name("server".into()).spawn(read);
         }

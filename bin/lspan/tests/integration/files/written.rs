@@ -137,9 +137,9 @@ fn a_share_that_is_read_only_is_not_mounted_to_be_written() {
     fs::create_dir(world.path("mnt")).unwrap();
     let _server = world.serve(&[], "");
     let output = world.run(&["mount", "127.0.0.1:data", "mnt", "--rw"]);
-    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+    assert_eq!(output.status.code(), Some(5), "{}", err(&output));
     assert!(
-        err(&output).contains("share data is read-only there: its owner serves it with data=DIR:rw"),
+        err(&output).contains("LS1852 share data is read-only there: its owner serves it with data=DIR:rw"),
         "{}",
         err(&output)
     );
