@@ -50,6 +50,14 @@ impl Machine {
         }
     }
 
+    /// What cargo calls it, where it is not this one.
+    pub(crate) fn target(&self) -> Option<&'static str> {
+        match self {
+            Machine::Native => None,
+            Machine::Aarch64(_) => Some(toolchain::TARGET),
+        }
+    }
+
     /// `cc`, `strip` or `objcopy`.
     pub(crate) fn tool(&self, name: &str) -> Command {
         match (self, name) {

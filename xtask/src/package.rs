@@ -1,9 +1,9 @@
 //! `cargo xtask package`: what users install, and the proof that it does its work when they have.
 
+mod crates;
 mod deb;
 mod image;
 mod licences;
-mod noble;
 pub(crate) mod release;
 mod rpm;
 mod sbom;
@@ -52,8 +52,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Outcome {
 fn part(words: &[&str]) -> Option<&'static str> {
     let known = |name: &str| release::STEPS.iter().map(|(known, _)| *known).find(|known| *known == name);
     match words {
-        ["image"] => known("tar"),
-        ["tar", "--for", machine] if *machine != std::env::consts::ARCH => known(&format!("tar-{machine}")),
+        [what, "--for", machine] if *machine != std::env::consts::ARCH => known(&format!("{what}-{machine}")),
         ["deb", .., release] if *release == "--twice" => part(&words[..words.len() - 1]),
         ["deb", .., release] => known(&format!("deb-{release}")),
         [first, ..] => known(first),
@@ -94,13 +93,14 @@ fn make(root: &Path, words: &[&str]) -> Outcome {
     match words {
         ["tar"] => tar::run(root, std::env::consts::ARCH),
         ["tar", "--for", machine] => tar::run(root, machine),
-        ["wheel"] => wheel::run(root, false),
-        ["wheel", "--sdist"] => wheel::run(root, true),
+        ["wheel"] => wheel::run(root, std::env::consts::ARCH, false),
+        ["wheel", "--sdist"] => wheel::run(root, std::env::consts::ARCH, true),
+        ["wheel", "--for", machine] => wheel::run(root, machine, false),
         ["deb", rest @ ..] => deb::run(root, rest),
-        ["noble", dir] => noble::check(Path::new(dir)).map_or_else(Outcome::Failed, |()| Outcome::Done),
         ["rpm"] => rpm::rpm(root),
         ["arch"] => rpm::arch(root),
         ["image"] => image::run(root),
+        ["crates"] => crates::run(root),
         ["source", dir] => match source::make(root, Path::new(dir)) {
             Ok(made) => {
                 println!("{}", made.display());
@@ -109,14 +109,14 @@ fn make(root: &Path, words: &[&str]) -> Outcome {
             Err(why) => Outcome::Failed(why),
         },
         _ => Outcome::Failed(
-            "package: tar [--for MACHINE], wheel [--sdist], deb [--on RELEASE] [--twice], rpm, arch, image, source DIR, noble DIR"
+            "package: tar [--for MACHINE], wheel [--sdist | --for MACHINE], deb [--on RELEASE] [--twice], rpm, arch, image, crates, source DIR"
                 .to_owned(),
         ),
     }
 }
 
 /// Where packages land.
-fn place(root: &Path) -> PathBuf {
+pub(crate) fn place(root: &Path) -> PathBuf {
     run::target_dir(root).join(if run::is_dev() { "packages-dev" } else { "packages" })
 }
 

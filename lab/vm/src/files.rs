@@ -16,6 +16,12 @@ const PROGRAMS: [&str; 3] = ["lspan", "libnccl-net-linkspan.so", "plugin-host"];
 /// The services with their files, each below this folder at the path where packages have it: tests copy them from there.
 pub(crate) const PACKAGED: &str = "/srv/linkspand";
 
+/// Debian's packages of ours, in a guest.
+pub(crate) const DEBS: &str = "/srv/debs";
+
+/// What is run to test them.
+const TESTS: &str = "debian/tests";
+
 /// What Debian's package has, in lines of two words: a file and the folder that it goes to.
 const LIST: &str = "debian/linkspan.install";
 
@@ -46,6 +52,22 @@ pub(crate) fn archive(puts: &[Put]) -> Result<Vec<u8>> {
             archive.file(&to, 0o644, &read(Path::new(from))?);
         }
     }
+    Ok(archive.finish())
+}
+
+/// The same with Debian's packages of ours, and what tests them, in place of all others: nothing of ours is installed.
+pub(crate) fn packages(debs: &Path) -> Result<Vec<u8>> {
+    let mut archive = Archive::default();
+    archive.file("/usr/bin/agent", 0o755, &fs::read(std::env::current_exe().at("our own program file")?).at("agent")?);
+    for entry in fs::read_dir(debs).at(debs.display())? {
+        let path = entry.at(debs.display())?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        // No display is here, and what debuggers want is large.
+        if name.ends_with(".deb") && !["-dbgsym_", "-gui_", "-desktop_"].iter().any(|part| name.contains(part)) {
+            archive.file(&format!("{DEBS}/{name}"), 0o644, &fs::read(&path).at(path.display())?);
+        }
+    }
+    folder(&mut archive, Path::new(TESTS), &format!("{DEBS}/tests"))?;
     Ok(archive.finish())
 }
 

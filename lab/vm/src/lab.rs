@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::cache::{Cache, DEBUG, Kernel};
+use crate::cache::{Cache, DEBUG, Kernel, SYSTEMS};
 use crate::error::{At, Error, Result};
 use crate::files;
 use crate::guest::spec::{SharedFolders, SystemDisk};
@@ -57,6 +57,19 @@ impl Lab {
         let place = SharedFolders { root: cache.root(), image, initrd, run, logs: logs.clone(), debug: false, system };
         let modules = Modules::default();
         Ok(Lab { kernel, seed: 1, place, modules, logs, checks: 0, since: Instant::now(), cpus: 1 })
+    }
+
+    /// An archive for whole systems with our packages in it, those that were made on the system's release.
+    pub(crate) fn packages(&self) -> Result<PathBuf> {
+        let known = SYSTEMS.iter().find(|known| self.kernel.name == format!("debian{}", known.name));
+        let suite = known.map_or("", |known| known.suite);
+        let debs = std::env::var_os("DEBS").map(|dir| Path::new(&dir).join(suite)).unwrap_or_default();
+        if !fs::read_dir(&debs).is_ok_and(|mut list| list.next().is_some()) {
+            return Err(Error::NotPacked { path: debs, suite: suite.to_owned() });
+        }
+        let files = self.place.run.join("packages");
+        fs::write(&files, files::packages(&debs)?).at(files.display())?;
+        Ok(files)
     }
 
     /// Begins a test: its logs go to a folder of its name; those of a second try lie beside it.

@@ -110,7 +110,9 @@ pub(crate) fn run(cache: &Cache, kernels: &[String], systems: &[String]) -> Resu
     // A root that has all is not changed, and builds that run in it meanwhile are not waited for.
     let _lock = if ready { None } else { Some(lock(cache)?) };
     if !ready {
-        let more = whole.iter().flat_map(|known| [known.suite, known.kernels]);
+        let more: Vec<[String; 2]> =
+            whole.iter().map(|known| [known.kernels.to_owned(), system::other(*known)]).collect();
+        let more = more.iter().flatten().map(String::as_str);
         apt::reachable(cache, &[RELEASE, BACKPORTS].into_iter().chain(more).collect::<Vec<_>>())?;
     }
     let mut steps = Steps { all: 2 + 2 * chosen.len() + whole.len(), at: 0, since: Instant::now() };

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::tree::Source;
 
 /// Hosts that addresses in the tree may name: specifications, upstreams, and names reserved for examples (RFC 2606).
-const HOSTS: [&str; 30] = [
+const HOSTS: [&str; 31] = [
     "github.com",
     "doc.rust-lang.org",
     "docs.rs",
@@ -23,6 +23,7 @@ const HOSTS: [&str; 30] = [
     "rocm.docs.amd.com",
     "www.rfc-editor.org",
     "www.debian.org",
+    "archive.ubuntu.com",
     "noiseprotocol.org",
     "openucx.org",
     "blog.hellas.ai",

@@ -25,7 +25,13 @@ pub(super) fn run(root: &Path) -> Outcome {
     if !run::is_root() {
         return Outcome::Skipped("the root of an image is made as root".to_owned());
     }
-    let made = tar::make(root, &Machine::Native).and_then(|archive| image(root, &archive));
+    if !super::is_made(root, "tar") {
+        match super::run(root, &["tar"]) {
+            Outcome::Done => {}
+            other => return other,
+        }
+    }
+    let made = tar::archives(root, &Machine::Native).and_then(|[archive, _]| image(root, &archive));
     let tried = made.and_then(|(file, name)| {
         println!("{}: {} KiB", file.display(), super::size(&file) >> 10);
         if run::which("podman").is_none() {

@@ -5,15 +5,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::licences::{Part, notices};
-use super::{deb, epoch, place, sbom, shipped, source};
+use super::{deb, epoch, place, sbom, shipped, source, wheel};
 use crate::capi::install::version;
 use crate::run::{self, Outcome};
 
 /// What is built, by name, which `--without` takes, and the words behind `package`.
-pub(super) const STEPS: [(&str, &[&str]); 7] = [
+pub(super) const STEPS: [(&str, &[&str]); 9] = [
     ("tar", &["tar"]),
     ("tar-aarch64", &["tar", "--for", "aarch64"]),
     ("wheel", &["wheel", "--sdist"]),
+    ("wheel-aarch64", &["wheel", "--for", "aarch64"]),
+    ("image", &["image"]),
     ("deb-bookworm", &["deb", "--on", "bookworm"]),
     ("deb-trixie", &["deb", "--on", "trixie"]),
     ("rpm", &["rpm"]),
@@ -88,6 +90,8 @@ fn make(root: &Path, without: &[&str]) -> Result<PathBuf, String> {
     for name in ["LICENSE-MIT", "LICENSE-APACHE", "CHANGELOG.md"] {
         super::stage::put(&root.join(name), &dir.join(name))?;
     }
+    // Of the driver.
+    super::stage::put(&root.join("kernel/LICENSE-GPL-2.0"), &dir.join("LICENSE-GPL-2.0"))?;
     sums(&dir)?;
     Ok(dir)
 }
@@ -140,7 +144,11 @@ fn collect(root: &Path, words: &[&str], version: &str, dir: &Path) -> Result<(),
                 name.starts_with(&format!("linkspan-{version}-{machine}-")) && ends(name, ".tar.xz")
             })
         }
+        ["wheel", "--for", machine] => copy(&wheel::folder(root, machine), dir, |name| ends(name, ".whl")),
         ["wheel", ..] => copy(&place.join("wheels"), dir, |name| ends(name, ".whl") || ends(name, ".tar.gz")),
+        ["image"] => {
+            copy(&place, dir, |name| name.starts_with(&format!("linkspan-{version}-")) && ends(name, ".image.tar"))
+        }
         ["deb", _, release] => {
             // Of the newer release what the older one cannot build.
             let window = |name: &str| name.starts_with("linkspan-gui") || name.starts_with("linkspan-desktop_");
@@ -204,7 +212,6 @@ mod tests {
             assert_eq!(release_part(&twice), Some(name));
         }
         assert_eq!(part(&["deb", "--on", "trixie", "--twice"]), Some("deb-trixie"));
-        assert_eq!((part(&["image"]), release_part(&["image"])), (Some("tar"), None));
         assert_eq!((part(&["wheel"]), release_part(&["wheel"])), (Some("wheel"), None));
         let own = ["tar", "--for", std::env::consts::ARCH];
         assert_eq!((part(&own), release_part(&own)), (Some("tar"), None));

@@ -60,7 +60,7 @@ pub(super) fn make(root: &Path, dir: &Path) -> Result<PathBuf, String> {
 }
 
 /// Copies every file that git knows, or would take.
-fn tracked(root: &Path, to: &Path) -> Result<(), String> {
+pub(super) fn tracked(root: &Path, to: &Path) -> Result<(), String> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
     for path in run::output(&mut git)?.split('\0').filter(|path| !path.is_empty()) {

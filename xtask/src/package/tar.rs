@@ -30,9 +30,19 @@ pub(super) fn run(root: &Path, machine: &str) -> Outcome {
     }
 }
 
-/// The archive without debug information.
-pub(super) fn make(root: &Path, machine: &Machine) -> Result<PathBuf, String> {
-    let name = format!("linkspan-{}-{}-linux-gnu", version(root)?, machine.name());
+/// What both archives hold, as one folder.
+fn name(root: &Path, machine: &Machine) -> Result<String, String> {
+    Ok(format!("linkspan-{}-{}-linux-gnu", version(root)?, machine.name()))
+}
+
+/// Where the archives are: without debug information, and that.
+pub(super) fn archives(root: &Path, machine: &Machine) -> Result<[PathBuf; 2], String> {
+    let name = name(root, machine)?;
+    Ok(["", "-debug"].map(|more| place(root).join(format!("{name}{more}.tar.xz"))))
+}
+
+fn make(root: &Path, machine: &Machine) -> Result<PathBuf, String> {
+    let name = name(root, machine)?;
     let parent = place(root).join("stage");
     let (main, debug) = (parent.join(&name), parent.join("debug").join(&name));
     for dir in [&main, &debug] {
@@ -52,7 +62,7 @@ pub(super) fn make(root: &Path, machine: &Machine) -> Result<PathBuf, String> {
     let notices = main.join("share/doc/linkspan/THIRD-PARTY");
     fs::write(&notices, licences::notices(&[shipped(root)])?).map_err(|e| format!("{}: {e}", notices.display()))?;
     put(&root.join(INSTALL), &main.join("install.sh"))?;
-    let files = [place(root).join(format!("{name}.tar.xz")), place(root).join(format!("{name}-debug.tar.xz"))];
+    let files = archives(root, machine)?;
     archive(root, &parent, &name, &files[0], &[])?;
     archive(root, &parent.join("debug"), &name, &files[1], &[])?;
     println!("{:<32} {:>10} {:>10} {:>10}", "KiB", "built", "installed", "debug");

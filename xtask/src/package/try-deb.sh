@@ -25,6 +25,14 @@ window=no
 files() { for name in $packages; do ls "$root/debs/$1"/"${name}"_*.deb | sed "s|^$root||"; done; }
 
 apt update
+# A system without a service manager, as a container is.
+! in_root sh -c 'command -v systemctl' >/dev/null || fail "the smallest system has a service manager"
+# shellcheck disable=SC2046
+apt install $(packages='linkspan linkspan-nccl' && files .) >"$root/said" 2>&1 || fail "installing without a service manager"
+in_root lspan selftest >"$root/said" 2>&1 || fail "lspan selftest without a service manager"
+configured
+apt purge linkspan linkspan-nccl >"$root/said" 2>&1 || fail "purging without a service manager"
+ok "without a service manager: installed, lspan selftest, purged"
 # What the packages and their tests stand on is there before and after.
 apt install g++ pkgconf cmake make python3 dkms passwd udev dbus polkitd systemd >/dev/null
 [ $window = no ] || apt install libadwaita-1-0 xvfb xauth x11-utils libglib2.0-bin desktop-file-utils appstream >/dev/null
@@ -96,13 +104,24 @@ in_root dpkg -P linkspan-dkms >"$root/said" 2>&1 || fail "purging linkspan-dkms"
 state | diff "$root/tmp/before" - >"$root/said" || fail "purging linkspan-dkms left or took something"
 ok "no kernel headers: said, installed, purged with nothing left"
 
-# Headers of two kernels: one before the module, one after.
-sed "s/ $release main/ $release-backports main/;t;d" "$root/etc/apt/sources.list" >"$root/etc/apt/sources.list.d/backports.list"
-apt update
-# headers RELEASE: of the kernel that this release has now.
-headers() { in_root apt-get -s -t "$1" install linux-headers-amd64 | sed -n 's/^Inst linux-headers-\([0-9][^ ]*-amd64\) .*/\1/p' | sort -V | tail -n 1; }
-stock=$(headers "$release") newer=$(headers "$release-backports")
-[ "$stock" != "$newer" ] || fail "the headers of one kernel only: $stock"
+# Headers of all kernels that the release has: one before the module, the others after.
+from=
+if [ "$release" = noble ]; then
+	# Of each of its lines (6.8 and what came since) the newest.
+	kernels=$(in_root apt-cache pkgnames linux-headers- | sed -n 's/^linux-headers-\([0-9].*-generic\)$/\1/p' | sort -V |
+		awk -F. '{ newest[$1 * 1000 + $2] = $0 } END { for (line in newest) print newest[line] }' | sort -V)
+else
+	sed "s/ $release main/ $release-backports main/;t;d" "$root/etc/apt/sources.list" >"$root/etc/apt/sources.list.d/backports.list"
+	apt update
+	# headers RELEASE: of the kernel that this release has now.
+	headers() { in_root apt-get -s -t "$1" install linux-headers-amd64 | sed -n 's/^Inst linux-headers-\([0-9][^ ]*-amd64\) .*/\1/p' | sort -V | tail -n 1; }
+	kernels="$(headers "$release") $(headers "$release-backports")" from="-t $release-backports"
+fi
+# shellcheck disable=SC2086
+set -- $kernels
+stock=$1
+shift
+[ $# -gt 0 ] && [ "$stock" != "$1" ] || fail "the headers of one kernel only: $stock"
 apt install "linux-headers-$stock" >/dev/null
 state >"$root/tmp/before"
 in_root dpkg -i "$module" >"$root/said" 2>&1 || fail "linkspan-dkms with the headers of $stock"
@@ -115,11 +134,14 @@ case $stock in
 esac
 say "$stock"
 configured
-apt -t "$release-backports" install "linux-headers-$newer" >"$root/said" 2>&1 || fail "the headers of $newer with linkspan-dkms there"
-configured
-built "$newer" || fail "apt's hooks built no module for $newer"
-say "$newer"
-in_root modinfo -F vermagic "$(in_root find "/lib/modules/$newer/updates" -name 'linkspan.ko*')" | grep -q "^$newer " || fail "a module for another kernel"
+for newer; do
+	# shellcheck disable=SC2086
+	apt $from install "linux-headers-$newer" >"$root/said" 2>&1 || fail "the headers of $newer with linkspan-dkms there"
+	configured
+	built "$newer" || fail "apt's hooks built no module for $newer"
+	say "$newer"
+	in_root modinfo -F vermagic "$(in_root find "/lib/modules/$newer/updates" -name 'linkspan.ko*')" | grep -q "^$newer " || fail "a module for another kernel"
+done
 
 # The module's next version over it and back.
 for file in "$root"/debs/next/linkspan-dkms_*.deb "$root/debs"/linkspan-dkms_*.deb; do

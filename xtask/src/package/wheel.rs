@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::licences::{Part, notices};
 use super::place;
+use crate::machine::Machine;
 use crate::run::{self, Outcome};
 use crate::stages::python::{environment, python3};
 
@@ -18,7 +19,11 @@ const TOOLS: [&str; 2] = ["maturin>=1.9,<2", "auditwheel>=6,<7"];
 const TRY: &str = "xtask/src/package/try-wheel.sh";
 
 /// Builds the wheel (and from the source distribution another) and installs it where there is no Rust.
-pub(super) fn run(root: &Path, sdist: bool) -> Outcome {
+pub(super) fn run(root: &Path, machine: &str, sdist: bool) -> Outcome {
+    let machine = match Machine::named(root, machine) {
+        Ok(machine) => machine,
+        Err(why) => return Outcome::Skipped(why),
+    };
     if let Err(outcome) = python3() {
         return outcome;
     }
@@ -26,20 +31,36 @@ pub(super) fn run(root: &Path, sdist: bool) -> Outcome {
     if let Err(why) = environment(&place(root).join("python"), &TOOLS) {
         return Outcome::Skipped(format!("the tools could not be installed: {why}"));
     }
-    match make(root, &bin, sdist) {
+    match make(root, &machine, &bin, sdist) {
         Ok(()) => Outcome::Done,
         Err(why) => Outcome::Failed(why),
     }
 }
 
-fn make(root: &Path, bin: &Path, sdist: bool) -> Result<(), String> {
-    let out = place(root).join("wheels");
+/// Where wheels for this machine land.
+pub(super) fn folder(root: &Path, machine: &str) -> PathBuf {
+    let own = machine == std::env::consts::ARCH;
+    place(root).join(if own { "wheels".to_owned() } else { format!("wheels-{machine}") })
+}
+
+fn make(root: &Path, machine: &Machine, bin: &Path, sdist: bool) -> Result<(), String> {
+    let out = folder(root, machine.name());
     let _ = std::fs::remove_dir_all(&out);
     let folder = root.join("bindings/python");
     let legal = Legal::put(root, &folder)?;
     let mut maturin = Command::new(bin.join("python"));
     maturin.args(["-m", "maturin", "build", "--release", "--locked", "--compatibility", POLICY, "--out"]).arg(&out);
-    maturin.current_dir(&folder).env("CARGO_TARGET_DIR", place(root).join("python-build"));
+    maturin.current_dir(&folder);
+    for (name, value) in machine.cargo(root).get_envs() {
+        match value {
+            Some(value) => maturin.env(name, value),
+            None => maturin.env_remove(name),
+        };
+    }
+    if let Some(target) = machine.target() {
+        maturin.args(["--target", target]);
+    }
+    maturin.env("CARGO_TARGET_DIR", place(root).join("python-build"));
     if sdist {
         // The wheel is then built from what the source distribution holds.
         maturin.arg("--sdist");
@@ -47,7 +68,13 @@ fn make(root: &Path, bin: &Path, sdist: bool) -> Result<(), String> {
     run::must(&mut maturin)?;
     drop(legal);
     let mut script = Command::new("sh");
-    script.arg(root.join(TRY)).arg(bin).arg(POLICY).arg(&out).arg(root.join("debian/tests/transfer.py"));
+    script
+        .arg(root.join(TRY))
+        .arg(bin)
+        .arg(POLICY)
+        .arg(&out)
+        .arg(root.join("debian/tests/transfer.py"))
+        .arg(machine.name());
     run::must(&mut script)
 }
 

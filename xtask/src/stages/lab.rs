@@ -81,6 +81,7 @@ fn build(root: &Path, needs: Needs) -> Result<Command, String> {
         lab.env("LSPAN", lean(built.join("lspan"))?);
         lab.env("LINKSPAND", lean(built.join("linkspand"))?);
         lab.env("PLUGIN", lean(built.join("liblinkspan_nccl.so"))?);
+        lab.env("DEBS", crate::package::place(root));
         lab.env("VERBS", lean(beside.join("examples/conformance"))?);
         lab.env("RINGTEST", lean(beside.join("examples/ringtest"))?);
         lab.env("CABLES", lean(beside.join("examples/cables"))?);

@@ -14,7 +14,7 @@ use std::process::Command;
 use crate::run;
 
 /// What Rust calls the machine.
-const TARGET: &str = "aarch64-unknown-linux-gnu";
+pub(crate) const TARGET: &str = "aarch64-unknown-linux-gnu";
 
 /// The packages that everything else follows from.
 const PACKAGES: [&str; 4] = ["rustc-web", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user-static"];

@@ -115,6 +115,13 @@ impl Spec {
         other.nics.push(Nic { own: there, peer: here, address: peer });
     }
 
+    /// A whole system gets these files at its boots in place of the usual ones.
+    pub(crate) fn given(&mut self, files: &Path) {
+        if let Some(system) = &mut self.system {
+            system.files = files.to_owned();
+        }
+    }
+
     /// Where its kernel writes.
     pub(crate) fn console(&self) -> PathBuf {
         self.logs.join(format!("{}.console", self.name))

@@ -9,8 +9,8 @@ use crate::root;
 use crate::setup::{BACKPORTS, RELEASE, apt, debootstrap};
 
 /// What an installation has beside the smallest one: PID 1, the bus, authorization, devices, networks and sessions; what tests
-/// ask and break the network with; what a module is built with; RDMA, containers and a batch system.
-const PACKAGES: [&str; 27] = [
+/// ask and break the network with; what a module and a program in C++ are built with; RDMA, containers and a batch system.
+const PACKAGES: [&str; 30] = [
     "systemd-sysv",
     "dbus",
     "dbus-user-session",
@@ -30,6 +30,9 @@ const PACKAGES: [&str; 27] = [
     "initramfs-tools",
     "zstd",
     "dkms",
+    "g++",
+    "cmake",
+    "pkgconf",
     "sudo",
     "ibverbs-providers",
     "podman",
@@ -42,6 +45,9 @@ const PACKAGES: [&str; 27] = [
 
 /// The kernel and its headers.
 const KERNEL: [&str; 2] = ["linux-image-amd64", "linux-headers-amd64"];
+
+/// Folder with the headers of the other kernel that the release has, as packages; installing them is up to a test.
+pub(crate) const HEADERS: &str = "/srv/headers";
 
 /// What is changed in the root, and why.
 const CHANGES: &str = include_str!("system.sh");
@@ -57,12 +63,18 @@ pub(crate) fn step(known: System) -> String {
 /// All that it is made of.
 pub(crate) fn words(known: System) -> String {
     format!(
-        "{} with the kernel of {}: {}\n{}\n{SIZE}\n{CHANGES}",
+        "{} with the kernel of {}: {}\n{}\n{HEADERS} of {}\n{SIZE}\n{CHANGES}",
         known.suite,
         known.kernels,
         PACKAGES.join(" "),
-        KERNEL.join(" ")
+        KERNEL.join(" "),
+        other(known)
     )
+}
+
+/// Where the release has its other kernel.
+pub(crate) fn other(known: System) -> String {
+    if known.kernels == known.suite { format!("{}-backports", known.suite) } else { known.suite.to_owned() }
 }
 
 /// Makes it: a root with its packages, then its disk, kernel and initramfs.
@@ -72,12 +84,19 @@ pub(crate) fn make(cache: &Cache, title: &str, known: System) -> Result<()> {
     let (dir, tree) = (cache.system_dir(known.name), cache.path(&format!("systems/{}.tree", known.name)));
     fs::create_dir_all(cache.path("systems")).at("systems")?;
     debootstrap(cache, title, known.suite, &tree)?;
-    let mut suites = vec![known.suite, known.kernels];
-    suites.dedup();
-    apt::sources(&tree, &suites)?;
+    let other = other(known);
+    apt::sources(&tree, &[known.kernels, &other])?;
     apt::update(&tree, title)?;
     apt::install(&tree, title, &PACKAGES, known.suite)?;
     apt::install(&tree, title, &KERNEL, known.kernels)?;
+    // The package without a number names the newest of its suite, which may be older than what is installed.
+    let fetch = format!(
+        "mkdir -p {HEADERS}/partial\n\
+         apt-get -q -y -t {other} --allow-downgrades -o Dir::Cache::archives={HEADERS} --download-only install {}\n\
+         find {HEADERS} -mindepth 1 ! -name 'linux-headers-[0-9]*' ! -name 'linux-kbuild-*' ! -name 'linux-compiler-*' -delete",
+        KERNEL[1]
+    );
+    proc::watched(title, &mut root::script(&tree, &fetch))?;
     proc::watched(title, &mut root::script(&tree, CHANGES))?;
 
     let partial = cache.path(&format!("systems/{}.partial", known.name));

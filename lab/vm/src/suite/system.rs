@@ -7,6 +7,7 @@ mod driver;
 mod faults;
 pub(crate) mod host;
 mod net;
+mod packages;
 mod service;
 mod slurm;
 mod streams;
@@ -71,6 +72,11 @@ pub(crate) const ALL: &[Test] = &[
         "sys-service-cable",
         "linkspand at both ends of a cable that is pulled 200 times: shown, memory flat, one process; one host suspended",
         service::plugs::plugs,
+    ),
+    test(
+        "sys-packages",
+        "our Debian packages: installed by apt, used, DKMS for two kernels, changed under a job with the module in use, nothing left",
+        packages::packages,
     ),
     test(
         "sys-slurm",

@@ -116,7 +116,7 @@ fn network(lab: &mut Lab, guests: [&Guest; 2]) -> Result<()> {
 }
 
 /// Where the module has just been loaded, no host is allowed to use it yet: named, and allowed as printed.
-fn allowed(guest: &Guest) -> Result<()> {
+pub(super) fn allowed(guest: &Guest) -> Result<()> {
     guest.until("the link", SOON, "grep -q . /sys/class/linkspan/linkspan0/state")?;
     // The service lets in again whom it remembers, as soon as it sees the link.
     if !guest.sh("ls /var/lib/linkspan/allowed 2>/dev/null || true")?.trim().is_empty() {
