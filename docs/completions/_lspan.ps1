@@ -527,7 +527,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;send' {
-            [CompletionResult]::new('--max-delete', '--max-delete', [CompletionResultType]::ParameterName, 'Names that may go [default: 1000, or a quarter of all where that is less, but 10 always]')
+            [CompletionResult]::new('--max-delete', '--max-delete', [CompletionResultType]::ParameterName, 'Most entries to delete [default: 1000, or a quarter of all where that is less, but 10 always]')
             [CompletionResult]::new('--exclude', '--exclude', [CompletionResultType]::ParameterName, 'Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more')
             [CompletionResult]::new('--exclude-from', '--exclude-from', [CompletionResultType]::ParameterName, 'The same with the lines of a file')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
@@ -541,7 +541,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;get' {
-            [CompletionResult]::new('--max-delete', '--max-delete', [CompletionResultType]::ParameterName, 'Names that may go [default: 1000, or a quarter of all where that is less, but 10 always]')
+            [CompletionResult]::new('--max-delete', '--max-delete', [CompletionResultType]::ParameterName, 'Most entries to delete [default: 1000, or a quarter of all where that is less, but 10 always]')
             [CompletionResult]::new('--exclude', '--exclude', [CompletionResultType]::ParameterName, 'Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more')
             [CompletionResult]::new('--exclude-from', '--exclude-from', [CompletionResultType]::ParameterName, 'The same with the lines of a file')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')

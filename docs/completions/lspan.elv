@@ -480,7 +480,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --help 'Print help'
         }
         &'lspan;send'= {
-            cand --max-delete 'Names that may go [default: 1000, or a quarter of all where that is less, but 10 always]'
+            cand --max-delete 'Most entries to delete [default: 1000, or a quarter of all where that is less, but 10 always]'
             cand --exclude 'Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more'
             cand --exclude-from 'The same with the lines of a file'
             cand --port 'Port of the peer''s `lspan files serve`'
@@ -493,7 +493,7 @@ set edit:completion:arg-completer[lspan] = {|@words|
             cand --help 'Print help (see more with ''--help'')'
         }
         &'lspan;get'= {
-            cand --max-delete 'Names that may go [default: 1000, or a quarter of all where that is less, but 10 always]'
+            cand --max-delete 'Most entries to delete [default: 1000, or a quarter of all where that is less, but 10 always]'
             cand --exclude 'Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more'
             cand --exclude-from 'The same with the lines of a file'
             cand --port 'Port of the peer''s `lspan files serve`'

@@ -416,7 +416,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand ls" -l port -d 'Port of the 
 complete -c lspan -n "__fish_lspan_using_subcommand ls" -s l -d 'With permissions, size and time'
 complete -c lspan -n "__fish_lspan_using_subcommand ls" -l json -d 'Print JSON, one object in a line for each entry (schema linkspan.ls/1)'
 complete -c lspan -n "__fish_lspan_using_subcommand ls" -s h -l help -d 'Print help'
-complete -c lspan -n "__fish_lspan_using_subcommand send" -l max-delete -d 'Names that may go [default: 1000, or a quarter of all where that is less, but 10 always]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand send" -l max-delete -d 'Most entries to delete [default: 1000, or a quarter of all where that is less, but 10 always]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand send" -l exclude -d 'Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more' -r
 complete -c lspan -n "__fish_lspan_using_subcommand send" -l exclude-from -d 'The same with the lines of a file' -r -F
 complete -c lspan -n "__fish_lspan_using_subcommand send" -l port -d 'Port of the peer\'s `lspan files serve`' -r
@@ -426,7 +426,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand send" -l no-fsync -d 'Do not
 complete -c lspan -n "__fish_lspan_using_subcommand send" -l xattrs -d 'With extended attributes of users (user.*)'
 complete -c lspan -n "__fish_lspan_using_subcommand send" -l json -d 'Print JSON, one object in a line for each file and a last one for all (schema linkspan.files/1)'
 complete -c lspan -n "__fish_lspan_using_subcommand send" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c lspan -n "__fish_lspan_using_subcommand get" -l max-delete -d 'Names that may go [default: 1000, or a quarter of all where that is less, but 10 always]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand get" -l max-delete -d 'Most entries to delete [default: 1000, or a quarter of all where that is less, but 10 always]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand get" -l exclude -d 'Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more' -r
 complete -c lspan -n "__fish_lspan_using_subcommand get" -l exclude-from -d 'The same with the lines of a file' -r -F
 complete -c lspan -n "__fish_lspan_using_subcommand get" -l port -d 'Port of the peer\'s `lspan files serve`' -r

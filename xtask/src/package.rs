@@ -97,6 +97,7 @@ fn make(root: &Path, words: &[&str]) -> Outcome {
         ["wheel", "--sdist"] => wheel::run(root, std::env::consts::ARCH, true),
         ["wheel", "--for", machine] => wheel::run(root, machine, false),
         ["deb", rest @ ..] => deb::run(root, rest),
+        ["try", debs, on] => deb::tried(root, debs, on),
         ["rpm"] => rpm::rpm(root),
         ["arch"] => rpm::arch(root),
         ["image"] => image::run(root),
@@ -109,7 +110,7 @@ fn make(root: &Path, words: &[&str]) -> Outcome {
             Err(why) => Outcome::Failed(why),
         },
         _ => Outcome::Failed(
-            "package: tar [--for MACHINE], wheel [--sdist | --for MACHINE], deb [--on RELEASE] [--twice], rpm, arch, image, crates, source DIR"
+            "package: tar [--for MACHINE], wheel [--sdist | --for MACHINE], deb [--on RELEASE] [--twice], try DIR RELEASE, rpm, arch, image, crates, source DIR"
                 .to_owned(),
         ),
     }

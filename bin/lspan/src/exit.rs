@@ -48,7 +48,7 @@ pub(crate) const TABLE: &str = "Exit codes:
   0    ok, also where a WARN line told of something that cost no path, as a setting that is not known
   1    failed
   2    the command line or an environment value cannot be understood
-  3    degraded: a path is missing, slower than this machine could give, relayed, or lost in mid-run (lspan, lspan status, lspan doctor, lspan mesh, lspan perf; every command with LINKSPAN_STRICT=1); something could not be transferred (send, get, mirror); a pair far below the others (perf matrix)
+  3    degraded: a path is missing, slower than this machine could give, relayed, or lost in mid-run (lspan, lspan status, lspan doctor, lspan mesh, lspan perf; every command with LINKSPAN_STRICT=1); what cannot be recreated was left out (send, get, mirror); entries could not be read (du); a pair of hosts far below the others (perf matrix); the other side did not confirm (pair)
   4    no peer or no device
   5    not permitted
   6    wrong data arrived

@@ -34,7 +34,7 @@ pub struct How {
 /// Mounts a directory of a peer. `source`: what mount tables call it.
 ///
 /// # Errors
-/// [`Error::Usage`]: it is no directory, or is to be written and must not be; [`Error::Files`], [`Error::System`].
+/// [`Error::Usage`]: it is no directory; [`Error::Refused`]: it is to be written and the share is read-only; [`Error::Files`], [`Error::System`].
 pub fn open(
     place: Place,
     source: &str,

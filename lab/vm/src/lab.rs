@@ -67,6 +67,8 @@ impl Lab {
         if !fs::read_dir(&debs).is_ok_and(|mut list| list.next().is_some()) {
             return Err(Error::NotPacked { path: debs, suite: suite.to_owned() });
         }
+        let commit = fs::read_to_string(debs.with_file_name(format!("deb-{suite}.commit")));
+        println!("       packages of {}", commit.unwrap_or_else(|_| "no known commit".to_owned()));
         let files = self.place.run.join("packages");
         fs::write(&files, files::packages(&debs)?).at(files.display())?;
         Ok(files)

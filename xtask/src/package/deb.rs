@@ -57,18 +57,26 @@ pub(super) fn run(root: &Path, words: &[&str]) -> Outcome {
         Ok(job) => job,
         Err(why) => return Outcome::Failed(why),
     };
-    for (program, package) in [("mmdebstrap", "mmdebstrap"), ("dpkg-source", "dpkg-dev"), ("unshare", "util-linux")] {
-        if run::which(program).is_none() {
-            return Outcome::Skipped(format!("no {program} (Debian: {package})"));
-        }
-    }
-    if !run::is_root() {
-        return Outcome::Skipped("packages are built in a root of their own, which needs root".to_owned());
+    if let Some(missing) = lacking() {
+        return missing;
     }
     match all(root, &job) {
         Ok(()) => Outcome::Done,
         Err(why) => Outcome::Failed(why),
     }
+}
+
+/// What this machine lacks.
+fn lacking() -> Option<Outcome> {
+    for (program, package) in [("mmdebstrap", "mmdebstrap"), ("dpkg-source", "dpkg-dev"), ("unshare", "util-linux")] {
+        if run::which(program).is_none() {
+            return Some(Outcome::Skipped(format!("no {program} (Debian: {package})")));
+        }
+    }
+    if !run::is_root() {
+        return Some(Outcome::Skipped("packages are built in a root of their own, which needs root".to_owned()));
+    }
+    None
 }
 
 fn all(root: &Path, job: &Job<'_>) -> Result<(), String> {
@@ -88,16 +96,27 @@ fn all(root: &Path, job: &Job<'_>) -> Result<(), String> {
         build(&again, "2")?;
         same(&out, &again)?;
     }
-    // What is handed out is tried everywhere, the others where they were built and on Ubuntu.
+    // What is handed out is tried everywhere, the others where they were built.
     for on in RELEASES.into_iter().filter(|on| *on == release || release == RELEASES[0]) {
-        in_fresh_root(root, on, &[root.join(TRY), out.clone(), root.join("debian/tests"), on.into()])?;
-    }
-    match keyring(root) {
-        Ok(_) => in_fresh_root(root, UBUNTU, &[root.join(TRY), out.clone(), root.join("debian/tests"), UBUNTU.into()])?,
-        Err(why) => println!("skipped: Ubuntu 24.04: {why}"),
+        attempt(root, &out, on)?;
     }
     println!("{}", out.display());
     Ok(())
+}
+
+/// Tries the packages of a folder on a release: one of [`RELEASES`], or Ubuntu's.
+pub(super) fn tried(root: &Path, debs: &str, on: &str) -> Outcome {
+    if !RELEASES.contains(&on) && on != UBUNTU {
+        return Outcome::Failed(format!("packages are tried on {} or {UBUNTU}, not on {on}", RELEASES.join(", ")));
+    }
+    if let Some(missing) = lacking() {
+        return missing;
+    }
+    attempt(root, &root.join(debs), on).map_or_else(Outcome::Failed, |()| Outcome::Done)
+}
+
+fn attempt(root: &Path, debs: &Path, on: &str) -> Result<(), String> {
+    in_fresh_root(root, on, &[root.join(TRY), debs.to_owned(), root.join("debian/tests"), on.into()])
 }
 
 /// Runs a script (the first word) with the root of a fresh system as its first argument. Nothing of that stays.

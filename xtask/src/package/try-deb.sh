@@ -26,13 +26,15 @@ files() { for name in $packages; do ls "$root/debs/$1"/"${name}"_*.deb | sed "s|
 
 apt update
 # A system without a service manager, as a container is.
+state >"$root/tmp/before"
 ! in_root sh -c 'command -v systemctl' >/dev/null || fail "the smallest system has a service manager"
 # shellcheck disable=SC2046
 apt install $(packages='linkspan linkspan-nccl' && files .) >"$root/said" 2>&1 || fail "installing without a service manager"
 in_root lspan selftest >"$root/said" 2>&1 || fail "lspan selftest without a service manager"
 configured
-apt purge linkspan linkspan-nccl >"$root/said" 2>&1 || fail "purging without a service manager"
-ok "without a service manager: installed, lspan selftest, purged"
+apt purge --autoremove linkspan linkspan-nccl >"$root/said" 2>&1 || fail "purging without a service manager"
+state | diff "$root/tmp/before" - >"$root/said" || fail "purging without a service manager left or took something"
+ok "without a service manager: installed, lspan selftest, purged with nothing left"
 # What the packages and their tests stand on is there before and after.
 apt install g++ pkgconf cmake make python3 dkms passwd udev dbus polkitd systemd >/dev/null
 [ $window = no ] || apt install libadwaita-1-0 xvfb xauth x11-utils libglib2.0-bin desktop-file-utils appstream >/dev/null

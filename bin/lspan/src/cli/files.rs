@@ -103,7 +103,7 @@ pub(crate) struct DeleteArgs {
     /// In directories that are sent, move to the trash of the receiver what the source has not, and what is replaced
     #[arg(long)]
     pub(crate) delete: bool,
-    /// Names that may go [default: 1000, or a quarter of all where that is less, but 10 always]
+    /// Most entries to delete [default: 1000, or a quarter of all where that is less, but 10 always]
     #[arg(long, value_name = "N", requires = "delete")]
     pub(crate) max_delete: Option<u64>,
 }

@@ -62,6 +62,18 @@ fn every_test_fits_the_schema_and_finds_no_wrong_byte() {
 }
 
 #[test]
+fn the_path_of_each_connection_is_logged_where_info_is_asked_for_and_not_else() {
+    let said = |level| {
+        let output = command("perf lat -s 8 -n 5 --path tcp").env("LINKSPAN_LOG", level).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8_lossy(&output.stderr)
+            .lines()
+            .any(|line| line.starts_with("linkspan: INFO connected via tcp "))
+    };
+    assert!(said("info") && !said("warn"));
+}
+
+#[test]
 fn every_command_with_json_has_a_schema_that_it_fits() {
     for (line, schema) in [
         ("status --json", "status-1.json"),
