@@ -90,11 +90,16 @@ pub(crate) fn cabled(guest: &Guest) -> Result<()> {
 
 /// Pulls the cable, so that no kernel's shutdown meets the other's, and turns both off.
 pub(crate) fn end(lab: &mut Lab, pair: Pair) -> Result<()> {
+    apart(&pair)?;
+    off(lab, pair)
+}
+
+/// Takes the networks down and pulls the cable.
+pub(crate) fn apart(pair: &Pair) -> Result<()> {
     for guest in &pair.guests {
         guest.sh("nmcli networking off; ip link set thunderbolt0 down 2>/dev/null; true")?;
     }
-    unplug(&pair)?;
-    off(lab, pair)
+    unplug(pair)
 }
 
 /// Pulls the cable.
