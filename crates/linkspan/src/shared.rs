@@ -17,9 +17,9 @@ use crate::state::{Driver, TransportState};
 /// sleeps after all, and an answer within a network's round trip finds it awake.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// How long it spins before it lets other threads have the processor between two looks at the clock: where none wants it, that costs
-/// 0.2 us, as much as a message over shared memory takes; where one does, it is mostly the one whose answer is waited for.
-const ALONE: Duration = Duration::from_micros(2);
+/// How long it spins before it yields the processor between two looks at the clock: where no thread wants it, a yield costs 0.2 us, as
+/// much as a message over shared memory takes; where one does, it is mostly the one whose answer is waited for.
+const YIELD_AFTER: Duration = Duration::from_micros(2);
 
 /// Steps between two looks at the clock (25 ns each) and at other threads.
 const CLOCK_STEPS: u32 = 8;
@@ -381,8 +381,8 @@ impl Shared {
                 }
                 guard = self.sleep(guard);
                 idle_since = None;
-            } else if idle > ALONE || self.wants.load(Ordering::Relaxed) > 0 {
-                guard = self.breathe(guard, idle > ALONE);
+            } else if idle > YIELD_AFTER || self.wants.load(Ordering::Relaxed) > 0 {
+                guard = self.breathe(guard, idle > YIELD_AFTER);
             }
         }
         guard.driver = Driver::Nobody;
@@ -396,10 +396,10 @@ impl Shared {
         guard
     }
 
-    /// Lets others have the lock, and `also` the processor.
-    fn breathe<'a>(&'a self, guard: Guard<'a>, also: bool) -> Guard<'a> {
+    /// Lets others have the lock, and with `yields` the processor.
+    fn breathe<'a>(&'a self, guard: Guard<'a>, yields: bool) -> Guard<'a> {
         self.unlock(guard);
-        if also {
+        if yields {
             std::thread::yield_now();
         }
         for _ in 0..64 {
