@@ -91,7 +91,7 @@ pub(super) fn packages(lab: &mut Lab) -> Result<()> {
     a.until("the job to end", SOON, "! pidof lspan >/dev/null")?;
     drop(server);
     b.sh("kill -INT $(pidof lspan); true")?;
-    a.sh_for(SOON * BUILD, &format!("modprobe -r linkspan && {APT} purge {ALL}"))?;
+    a.sh_for(SOON * BUILD, &format!("rmmod linkspan && {APT} purge {ALL}"))?;
     // What depmod has written for a kernel without an image stays with whoever takes the headers away.
     a.sh(&format!("! find /usr/lib/modules/{other} -name '*linkspan*' | grep . && rm -rf /usr/lib/modules/{other}"))?;
     gone(lab, &a, &before)?;
@@ -211,7 +211,7 @@ fn changed(lab: &mut Lab, a: &Guest, work: &mut Work<'_>, version: &str) -> Resu
 /// Removed while the module is in use: it stays, which is said, and the job goes on.
 fn removed(lab: &mut Lab, a: &Guest, work: &mut Work<'_>) -> Result<()> {
     let said = a.run(SOON * BUILD, &format!("{APT} remove {ALL}"))?;
-    check(said.code == 0 && said.out.contains("stays loaded"), || failed("removing", &said))?;
+    check(said.code == 0 && said.out.contains("stays loaded until 'rmmod linkspan'"), || failed("removing", &said))?;
     work.goes_on("removed")?;
     a.sh("! systemctl is-active linkspand && test -d /sys/module/linkspan && ! command -v lspan")?;
     lab.say("removed with the module in use: it stays loaded, which is said, and the job goes on");
