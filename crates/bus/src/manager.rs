@@ -237,8 +237,8 @@ impl Manager {
         self.system.lent()
     }
 
-    /// What the caller's running jobs have counted, or with `all` every user's: a dictionary for each process, with the keys of
-    /// `lspan stats --json`, 128 at most, of all users by turns. polkit, for `all`: org.linkspan.statistics.read-all.
+    /// What the caller's running jobs have counted, or with `all` every user's: a dictionary for each process, with the keys
+    /// that `lspan stats` prints as JSON, 128 at most, of all users by turns. polkit, for `all`: org.linkspan.statistics.read-all.
     #[zbus(out_args("processes"))]
     async fn get_statistics(
         &self,
