@@ -380,20 +380,28 @@ static int ls_channel(struct ls_file *f, const struct ls_ioc_id *arg, bool open)
 {
 	struct ls_link *lk = f->lk;
 	struct ls_chan *c;
+	u8 *buf = NULL;
 	int ret;
 
 	if (arg->reserved || arg->id >= LS_CHANNELS)
 		return -EINVAL;
 	c = &lk->chans[array_index_nospec(arg->id, LS_CHANNELS)];
-	/* One that was closed a moment ago is about to be free. */
-	if (open)
+	if (open) {
+		/* One that was closed a moment ago is about to be free. */
 		wait_event_interruptible_timeout(lk->wait, READ_ONCE(c->local) != LS_CLOSING, 10 * HZ);
+		/* Not under io: memory that this program has to wait for is no concern of others. */
+		buf = kvmalloc_array(LS_CREDITS, LS_FRAME_BYTES, GFP_KERNEL_ACCOUNT);
+		if (!buf)
+			return -ENOMEM;
+	}
 	mutex_lock(&lk->io);
 	if (f->dead)
 		ret = -ENODEV;
 	else
-		ret = open ? ls_chan_open(f, arg->id) : ls_chan_close(f, arg->id);
+		ret = open ? ls_chan_open(f, arg->id, buf) : ls_chan_close(f, arg->id);
 	mutex_unlock(&lk->io);
+	if (ret)
+		kvfree(buf);
 	return ret;
 }
 

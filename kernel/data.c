@@ -179,10 +179,11 @@ void ls_pump_data(struct ls_link *lk)
 		f->len = len;
 		op->moved += len;
 		op->busy++;
-		if (op->moved == op->to)
-			list_move_tail(&op->list, &lk->sent);
 		i = lk->tx_seq % lk->pairs;
 		mark = ls_mark(lk, lk->tx_seq++);
+		op->end = lk->tx_seq;
+		if (op->moved == op->to)
+			list_move_tail(&op->list, &lk->sent);
 		lk->asked = jiffies;
 		lk->tx_busy++;
 		lk->tx_frames++;

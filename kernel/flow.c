@@ -29,7 +29,7 @@
 
 #define LS_TICK_MS	20
 #define LS_TICK_MOST_MS	500
-/* Without anything going on for so long, what a closed file has begun is not finished any more. */
+/* What a closed file has begun is not finished any more, where it has not got on for so long. */
 #define LS_WATCH	(10 * HZ)
 
 void ls_complete(struct ls_link *lk, struct ls_op *op, int result, u64 len)
@@ -405,6 +405,8 @@ void ls_take(struct ls_file *f, const struct ls_sqe *sqe)
 	op->last = 0;
 	op->busy = 0;
 	op->tries = 0;
+	op->end = 0;
+	op->since = jiffies;
 	op->received = false;
 	op->again = false;
 	c = &lk->chans[array_index_nospec(op->channel, LS_CHANNELS)];
@@ -418,16 +420,15 @@ void ls_take(struct ls_file *f, const struct ls_sqe *sqe)
 	}
 }
 
-int ls_chan_open(struct ls_file *f, u32 id)
+/* With a place for the messages that may come, which is taken where it succeeds. */
+int ls_chan_open(struct ls_file *f, u32 id, u8 *buf)
 {
 	struct ls_link *lk = f->lk;
 	struct ls_chan *c = &lk->chans[array_index_nospec(id, LS_CHANNELS)];
 
 	if (c->local != LS_FREE)
 		return -EBUSY;
-	c->buf = kvmalloc_array(LS_CREDITS, LS_FRAME_BYTES, GFP_KERNEL_ACCOUNT);
-	if (!c->buf)
-		return -ENOMEM;
+	c->buf = buf;
 	c->local = LS_OPEN;
 	c->owner = f;
 	c->need_open = true;
@@ -480,26 +481,38 @@ void ls_chan_close_all(struct ls_file *f)
 	ls_pump(lk);
 }
 
+/* What a transfer that was granted waits for: of data frames, how many have arrived; of all of its own, DONE. */
+static u64 ls_progress(struct ls_link *lk, const struct ls_op *op)
+{
+	if (op->opcode == LS_OP_RECV)
+		return lk->rx_seq;
+	return op->moved == op->to ? min(lk->tx_told, op->end) : lk->tx_told;
+}
+
 /*
  * What closed files have begun holds no memory of a process: it may take a
- * while, but not without anything going on. How old it is does not matter: a
- * gibibyte that was granted before it may be on its way.
+ * while, but not without getting on, whatever else moves on the link. How old
+ * it is does not matter: a gibibyte that was granted before it may be on its
+ * way.
  */
 static void ls_watch_tick(struct ls_link *lk)
 {
-	bool closed = false, late = false;
+	bool late = false;
 	struct ls_op *op;
 	int i;
 
-	list_for_each_entry(op, &lk->ops, all)
-		closed |= op->file->closed;
+	list_for_each_entry(op, &lk->ops, all) {
+		u64 now = ls_progress(lk, op);
+
+		if (!op->file->closed || op->seen != now) {
+			op->seen = now;
+			op->since = jiffies;
+		}
+		late |= time_after(jiffies, op->since + LS_WATCH);
+	}
 	for (i = 0; i < LS_CHANNELS; i++)
 		late |= lk->chans[i].local == LS_CLOSING && time_after(jiffies, lk->chans[i].closing + LS_WATCH);
-	if (lk->moves != lk->watch_moves || !closed) {
-		lk->watch_moves = lk->moves;
-		lk->watch_since = jiffies;
-	}
-	if (late || time_after(jiffies, lk->watch_since + LS_WATCH))
+	if (late)
 		ls_restart(lk, "the peer does not finish what a closed file has begun");
 }
 

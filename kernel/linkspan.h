@@ -74,9 +74,11 @@ struct ls_op {
 	u64 len;
 	u64 moved;		/* a send: up to where it was given to the rings; a receive: from where it is granted */
 	u64 to;			/* up to where it is granted */
-	u64 first, end;		/* a granted receive: numbers of its first data frame, and of the one after its last */
+	u64 first, end;		/* of data frames: number of the first of a granted receive; of the one after the last */
 	u64 bad_from, bad_to;	/* what arrived damaged; none where both are 0 */
 	u64 last;		/* length of the part that was granted again last */
+	u64 seen;		/* how far it was when the watch saw it get on, */
+	unsigned long since;	/* at this time, in jiffies */
 	u32 busy;		/* frames of it in the TX ring */
 	u32 tries;
 	bool received;		/* the peer has all of it */
@@ -315,8 +317,7 @@ struct ls_link {
 	struct delayed_work tick;
 	bool ticking;
 	unsigned int tick_ms;
-	u64 moves, tick_moves, watch_moves;	/* what went on: now, at the last tick, when the watch looked last */
-	unsigned long watch_since;
+	u64 moves, tick_moves;	/* what went on: now, at the last tick */
 	u64 resent, doubled, gaps, damaged, voids;
 	u64 found;		/* frames that ls_tick() found, not an interrupt */
 	u64 tx_frames, rx_frames, tx_bytes, rx_bytes, copied, control, doorbells;
@@ -428,7 +429,7 @@ void ls_pump(struct ls_link *lk);
 const char *ls_got(struct ls_link *lk, struct ls_header *h, u32 len);
 void ls_complete(struct ls_link *lk, struct ls_op *op, int result, u64 len);
 void ls_take(struct ls_file *f, const struct ls_sqe *sqe);
-int ls_chan_open(struct ls_file *f, u32 id);
+int ls_chan_open(struct ls_file *f, u32 id, u8 *buf);
 int ls_chan_close(struct ls_file *f, u32 id);
 void ls_chan_close_all(struct ls_file *f);
 

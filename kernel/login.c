@@ -317,8 +317,8 @@ static void ls_do_without(struct ls_link *lk, u32 pairs, u32 why, int error)
 		o->silent = 0;
 		/* Those behind it that were not tried are said by LS_IOC_PAIRS. */
 		if (i == __ffs(pairs))
-			dev_info(&lk->dev, "ring pair %d is left out: %s; tried again in %u s\n", i, reasons[why],
-				 lk->out_s);
+			dev_info(&lk->dev, "ring pair %d is left out: %s; tried again in %u s, or when nothing uses the link\n",
+				 i, reasons[why], lk->out_s);
 	}
 }
 

@@ -189,8 +189,8 @@ pub(crate) const ALL: &[Test] = &[
     Test {
         name: "cable-nets",
         since: ANY,
-        drivers: Drivers::Stock,
-        what: "the conformance suite over TCP and thunderbolt_net",
+        drivers: Drivers::Ours,
+        what: "the conformance suite over TCP and thunderbolt_net, and over the network interface of linkspan.ko",
         run: conformance::net,
     },
     Test {

@@ -7,5 +7,5 @@ mod pages;
 mod past;
 
 pub use copy::{copy, copy_in, copy_out};
-pub use pages::Pages;
+pub use pages::{Pages, page_size};
 pub use past::copy_past_caches;

@@ -34,9 +34,9 @@ impl Pages {
     /// # Errors
     /// The error of `mmap(2)`: ENOMEM.
     pub fn new(len: usize) -> io::Result<Pages> {
-        let len = len.max(1).checked_next_multiple_of(page()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let len = len.max(1).checked_next_multiple_of(page_size()).ok_or(io::ErrorKind::OutOfMemory)?;
         if !is_mapped(len) {
-            let layout = Layout::from_size_align(len, page()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+            let layout = Layout::from_size_align(len, page_size()).map_err(|_| io::ErrorKind::OutOfMemory)?;
             // SAFETY: the layout has a size above zero.
             let base = NonNull::new(unsafe { alloc_zeroed(layout) });
             return base.map(|base| Pages { base, len }).ok_or_else(|| io::ErrorKind::OutOfMemory.into());
@@ -99,7 +99,7 @@ impl Drop for Pages {
         if is_mapped(self.len) {
             // SAFETY: our own mapping, whole, which nothing uses any more.
             unsafe { unmap(self.base.as_ptr(), self.len) };
-        } else if let Ok(layout) = Layout::from_size_align(self.len, page()) {
+        } else if let Ok(layout) = Layout::from_size_align(self.len, page_size()) {
             // SAFETY: allocated with this layout.
             unsafe { dealloc(self.base.as_ptr(), layout) };
         }
@@ -121,7 +121,8 @@ unsafe fn unmap(base: *mut u8, len: usize) {
     }
 }
 
-fn page() -> usize {
+/// Bytes of a page of this system.
+pub fn page_size() -> usize {
     // SAFETY: asks for a number.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(64 << 10)
 }

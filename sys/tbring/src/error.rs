@@ -100,7 +100,10 @@ pub enum Error {
 impl Error {
     /// From the error number of a call.
     pub(crate) fn call(call: &'static str) -> Error {
-        let source = io::Error::last_os_error();
+        Error::of(call, io::Error::last_os_error())
+    }
+
+    pub(crate) fn of(call: &'static str, source: io::Error) -> Error {
         let hint = match source.raw_os_error() {
             Some(libc::ENODEV) => return Error::Gone,
             Some(libc::ENOMEM) => "; raise the limit of locked memory (ulimit -l) or register less",

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use linkspan_transport::{Buf, MemSlice};
@@ -12,6 +12,9 @@ use crate::abi::{self, Sqe};
 use crate::device::{self, Info, call};
 use crate::error::{Error, Result};
 use crate::queue::Queues;
+
+#[cfg(test)]
+mod tests;
 
 /// Longest time that the driver takes for [`Options::thread`], us.
 const MOST_IDLE: u64 = abi::POLL_IDLE_MAX_US as u64;
@@ -121,11 +124,43 @@ impl Drop for Map {
     }
 }
 
+/// The open device, as the regions of a ring and who registers them know it: closed with the ring, which waits for a call of theirs.
+type Shared = Arc<RwLock<Option<OwnedFd>>>;
+
+/// Closes the device when it is dropped, whoever else knows of it: an open device goes on receiving.
+#[derive(Debug)]
+struct Device {
+    fd: BorrowedFd<'static>,
+    shared: Shared,
+}
+
+impl Device {
+    fn new(fd: OwnedFd) -> Device {
+        // SAFETY: it is closed by the drop of this, not before.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(fd.as_raw_fd()) };
+        Device { fd: borrowed, shared: Arc::new(RwLock::new(Some(fd))) }
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        *self.shared.write().unwrap_or_else(|e| e.into_inner()) = None;
+    }
+}
+
+/// A call on the device, as long as its ring is open: else its error is `ENODEV`.
+fn shared_call<T: Copy>(shared: &Shared, number: u32, argument: &mut T) -> std::io::Result<()> {
+    match &*shared.read().unwrap_or_else(|e| e.into_inner()) {
+        Some(fd) => call(fd.as_fd(), number, argument).map_err(|()| std::io::Error::last_os_error()),
+        None => Err(std::io::Error::from_raw_os_error(libc::ENODEV)),
+    }
+}
+
 /// Memory that the device may send from and receive into. Dropping it lets the memory go; with operations on it, that
-/// happens when the device is closed.
+/// happens when the device is closed, with its [`Ring`].
 #[derive(Debug)]
 pub struct RingMr {
-    fd: Arc<OwnedFd>,
+    device: Shared,
     id: u32,
     length: u64,
     registered: bool,
@@ -142,8 +177,8 @@ impl RingMr {
     /// Tries to let it go; whether operations on it keep it.
     fn in_use(&self) -> bool {
         // Whatever else the device says, it has no such region any more: that of a link that was lost is released already.
-        call(self.fd.as_fd(), abi::IOC_UNREGISTER, &mut abi::Id { id: self.id, reserved: 0 }).is_err()
-            && std::io::Error::last_os_error().raw_os_error() == Some(libc::EBUSY)
+        shared_call(&self.device, abi::IOC_UNREGISTER, &mut abi::Id { id: self.id, reserved: 0 })
+            .is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
     }
 
     /// Bytes.
@@ -167,11 +202,13 @@ impl Drop for RingMr {
 }
 
 /// An open device whose link is up. One thread at a time.
+///
+/// Dropping it closes the device, though regions and [`Registrar`]s are still there, and returns when no transfer touches memory any more.
 #[derive(Debug)]
 pub struct Ring {
     queues: Queues,
     _map: Map,
-    fd: Arc<OwnedFd>,
+    device: Device,
     threaded: bool,
 }
 
@@ -181,7 +218,7 @@ impl Ring {
     /// # Errors
     /// [`Error::Open`], [`Error::Version`], [`Error::NotUp`], [`Error::Gone`]; [`Error::Refused`].
     pub fn open(path: &Path, options: Options) -> Result<Ring> {
-        let fd = Arc::new(device::open(path)?);
+        let fd = device::open(path)?;
         let mut hello = abi::Hello {
             version: abi::VERSION,
             timeout_ms: u32::try_from(options.wait.as_millis()).unwrap_or(u32::MAX),
@@ -208,7 +245,7 @@ impl Ring {
         let map = Map::new(bytes, libc::MAP_SHARED, fd.as_raw_fd())?;
         // SAFETY: the map is held beside the queues and dropped after them, by the order of the fields.
         let queues = unsafe { Queues::new(map.base, hello.map_bytes, &hello)? };
-        Ok(Ring { queues, _map: map, fd, threaded: options.thread.is_some() })
+        Ok(Ring { queues, _map: map, device: Device::new(fd), threaded: options.thread.is_some() })
     }
 
     /// What the device says about its link.
@@ -216,7 +253,7 @@ impl Ring {
     /// # Errors
     /// [`Error::Refused`]: the driver refuses the question.
     pub fn info(&self) -> Result<Info> {
-        device::info_of(self.fd.as_fd())
+        device::info_of(self.device.fd)
     }
 
     /// Registers host memory: its pages are pinned and count against the limit of locked memory. Unaligned memory works; the
@@ -242,11 +279,11 @@ impl Ring {
 
     /// A handle that registers memory with this open device. Any thread may use it.
     pub fn registrar(&self) -> Registrar {
-        Registrar(self.fd.clone())
+        Registrar(self.device.shared.clone())
     }
 
     fn add(&self, argument: abi::Register) -> Result<RingMr> {
-        add(&self.fd, argument)
+        add(&self.device.shared, argument)
     }
 
     /// Opens a channel (0 to 255); what is sent waits until the other host opens it too.
@@ -254,7 +291,7 @@ impl Ring {
     /// # Errors
     /// [`Error::Gone`]; [`Error::Refused`] with `EBUSY` where another program has it.
     pub fn open_channel(&self, channel: u32) -> Result<()> {
-        call(self.fd.as_fd(), abi::IOC_OPEN, &mut abi::Id { id: channel, reserved: 0 })
+        call(self.device.fd, abi::IOC_OPEN, &mut abi::Id { id: channel, reserved: 0 })
             .map_err(|()| Error::call("opening a channel"))
     }
 
@@ -263,7 +300,7 @@ impl Ring {
     /// # Errors
     /// [`Error::Gone`]; [`Error::Refused`] with `EBADF` where it is not open in this ring.
     pub fn close_channel(&self, channel: u32) -> Result<()> {
-        call(self.fd.as_fd(), abi::IOC_CLOSE, &mut abi::Id { id: channel, reserved: 0 })
+        call(self.device.fd, abi::IOC_CLOSE, &mut abi::Id { id: channel, reserved: 0 })
             .map_err(|()| Error::call("closing a channel"))
     }
 
@@ -323,7 +360,7 @@ impl Ring {
             timeout_us: u32::try_from(wait.as_micros()).unwrap_or(u32::MAX),
             submitted: 0,
         };
-        call(self.fd.as_fd(), abi::IOC_DOORBELL, &mut notifier).map_err(|()| Error::call("ringing the doorbell"))?;
+        call(self.device.fd, abi::IOC_DOORBELL, &mut notifier).map_err(|()| Error::call("ringing the doorbell"))?;
         Ok(notifier.submitted)
     }
 
@@ -372,18 +409,18 @@ impl Ring {
     /// [`Error::Refused`]: the descriptor is no eventfd.
     pub fn set_eventfd(&self, event: Option<BorrowedFd<'_>>) -> Result<()> {
         let mut argument = abi::Event { fd: event.map_or(-1, |fd| fd.as_raw_fd()), reserved: 0 };
-        call(self.fd.as_fd(), abi::IOC_EVENTFD, &mut argument).map_err(|()| Error::call("setting an eventfd"))
+        call(self.device.fd, abi::IOC_EVENTFD, &mut argument).map_err(|()| Error::call("setting an eventfd"))
     }
 }
 
-fn add(fd: &Arc<OwnedFd>, mut argument: abi::Register) -> Result<RingMr> {
-    call(fd.as_fd(), abi::IOC_REGISTER, &mut argument).map_err(|()| Error::call("registering memory"))?;
-    Ok(RingMr { fd: fd.clone(), id: argument.region, length: argument.length, registered: true })
+fn add(device: &Shared, mut argument: abi::Register) -> Result<RingMr> {
+    shared_call(device, abi::IOC_REGISTER, &mut argument).map_err(|e| Error::of("registering memory", e))?;
+    Ok(RingMr { device: device.clone(), id: argument.region, length: argument.length, registered: true })
 }
 
-/// Registers memory with an open device; may be used from any thread. The device stays open as long as it lives.
+/// Registers memory with an open device; may be used from any thread. When the [`Ring`] is gone it registers nothing: [`Error::Gone`].
 #[derive(Clone, Debug)]
-pub struct Registrar(Arc<OwnedFd>);
+pub struct Registrar(Shared);
 
 impl Registrar {
     /// Registers `length` bytes at `offset` (a multiple of the page size) of a dma-buf. The region keeps the dma-buf, whatever
@@ -401,6 +438,6 @@ impl Registrar {
 /// For `poll`: readable when completions are there, hung up when the link was lost.
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.device.fd
     }
 }

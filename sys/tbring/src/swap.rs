@@ -11,8 +11,8 @@ use crate::device::Info;
 use crate::error::{Error, Result};
 use crate::ring::{Access, Completion, Map, Operation, Options, Ring, RingMr};
 
-/// Bytes of a page: buffers begin on one, so that whole pages of them move without a copy.
-const PAGE: usize = 4096;
+/// Buffers begin at a multiple of a frame, whatever a page of this system is, so that whole frames of them move without a copy.
+const FRAME: usize = 4096;
 
 /// Buffers in the map: two that are sent from, two that are received into.
 const BUFFERS: usize = 4;
@@ -61,7 +61,7 @@ impl Swap {
             return Err(Error::Range { offset: 0, length: bytes, region: abi::MESSAGE_BYTES });
         }
         let ring = Ring::open(path, Options { wait, submissions: 8, completions: 8, ..Options::default() })?;
-        let each = (bytes as usize).next_multiple_of(PAGE);
+        let each = (bytes as usize).next_multiple_of(FRAME);
         let map = Map::anonymous(BUFFERS * each)?;
         let address = |buffer: usize| (map.base().as_ptr().expose_provenance() + buffer * each) as u64;
         let half = 2 * each as u64;

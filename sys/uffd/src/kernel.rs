@@ -93,9 +93,3 @@ pub(crate) fn read(mut file: &File) -> Option<(u64, u64)> {
         }
     }
 }
-
-pub(crate) fn page_size() -> u64 {
-    // SAFETY: no argument but a number.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(4096)
-}

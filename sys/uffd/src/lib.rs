@@ -47,7 +47,7 @@ impl Unmaps {
                 gone::hear(|| kernel::read(&file));
             }
         })?;
-        Ok(Unmaps { fd, page: kernel::page_size() })
+        Ok(Unmaps { fd, page: linkspan_mem::page_size() as u64 })
     }
 
     /// Watches the pages of `mem`. Watching them again is no error.

@@ -22,9 +22,6 @@ const KEEP: usize = 512;
 /// Most dma-bufs that are registered with a rail: what is left of a file's regions.
 const DMABUFS: usize = 448;
 
-/// Where a region of a dma-buf may begin.
-const PAGE: u64 = 4096;
-
 /// What a rail knows of registered memory, for those who register some or unmap some. It keeps nothing alive: after the rail it does
 /// nothing.
 #[derive(Clone)]
@@ -139,7 +136,7 @@ impl<R: Send + Sync> RegisteredCables for Shared<R> {
             return Err(Error::Refused { call: "registering memory", source, hint: "" });
         }
         // The bytes before, which are in the same page of the same dma-buf, are registered with it and never used.
-        let head = offset % PAGE;
+        let head = offset % linkspan_mem::page_size() as u64;
         let access = if target { Access::Both } else { Access::Send };
         let region = self.registrar.register_dmabuf(fd, offset - head, head, mem, access)?;
         self.lock().insert(mem, Arc::new(Held { region, mem, head }), target);

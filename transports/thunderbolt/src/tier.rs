@@ -16,7 +16,7 @@ use crate::ring::OpenRing;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Tier {
-    /// Our ring driver, `linkspan.ko`: registered memory, no copy.
+    /// Our ring driver, `linkspan.ko`: registered memory, page to page; of N ring pairs the first one's bytes are copied at the receiver.
     Ring = 1,
     /// The kernel's byte stream, `thunderbolt_stream`, since Linux 7.2: one copy on each side.
     Stream = 2,

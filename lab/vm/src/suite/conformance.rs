@@ -10,18 +10,23 @@ use crate::vcable::Cable;
 const SHAPE: &str = "host a machine=one\nhost b machine=one\ncable ab a:1 b:1\n";
 
 /// TCP from an address of this host to another one goes over the cable instead of over loopback: what leaves for either looks
-/// at a table of its own before that of local addresses; what comes in does not.
-const AROUND: &str = "sysctl() { echo $2 >/proc/sys/net/ipv4/conf/$1; }\n\
-    set -e\n\
-    for n in thunderbolt0 thunderbolt1; do echo 1 >/proc/sys/net/ipv6/conf/$n/disable_ipv6; sysctl $n/accept_local 1; sysctl $n/rp_filter 0; done\n\
-    sysctl all/rp_filter 0\n\
-    ip addr add 10.9.0.1/32 dev thunderbolt0; ip addr add 10.9.0.2/32 dev thunderbolt1\n\
-    ip link set thunderbolt0 up; ip link set thunderbolt1 up\n\
-    arp -i thunderbolt0 -s 10.9.0.2 $(cat /sys/class/net/thunderbolt1/address)\n\
-    arp -i thunderbolt1 -s 10.9.0.1 $(cat /sys/class/net/thunderbolt0/address)\n\
-    ip rule add pref 100 lookup local; ip rule del pref 0\n\
-    ip rule add pref 10 iif lo to 10.9.0.2 lookup 12; ip route add 10.9.0.2 dev thunderbolt0 src 10.9.0.1 table 12\n\
-    ip rule add pref 11 iif lo to 10.9.0.1 lookup 11; ip route add 10.9.0.1 dev thunderbolt1 src 10.9.0.2 table 11";
+/// at a table of its own before that of local addresses; what comes in does not. The addresses are NET.1 and NET.2.
+fn around(interfaces: [&str; 2], net: &str) -> String {
+    let [first, second] = interfaces;
+    format!(
+        "sysctl() {{ echo $2 >/proc/sys/net/ipv4/conf/$1; }}\n\
+         set -e\n\
+         for n in {first} {second}; do echo 1 >/proc/sys/net/ipv6/conf/$n/disable_ipv6; sysctl $n/accept_local 1; sysctl $n/rp_filter 0; done\n\
+         sysctl all/rp_filter 0\n\
+         ip addr add {net}.1/32 dev {first}; ip addr add {net}.2/32 dev {second}\n\
+         ip link set {first} up; ip link set {second} up\n\
+         arp -i {first} -s {net}.2 $(cat /sys/class/net/{second}/address)\n\
+         arp -i {second} -s {net}.1 $(cat /sys/class/net/{first}/address)\n\
+         ip rule | grep -q ^0: && ip rule add pref 100 lookup local && ip rule del pref 0\n\
+         ip rule add pref 10 iif lo to {net}.2 lookup 12; ip route replace {net}.2 dev {first} src {net}.1 table 12\n\
+         ip rule add pref 11 iif lo to {net}.1 lookup 11; ip route replace {net}.1 dev {second} src {net}.2 table 11"
+    )
+}
 
 /// Behaviours that hold, of which the last line but one says how long it took.
 fn suite(lab: &mut Lab, guest: &Guest, words: &str, what: &str) -> Result<()> {
@@ -57,16 +62,32 @@ pub(crate) fn stream(lab: &mut Lab) -> Result<()> {
     })
 }
 
-/// TCP over thunderbolt_net.
+/// TCP over thunderbolt_net, then over the network interface of our driver.
 pub(crate) fn net(lab: &mut Lab) -> Result<()> {
     on_a_cable(lab, |lab, one| {
-        one.sh(AROUND)?;
-        one.until("a way over the cable", SOON, "ping -c 1 -W 1 -I 10.9.0.1 10.9.0.2 >/dev/null")?;
-        let before = frames(one)?;
-        suite(lab, one, "net 10.9.0.1 10.9.0.2", "tier 3 (net)")?;
-        let passed = frames(one)? - before;
-        check(passed > 1000, || format!("{passed} packets went over the cable: the rest took another way"))
+        over(lab, one, ["thunderbolt0", "thunderbolt1"], "10.9.0")?;
+        one.sh("modprobe linkspan allow=any mode=network")?;
+        for n in [0, 1] {
+            one.until(
+                "the link to be up",
+                SOON,
+                &format!("grep -q '^network$' /sys/class/linkspan/linkspan{n}/state"),
+            )?;
+        }
+        over(lab, one, ["linkspan0", "linkspan1"], "10.9.1")?;
+        one.sh("rmmod linkspan").map(drop)
     })
+}
+
+/// TCP from one end of a cable to the other, by two network interfaces.
+fn over(lab: &mut Lab, one: &Guest, interfaces: [&str; 2], net: &str) -> Result<()> {
+    let [first, second] = interfaces;
+    one.sh(&around(interfaces, net))?;
+    one.until("a way over the cable", SOON, &format!("ping -c 1 -W 1 -I {net}.1 {net}.2 >/dev/null"))?;
+    let before = frames(one, interfaces)?;
+    suite(lab, one, &format!("net {net}.1 {net}.2"), &format!("TCP over {first} and {second}"))?;
+    let passed = frames(one, interfaces)? - before;
+    check(passed > 1000, || format!("{passed} packets went over the cable: the rest took another way"))
 }
 
 /// Something in one guest that has both ends of a cable.
@@ -97,7 +118,8 @@ fn on_a_cable(lab: &mut Lab, what: impl FnOnce(&mut Lab, &Guest) -> Result<()>) 
 }
 
 /// Packets that the network interfaces have sent.
-fn frames(guest: &Guest) -> Result<u64> {
-    let sum = guest.sh("cat /sys/class/net/thunderbolt*/statistics/tx_packets")?;
+fn frames(guest: &Guest, [first, second]: [&str; 2]) -> Result<u64> {
+    let sum =
+        guest.sh(&format!("cd /sys/class/net && cat {first}/statistics/tx_packets {second}/statistics/tx_packets"))?;
     Ok(sum.lines().filter_map(|line| line.trim().parse::<u64>().ok()).sum())
 }

@@ -135,6 +135,26 @@ fn mirrored(a: &Guest, cable: &Cable) -> Result<()> {
     works(a)
 }
 
+/// A transfer that was granted to a program, which is gone, and never comes: what else moves on the link does not hide that.
+fn unfinished(a: &Guest, cable: &Cable) -> Result<()> {
+    const WORDS: &str = "the peer does not finish what a closed file has begun";
+    ring::up(&[a])?;
+    let before = ring::heard(a, WORDS)?;
+    let mut hold = ring::task(a, &format!("hold {DEVICE} 1"))?;
+    hold.expect("holding", SOON)?;
+    cable.tell("peer p ring frame 2 1 5 8192 0")?;
+    std::thread::sleep(Duration::from_secs(1));
+    hold.kill();
+    // What is not granted would have gone with its file.
+    let granted = "grep -x 'receives_waiting 1' /sys/kernel/debug/linkspan/0";
+    a.until("a receive without a program", SOON, &format!("! pidof ringtest >/dev/null && {granted}"))?;
+    let ping = ring::task(a, &format!("ping {DEVICE} 3 1000000 1000"))?;
+    ring::hears(a, WORDS, before)?;
+    let said = ping.wait(SOON)?;
+    check(said.code != 0, || format!("the link was not restarted under a program: {}{}", said.out, said.err))?;
+    works(a)
+}
+
 /// What a driver must not believe.
 pub(crate) fn liar(lab: &mut Lab) -> Result<()> {
     let cable = Cable::start(lab, &["--topology", "peer"])?;
@@ -170,6 +190,10 @@ pub(crate) fn liar(lab: &mut Lab) -> Result<()> {
         "{} wrong control and data frames: each restarts the link, once, by its name",
         LIES.len() + DATA.len() + 1
     ));
+
+    unfinished(&a, &cable)?;
+    a.calm()?;
+    lab.say("a transfer that the peer never sends, of a program that was killed: the link restarts though other messages go on");
 
     for (lies, answer) in LOGINS {
         cable.tell(&format!("peer p ring next {lies}"))?;

@@ -163,7 +163,7 @@ pub(crate) fn net(lab: &mut Lab) -> Result<()> {
         guest.sh(&format!("ip link set {NET} mtu 4200"))?;
     }
     rdma::over((&a, HERE), (&b, THERE), NET)?;
-    lab.say("soft-RoCE on it: ibv_rc_pingpong with its data checked, ib_write_bw");
+    lab.say("soft-RoCE on it: ibv_rc_pingpong with its data checked, ib_write_bw, our verbs transport by lspan perf");
 
     const IP: &str = "/usr/bin/ip";
     a.sh(&format!(

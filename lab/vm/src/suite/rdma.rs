@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::perf::{self, MeasuredPath};
 use crate::error::{Result, check};
 use crate::guest::{Guest, Job};
 use crate::lab::Lab;
@@ -84,6 +85,8 @@ pub(super) fn over(server: (&Guest, &str), client: (&Guest, &str), interface: &s
     }
     let end = |(guest, address)| End { guest, within: "", device: "rxe0", address };
     edge(end(server), end(client))?;
+    let env = &format!("LINKSPAN_IB_TIMEOUT=18 LINKSPAN_IFNAME=={interface}");
+    perf::all(client.0, server.0, MeasuredPath { at: server.1, env, path: "verbs", device: "rxe0/1" })?;
     for (guest, _) in [server, client] {
         guest.sh("rdma link delete rxe0")?;
     }

@@ -4,9 +4,10 @@ use super::*;
 fn pages_are_zero_aligned_and_writable_to_the_last_byte() {
     for len in [0, 1, 4096, 4097, 300_000, HUGE_FROM - 1, HUGE_FROM, HUGE_FROM + 1, 3 * HUGE + 12_345] {
         let pages = Pages::new(len).unwrap();
-        assert!(pages.len() >= len && pages.len().is_multiple_of(page()) && !pages.is_empty());
+        assert!(pages.len() >= len && pages.len().is_multiple_of(page_size()) && !pages.is_empty());
         assert!(
-            pages.as_ptr().addr().is_multiple_of(if pages.len() >= HUGE_FROM { HUGE } else { page() }) || cfg!(miri)
+            pages.as_ptr().addr().is_multiple_of(if pages.len() >= HUGE_FROM { HUGE } else { page_size() })
+                || cfg!(miri)
         );
         let last = pages.as_ptr().wrapping_add(pages.len() - 1);
         // SAFETY: the last byte of a mapping that is ours.
