@@ -96,7 +96,7 @@ impl CableObject {
         self.usable
     }
 
-    /// Ways for bytes over it: means (s), over (s), usable (b), and where there is one, reason (s).
+    /// Ways for bytes over it, best first: means (s), over (s), usable (b), and where there is one, reason (s).
     #[zbus(property)]
     fn paths(&self) -> Vec<Dict> {
         let dict = |(means, over, usable, reason): &(String, String, bool, Option<String>)| {

@@ -98,7 +98,7 @@ pub trait Cable {
     #[zbus(property)]
     fn usable(&self) -> zbus::Result<bool>;
 
-    /// Ways for bytes over it.
+    /// Ways for bytes over it, best first.
     #[zbus(property)]
     fn paths(&self) -> zbus::Result<Vec<Dict>>;
 

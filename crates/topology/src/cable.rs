@@ -44,7 +44,7 @@ pub struct Cable {
     pub neighbours: Vec<Ipv4Addr>,
     /// How many answered.
     pub neighbour_count: usize,
-    /// Ways for bytes over it.
+    /// Ways for bytes over it, best first: those that can be used, each in the order in which two hosts take them.
     pub paths: Vec<CablePath>,
     /// What else is worth knowing, a sentence each.
     pub notes: Vec<String>,
@@ -70,10 +70,12 @@ pub struct Peer {
     pub perhaps_also: Vec<String>,
 }
 
-/// How bytes go over a cable: of those that linkspan has, what two hosts take first is last.
+/// How bytes go over a cable: what two hosts take first is last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Means {
+    /// A Thunderbolt service with this key, which linkspan does not have.
+    Service(String),
     /// TCP over a network interface.
     Tcp,
     /// USB4STREAM.
@@ -82,8 +84,6 @@ pub enum Means {
     Ring,
     /// Queue pairs: InfiniBand or RoCE v2.
     Rdma,
-    /// A Thunderbolt service with this key.
-    Service(String),
 }
 
 impl fmt::Display for Means {
@@ -152,6 +152,8 @@ pub fn cables(machine: &Machine, survey: &[(Interface, Verdict)]) -> Vec<Cable> 
     let mut cables = thunderbolt::cables(machine, survey);
     cables.extend(network::cables(machine, survey));
     for cable in &mut cables {
+        // Of equal ones the first that was found stays first.
+        cable.paths.sort_by(|a, b| (b.usable, &b.means).cmp(&(a.usable, &a.means)));
         let names: Vec<&str> = match cable.medium {
             Medium::Thunderbolt => {
                 cable.paths.iter().filter(|path| path.means == Means::Tcp).map(|path| &*path.over).collect()

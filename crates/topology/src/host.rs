@@ -60,6 +60,12 @@ impl Host {
             numa: nodes(roots),
         }
     }
+
+    /// Whether the kernel is older than this version; not where its release does not begin with one.
+    pub fn kernel_before(&self, version: (u32, u32)) -> bool {
+        let mut numbers = self.kernel.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse().ok());
+        numbers.next().zip(numbers.next()).is_some_and(|own| own < version)
+    }
 }
 
 /// Longest line that is kept, characters: `__NEW_UTS_LEN` of `linux/utsname.h` is 64, models of processors have 48.

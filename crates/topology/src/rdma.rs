@@ -11,7 +11,8 @@ pub use gid::{Gid, GidKind};
 
 use crate::look::{Look, thousandths};
 use crate::pci::{PciPlace, PcieLinks};
-use crate::sysfs;
+use crate::sysfs::{self, Roots};
+use crate::thunderbolt;
 
 /// Most devices and ports that are looked at; eight cards with 16 virtual functions each are 136.
 const DEVICES_MAX: usize = 256;
@@ -33,6 +34,8 @@ pub struct RdmaDevice {
     pub sys_image_guid: Option<String>,
     /// Firmware version.
     pub firmware: Option<String>,
+    /// The host at the end of a Thunderbolt cable (`0-1`) that it was made of.
+    pub xdomain: Option<String>,
     /// Where it sits; `None` for one made of software.
     pub pci: Option<PciPlace>,
     /// Its PCIe link.
@@ -206,10 +209,18 @@ fn device(look: &mut Look<'_>, dir: &Path, name: &str) -> RdmaDevice {
         node_guid: look.name(&dir.join("node_guid")),
         sys_image_guid: look.name(&dir.join("sys_image_guid")),
         firmware: look.name(&dir.join("fw_ver")),
+        xdomain: xdomain(look.roots, dir),
         pci,
         link,
         ports,
     }
+}
+
+/// The device or service of another host (`0-1`, `0-1.2`) below which the device is in sysfs.
+fn xdomain(roots: &Roots, dir: &Path) -> Option<String> {
+    let real = roots.real(&dir.join("device")).or_else(|| roots.real(dir))?;
+    let mut hosts = real.iter().rev().filter_map(|name| thunderbolt::host(name.to_str()?));
+    hosts.next().map(str::to_owned)
 }
 
 fn port(look: &mut Look<'_>, device: &Path, number: u32, iwarp: bool) -> RdmaPort {

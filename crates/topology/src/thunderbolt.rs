@@ -169,6 +169,14 @@ fn entry(name: &str) -> Option<Entry> {
     })
 }
 
+/// The routed entry that this name is of or that it is a service of, as in `0-1` for `0-1` and `0-1.2`; no host router.
+pub(crate) fn host(name: &str) -> Option<&str> {
+    match entry(name)? {
+        Entry::Routed(_, route) | Entry::Service(_, route) if route != 0 => name.split('.').next(),
+        _ => None,
+    }
+}
+
 fn decimal(text: &str) -> Option<u32> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }

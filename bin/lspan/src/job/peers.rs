@@ -30,7 +30,7 @@ fn cabled(snapshot: &Snapshot) -> Vec<(String, String)> {
     let line = |cable: &linkspan_topology::Cable| {
         let peer = cable.peer.as_ref().filter(|peer| !peer.this_host)?;
         let name = peer.device_name.clone().unwrap_or_else(|| "an unnamed host".into());
-        let best = cable.paths.iter().filter(|path| path.usable).max_by(|a, b| a.means.cmp(&b.means));
+        let best = cable.paths.iter().find(|path| path.usable);
         let way = match best {
             Some(path) => format!("{} over {} (cable {})", path.means, path.over, cable.name),
             None => {

@@ -51,14 +51,20 @@ fn a_cable_between_mini_pcs() {
 fn why_a_cable_is_not_used() {
     let text = plain(TWO_CABLES);
     assert!(line(&text, "thunderbolt 1-1 ").contains("tx 120 Gb/s (3 x 40), rx 40 Gb/s"), "{text}");
-    assert!(line(&text, "thunderbolt 1-1 ").ends_with("`modprobe thunderbolt_net`"), "{text}");
+    // Of ways that cannot be used, too, the best is first.
+    assert!(line(&text, "thunderbolt 1-1 ").ends_with("`modprobe thunderbolt_stream` (Linux 7.2)"), "{text}");
+    assert!(text.contains("no driver took it here; `modprobe thunderbolt_net`"), "{text}");
     assert!(line(&text, "thunderbolt 0-3: to the same").ends_with("host router as 0-1"), "{text}");
     assert!(text.contains("service rdma over 1-3.0"), "{text}");
     let json = json(TWO_CABLES);
     let cable = json["cables"].as_array().unwrap().iter().find(|cable| cable["name"] == "1-1").unwrap();
     assert_eq!((&cable["tx_mbit_s"], &cable["tx_lanes"]), (&120_000.into(), &3.into()));
     assert_eq!((&cable["rx_mbit_s"], &cable["rx_lanes"]), (&40_000.into(), &1.into()));
-    assert_eq!(cable["paths"][0]["usable"], false);
+    assert_eq!((&cable["paths"][0]["means"], &cable["paths"][0]["usable"]), (&"stream".into(), &false.into()));
+    assert_eq!(
+        (&json["cables"][0]["paths"][0]["means"], &json["cables"][0]["paths"][1]["means"]),
+        (&"stream".into(), &"tcp".into())
+    );
     assert_eq!(cable["peer"]["perhaps_also"], serde_json::json!(["0-1", "0-3"]));
 }
 
@@ -160,7 +166,8 @@ fn ring_pairs_show_their_state_and_frames() {
         text::cables_used(&ports),
         "  /dev/linkspan/0 ring pair 0: up; 5 frames sent, 7 received\n  \
            /dev/linkspan/0 ring pair 1: left out by the other host; 0 frames sent, 7 received\n  \
-           /dev/linkspan/0 ring pair 2: left out: its path was refused, Cannot allocate memory (os error 12); 0 frames sent, 7 received\n  \
+           /dev/linkspan/0 ring pair 2: left out: its path was refused, Cannot allocate memory (os error 12): the others may have all credits; a lower \
+           `thunderbolt.dma_credits` (14 by default) gives each fewer, or `ring_pairs` asks for fewer pairs; 0 frames sent, 7 received\n  \
            /dev/linkspan/0 ring pair 3: left out by the driver's parameter ring_pairs; 0 frames sent, 7 received\n"
     );
 }

@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 use linkspan_perf::format::table;
-use linkspan_thunderbolt::{Ports, Tier};
+use linkspan_thunderbolt::{PairState, Ports, Tier};
 use linkspan_topology::{Cable, Domain, Gpu, Interface, Lanes, Link, Machine, Means, Medium, RdmaDevice};
 use linkspan_verbs::RdmaPort;
 
@@ -123,6 +123,12 @@ pub(super) fn rdma_limits((ports, reasons): &(Vec<RdmaPort>, Vec<String>)) -> St
     text
 }
 
+/// What the kernel's connection manager says where it makes no tunnel, as for want of credits: `ENOMEM` of `tb_approve_xdomain_paths()`.
+const NO_TUNNEL: i32 = 12;
+
+/// The way out of that.
+const FEWER_CREDITS: &str = ": the others may have all credits; a lower `thunderbolt.dma_credits` (14 by default) gives each fewer, or `ring_pairs` asks for fewer pairs";
+
 /// How Thunderbolt and USB4 cables are used; nothing on a machine with no host at the end of one.
 pub(super) fn cables_used(ports: &Ports) -> String {
     let mut text = String::new();
@@ -135,8 +141,9 @@ pub(super) fn cables_used(ports: &Ports) -> String {
     }
     for (device, pairs) in &ports.pairs {
         for (index, pair) in pairs.iter().enumerate() {
+            let hint = if pair.state == PairState::Refused(NO_TUNNEL) { FEWER_CREDITS } else { "" };
             text.push_str(&format!(
-                "  {device} ring pair {index}: {}; {} frames sent, {} received\n",
+                "  {device} ring pair {index}: {}{hint}; {} frames sent, {} received\n",
                 pair.state, pair.raw.tx_frames, pair.raw.rx_frames
             ));
         }

@@ -164,6 +164,98 @@ fn soft_roce_on_a_thunderbolt_interface() {
     assert_eq!(rdma.reason.as_deref(), Some("RoCE v2 GID 0 (10.0.0.1)"));
 }
 
+/// Names of the ways, each with what it goes over, and with a `!` where it cannot be used.
+fn ways(cable: &Cable) -> Vec<String> {
+    let way = |path: &CablePath| format!("{}{} {}", if path.usable { "" } else { "!" }, path.means, path.over);
+    cable.paths.iter().map(way).collect()
+}
+
+const HOST: &str = "sys/devices/pci0000:00/0000:00:08.3/0000:c6:00.5/domain0/0-0/0-1";
+
+/// A service of the other host, with its driver.
+fn service(number: u32, key: &str, driver: &str) -> String {
+    let dir = format!("{HOST}/0-1.{number}");
+    format!(
+        "sys/bus/thunderbolt/devices/0-1.{number} -> /{dir}\n{dir}/key\t{key}\n\
+         {dir}/driver -> /sys/bus/thunderbolt/drivers/{driver}\n"
+    )
+}
+
+/// An RDMA device below a device of the cable, active, with the RoCE v2 GID of an interface.
+fn below(device: &str, parent: &str, interface: &str) -> String {
+    let (class, port) = (format!("sys/class/infiniband/{device}"), format!("{parent}/infiniband/{device}/ports/1"));
+    format!(
+        "{class} -> /{parent}/infiniband/{device}\n{parent}/infiniband/{device}/device -> /{parent}\n\
+         {port}/state\t4: ACTIVE\n{port}/link_layer\tEthernet\n\
+         {port}/gids/0\t0000:0000:0000:0000:0000:ffff:0a00:0001\n{port}/gid_attrs/types/0\tRoCE v2\n{interface}"
+    )
+}
+
+#[test]
+fn the_ways_of_a_cable_stand_in_the_order_in_which_they_are_taken() {
+    let ring = format!("{HOST}/0-1.2/linkspan/linkspan0/state");
+    let tree = STRIX_HALO.to_owned()
+        + &service(1, "stream", "thunderbolt-stream")
+        + &service(2, "linkspan", "linkspan")
+        + &service(3, "odd", "odd")
+        + &below("usb4_rdma0", &format!("{HOST}/0-1.3"), "");
+    let named = format!("{HOST}/0-1.3/infiniband/usb4_rdma0/ports/1/gid_attrs/ndevs/0\tenp193s0\n");
+    let of = |more: &str| ways(&of(&format!("{tree}{more}"))[0]);
+    assert_eq!(
+        of(&format!("{ring}\tup\n{named}")),
+        ["rdma usb4_rdma0/1", "ring 0-1.2", "stream 0-1.1", "tcp thunderbolt0", "!odd 0-1.3"],
+        "the order of crates/fabric and of the tiers"
+    );
+    assert_eq!(
+        of(&format!("{ring}\tlogin\n")),
+        ["stream 0-1.1", "tcp thunderbolt0", "!rdma usb4_rdma0/1", "!ring 0-1.2", "!odd 0-1.3"],
+        "what cannot be used comes after what can"
+    );
+    assert_eq!(
+        of(&format!(
+            "{ring}\tnetwork\n{named}net linkspan0 9 {}/0-1.2 mtu=4056\naddress linkspan0 10.176.0.1/30\n",
+            &HOST[12..]
+        )),
+        ["rdma usb4_rdma0/1", "stream 0-1.1", "tcp linkspan0", "tcp thunderbolt0", "!odd 0-1.3"],
+    );
+}
+
+#[test]
+fn rdma_devices_of_other_drivers_are_found_by_their_place() {
+    let nhi = HOST.trim_end_matches("/domain0/0-0/0-1");
+    for parent in [HOST, &format!("{HOST}/0-1.1"), nhi] {
+        let cables = of(&format!("{STRIX_HALO}{}", below("usb4_rdma0", parent, "")));
+        let rdma = path(&cables[0], &Means::Rdma);
+        assert_eq!(rdma.over, "usb4_rdma0/1");
+        assert_eq!(why(rdma), "no network interface has its GIDs, by which linkspan finds the peer");
+        assert!(cables[1].paths.iter().all(|path| path.means != Means::Rdma), "of no other cable: {cables:#?}");
+    }
+    let service = format!("{HOST}/0-1.0");
+    // Its GIDs are of the cable's interface: found both ways, shown once.
+    let both = below("usb4_rdma0", &service, &format!("{service}/infiniband/usb4_rdma0/parent\tthunderbolt0\n"));
+    assert_eq!(ways(&of(&format!("{STRIX_HALO}{both}"))[0]), ["rdma usb4_rdma0/1", "tcp thunderbolt0"]);
+    // Of a host interface with two cables: both, but for one whose interface tells which.
+    for (parent, found) in [("", 2), (&*format!("{nhi}/infiniband/usb4_rdma0/parent\tthunderbolt1\n"), 1)] {
+        let cables = of(&format!("{TWO_CABLES}{}", below("usb4_rdma0", nhi, parent)));
+        let has = |cable: &&Cable| cable.paths.iter().any(|path| path.over == "usb4_rdma0/1");
+        let names: Vec<&str> = cables.iter().filter(has).map(|cable| &*cable.name).collect();
+        assert_eq!(names, ["0-1", "0-3"][2 - found..], "{parent}");
+    }
+    // On the host interface of another cable, and below another host of this one.
+    for parent in [&nhi.replace("c6:00.5", "c6:00.6"), &format!("{}/0-3", HOST.trim_end_matches("/0-1"))] {
+        assert_eq!(ways(&of(&format!("{STRIX_HALO}{}", below("usb4_rdma0", parent, "")))[0]), ["tcp thunderbolt0"]);
+    }
+}
+
+#[test]
+fn a_kernel_with_one_interrupt_interval_for_all_rings_has_a_note() {
+    let of = |kernel: &str| of(&STRIX_HALO.replace("osrelease\t7.2.12", &format!("osrelease\t{kernel}")));
+    let [note] = &of("6.12.9-amd64")[0].notes[..] else { panic!("one note") };
+    assert!(note.starts_with("kernel 6.12.9-amd64 interrupts for it at most once in 128 us"), "{note}");
+    assert!(note.contains("linkspan.ko or USB4STREAM from Linux 7.2 on"), "{note}");
+    assert!(of("7.2.0")[0].notes.is_empty() && of("6.12.9")[1].notes.is_empty(), "nor has an Ethernet card");
+}
+
 #[test]
 fn a_cable_that_is_a_port_of_a_bridge() {
     let bridged = format!(

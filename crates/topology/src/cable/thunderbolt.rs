@@ -1,22 +1,21 @@
 //! Thunderbolt cables with a host at the other end.
 
-use crate::cable::network::ports;
+use crate::cable::network::{ports, rdma};
 use crate::cable::{Cable, CablePath, Means, Medium, Peer};
-use crate::{Interface, Machine, Service, Verdict, XDomain};
+use crate::{Domain, Interface, Machine, PciPlace, RdmaDevice, Service, Verdict, XDomain};
 
 /// Protocol id of Apple's RDMA over Thunderbolt (key `rdma`), as macOS 26.2 announces it: 0xFA57.
 const APPLE_RDMA: u32 = 64087;
+
+/// Linux with `tb_ring_throttling()`; before, `nhi_enable_int_throttling()` has one interval for all rings.
+const RING_THROTTLING: (u32, u32) = (7, 2);
 
 pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)]) -> Vec<Cable> {
     let all: Vec<&XDomain> = machine.thunderbolt.iter().flat_map(|domain| &domain.xdomains).collect();
     all.iter()
         .map(|xdomain| {
             let peer = peer(machine, &all, xdomain);
-            let tcp = network(xdomain, survey);
-            // Soft-RoCE on the interface, or a driver that makes a device of the cable.
-            let rdma = if tcp.over.is_empty() { Vec::new() } else { ports(machine, &tcp.over) };
-            let mut paths = vec![tcp];
-            paths.extend(rdma.iter().map(|(device, port)| super::network::rdma(device, port)));
+            let mut paths = Vec::new();
             for service in xdomain.services.iter().filter(|service| service.key.as_deref() != Some("network")) {
                 // linkspan.ko in mode network.
                 let Some(name) = service.interface.as_ref().filter(|_| service.key.as_deref() == Some("linkspan"))
@@ -25,14 +24,19 @@ pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)]) -> Vec<
                     continue;
                 };
                 paths.push(CablePath::tcp(name, survey));
-                let rdma = ports(machine, name);
-                paths.extend(rdma.iter().map(|(device, port)| super::network::rdma(device, port)));
+                soft(&mut paths, machine, name);
             }
+            // After the driver's own interface, which has more rings.
+            let tcp = network(xdomain, survey);
+            let name = tcp.over.clone();
+            paths.push(tcp);
+            soft(&mut paths, machine, &name);
+            devices(&mut paths, machine, xdomain);
             Cable {
                 medium: Medium::Thunderbolt,
                 name: xdomain.name.clone(),
                 link: xdomain.link,
-                notes: notes(machine, xdomain, &peer),
+                notes: notes(machine, xdomain, &peer, &paths),
                 peer: Some(peer),
                 neighbours: Vec::new(),
                 neighbour_count: 0,
@@ -40,6 +44,49 @@ pub(super) fn cables(machine: &Machine, survey: &[(Interface, Verdict)]) -> Vec<
             }
         })
         .collect()
+}
+
+/// RDMA on a network interface of the cable: soft-RoCE, or a driver that names the interface in its GIDs.
+fn soft(paths: &mut Vec<CablePath>, machine: &Machine, interface: &str) {
+    paths.extend(ports(machine, interface).iter().map(|(device, port)| rdma(device, port)));
+}
+
+/// RDMA devices that a driver of somebody else has made of the cable (`usb4_rdma0`), below it in sysfs, or of all cables of the
+/// host interface, below that.
+fn devices(paths: &mut Vec<CablePath>, machine: &Machine, xdomain: &XDomain) {
+    let host = domain(machine, xdomain).and_then(|domain| domain.pci.as_ref()).map(PciPlace::address);
+    let here = |device: &&RdmaDevice| match &device.xdomain {
+        Some(name) => *name == xdomain.name,
+        None => host.is_some() && device.pci.as_ref().map(PciPlace::address) == host,
+    };
+    for device in machine.rdma.iter().filter(here) {
+        for port in &device.ports {
+            let mut path = rdma(device, port);
+            let known = paths.iter().any(|known| known.means == Means::Rdma && known.over == path.over);
+            let of_another = |name| device.xdomain.is_none() && of_another(machine, xdomain, name);
+            if known || port.interface.as_deref().is_some_and(of_another) {
+                continue;
+            }
+            if path.usable && port.interface.is_none() {
+                path = CablePath::no(
+                    Means::Rdma,
+                    &path.over,
+                    "no network interface has its GIDs, by which linkspan finds the peer",
+                );
+            }
+            paths.push(path);
+        }
+    }
+}
+
+/// Whether this is the network interface of another cable.
+fn of_another(machine: &Machine, xdomain: &XDomain, interface: &str) -> bool {
+    let others = machine.thunderbolt.iter().flat_map(|domain| &domain.xdomains).filter(|x| x.name != xdomain.name);
+    others.flat_map(|other| &other.services).any(|service| service.interface.as_deref() == Some(interface))
+}
+
+fn domain<'a>(machine: &'a Machine, xdomain: &XDomain) -> Option<&'a Domain> {
+    machine.thunderbolt.iter().find(|domain| domain.xdomains.iter().any(|x| x.name == xdomain.name))
 }
 
 fn peer(machine: &Machine, all: &[&XDomain], xdomain: &XDomain) -> Peer {
@@ -119,7 +166,7 @@ fn other(xdomain: &XDomain, service: &Service) -> CablePath {
     CablePath::no(Means::Service(key), over, why)
 }
 
-fn notes(machine: &Machine, xdomain: &XDomain, peer: &Peer) -> Vec<String> {
+fn notes(machine: &Machine, xdomain: &XDomain, peer: &Peer, paths: &[CablePath]) -> Vec<String> {
     let mut notes = Vec::new();
     if peer.this_host {
         notes.push("both ends are plugged into this host".to_owned());
@@ -137,11 +184,17 @@ fn notes(machine: &Machine, xdomain: &XDomain, peer: &Peer) -> Vec<String> {
     if one_lane(&xdomain.link.rx) && one_lane(&xdomain.link.tx) {
         notes.push("runs on one lane of two: try another cable, or plug it in anew".to_owned());
     }
-    let domain = machine.thunderbolt.iter().find(|domain| domain.xdomains.iter().any(|x| x.name == xdomain.name));
-    if domain.is_some_and(|domain| domain.iommu_dma_protection == Some(false)) {
+    if domain(machine, xdomain).is_some_and(|domain| domain.iommu_dma_protection == Some(false)) {
         notes.push(
             "no IOMMU protection: a PCIe device in this port could reach all memory; switch the IOMMU on".to_owned(),
         );
+    }
+    // The kernel's own drivers interrupt so from 7.2 on too, but for the stream.
+    if machine.host.kernel_before(RING_THROTTLING) && paths.iter().any(|path| path.usable) {
+        notes.push(format!(
+            "kernel {} interrupts for it at most once in 128 us, for which a small message may wait; 8 us with linkspan.ko or USB4STREAM from Linux 7.2 on",
+            machine.host.kernel
+        ));
     }
     notes
 }

@@ -41,3 +41,13 @@ fn this_machine() {
     let host = Host::read(&Roots::default());
     assert!(host.cpus > 0 && host.memory_bytes > 1 << 20 && !host.kernel.is_empty(), "{host:?}");
 }
+
+#[test]
+fn kernels_are_compared_by_number() {
+    let mut host = Host::read(&Fixture::new().roots());
+    let kernels = [("6.12.9-amd64", true), ("7.1.0", true), ("7.2.0-rc1", false), ("7.10", false), ("10.0.1", false)];
+    for (kernel, before) in kernels.into_iter().chain([("", false), ("x7.1", false), ("7", false)]) {
+        host.kernel = kernel.into();
+        assert_eq!(host.kernel_before((7, 2)), before, "{kernel}");
+    }
+}

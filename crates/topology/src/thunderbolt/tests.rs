@@ -127,3 +127,17 @@ fn a_crowded_bus_is_bounded() {
     assert_eq!(machine.thunderbolt[0].xdomains.len() + machine.thunderbolt[0].routers.len(), DEVICES_MAX);
     assert!(machine.notes.iter().any(|note| note.contains("only the first")), "{:?}", machine.notes);
 }
+
+#[test]
+fn names_of_hosts_and_their_services() {
+    for (name, want) in [
+        ("0-1", Some("0-1")),
+        ("0-301.2", Some("0-301")),
+        ("0-0", None),
+        ("domain0", None),
+        ("0000:c6:00.5", None),
+        ("infiniband", None),
+    ] {
+        assert_eq!(host(name), want, "{name}");
+    }
+}
