@@ -5,7 +5,7 @@
  * An open file belongs to one coming-up of the link. When the link goes down
  * the file is dead: every call but INFO fails with ENODEV, poll() says HUP,
  * its memory is let go while it is still open; opening again reaches the link
- * when it is back.
+ * when it is back. A child of fork() that has the file cannot use it, nor keep it.
  *
  * Locks: ls_file.setup orders HELLOs of one file;
  * ls_link.io guards the rest. User memory is touched under neither.
@@ -78,6 +78,15 @@ void ls_file_wake(struct ls_file *f)
 		eventfd_signal(f->event);
 }
 
+/* It can do nothing more. io is held. */
+void ls_file_dead(struct ls_file *f)
+{
+	/* In this order: who hears of it from poll() finds it in the queues. */
+	WRITE_ONCE(f->q->dead, 1);
+	smp_store_release(&f->dead, true); /* pairs with ls_poll_file() */
+	list_del_init(&f->list);
+}
+
 static int ls_open(struct inode *inode, struct file *file)
 {
 	struct ls_link *lk = container_of(inode->i_cdev, struct ls_link, cdev);
@@ -97,16 +106,15 @@ static int ls_open(struct inode *inode, struct file *file)
 	return nonseekable_open(inode, file);
 }
 
-static int ls_close(struct inode *inode, struct file *file)
+static void ls_end(struct ls_file *f)
 {
-	struct ls_file *f = file->private_data;
 	struct ls_link *lk = f->lk;
 	LIST_HEAD(reap);
 
 	mutex_lock(&lk->io);
 	f->closed = true;
 	if (f->ready && !f->dead) {
-		list_del_init(&f->list);
+		ls_file_dead(f);
 		ls_chan_close_all(f);
 		ls_regions_drop(f, &reap);
 	}
@@ -120,6 +128,27 @@ static int ls_close(struct inode *inode, struct file *file)
 	 */
 	if (!(current->flags & (PF_EXITING | PF_KTHREAD)))
 		wait_event_state(f->wait, !READ_ONCE(f->live), (TASK_KILLABLE | TASK_FREEZABLE));
+}
+
+/*
+ * The process that said HELLO closes it: it ends, though a child of fork() may
+ * have it for long. The memory of that process is its own again after this.
+ */
+static int ls_flush(struct file *file, fl_owner_t id)
+{
+	struct ls_file *f = file->private_data;
+
+	if (smp_load_acquire(&f->ready) && f->owner == id) /* pairs with ls_hello() */
+		ls_end(f);
+	return 0;
+}
+
+static int ls_close(struct inode *inode, struct file *file)
+{
+	struct ls_file *f = file->private_data;
+	struct ls_link *lk = f->lk;
+
+	ls_end(f);
 	kref_put(&f->kref, ls_file_free);
 	put_device(&lk->dev);
 	return 0;
@@ -192,6 +221,7 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 		ops[i].file = f;
 		list_add_tail(&ops[i].list, &f->free_ops);
 	}
+	f->owner = current->files;
 	/* What it made is visible to readers of this. */
 	smp_store_release(&f->ready, true);
 	list_add_tail(&f->list, &lk->files);
@@ -437,6 +467,8 @@ static long ls_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		ret = 0;
 	} else if (!smp_load_acquire(&f->ready)) { /* pairs with ls_hello() */
 		ret = -ENODATA;
+	} else if (f->owner != current->files) {
+		ret = -ENODEV;
 	} else {
 		switch (cmd) {
 		case LS_IOC_REGISTER:
@@ -496,6 +528,7 @@ static int ls_mmap(struct file *file, struct vm_area_struct *vma)
 const struct file_operations ls_fops = {
 	.owner = THIS_MODULE,
 	.open = ls_open,
+	.flush = ls_flush,
 	.release = ls_close,
 	.unlocked_ioctl = ls_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,

@@ -480,6 +480,21 @@ static bool ls_earlier(const struct ls_op *op, struct list_head *list)
 	return false;
 }
 
+/*
+ * How far an operation is, in a number that stands still while the peer owes
+ * something: to a receive data frames, which come in the order of the grants; to
+ * a send the receipts for them, and when all of its own are there nothing but
+ * DONE, unless that has to wait for an earlier message of the channel.
+ */
+u64 ls_data_progress(struct ls_link *lk, const struct ls_op *op)
+{
+	if (op->opcode == LS_OP_RECV)
+		return lk->rx_seq;
+	if (op->moved != op->to || ls_earlier(op, &lk->to_send) || ls_earlier(op, &lk->sent))
+		return lk->tx_told;
+	return min(lk->tx_told, op->end);
+}
+
 /* The next receive that all has arrived of. Those of a channel end in their order. */
 static struct ls_op *ls_finished(struct ls_link *lk)
 {
@@ -570,6 +585,10 @@ static const char *ls_got_part(struct ls_link *lk, const struct ls_header *h)
 
 	if (!op || op->received || !length || from > op->len || length > op->len - from)
 		return "a grant of a part of nothing";
+	op->tries = length < op->last ? 0 : op->tries + 1;
+	if (op->tries > LS_TRIES)
+		return "a message that is damaged again and again";
+	op->last = length;
 	op->moved = from;
 	op->to = from + length;
 	list_move_tail(&op->list, &lk->to_send);

@@ -481,14 +481,6 @@ void ls_chan_close_all(struct ls_file *f)
 	ls_pump(lk);
 }
 
-/* What a transfer that was granted waits for: of data frames, how many have arrived; of all of its own, DONE. */
-static u64 ls_progress(struct ls_link *lk, const struct ls_op *op)
-{
-	if (op->opcode == LS_OP_RECV)
-		return lk->rx_seq;
-	return op->moved == op->to ? min(lk->tx_told, op->end) : lk->tx_told;
-}
-
 /*
  * What closed files have begun holds no memory of a process: it may take a
  * while, but not without getting on, whatever else moves on the link. How old
@@ -502,7 +494,7 @@ static void ls_watch_tick(struct ls_link *lk)
 	int i;
 
 	list_for_each_entry(op, &lk->ops, all) {
-		u64 now = ls_progress(lk, op);
+		u64 now = ls_data_progress(lk, op);
 
 		if (!op->file->closed || op->seen != now) {
 			op->seen = now;
@@ -623,10 +615,7 @@ void ls_flow_reset(struct ls_link *lk)
 		ls_chan_free(c);
 	}
 	list_for_each_entry_safe(f, n, &lk->files, list) {
-		/* In this order: who hears of it from poll() finds it in the queues. */
-		WRITE_ONCE(f->q->dead, 1);
-		smp_store_release(&f->dead, true); /* pairs with ls_poll_file() */
-		list_del_init(&f->list);
+		ls_file_dead(f);
 		ls_regions_drop(f, &lk->reap);
 		ls_file_wake(f);
 	}

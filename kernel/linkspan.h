@@ -74,7 +74,7 @@ struct ls_op {
 	u64 len;
 	u64 moved;		/* a send: up to where it was given to the rings; a receive: from where it is granted */
 	u64 to;			/* up to where it is granted */
-	u64 first, end;		/* of data frames: number of the first of a granted receive; of the one after the last */
+	u64 first, end;		/* data frames: first of a granted receive; the one after the last */
 	u64 bad_from, bad_to;	/* what arrived damaged; none where both are 0 */
 	u64 last;		/* length of the part that was granted again last */
 	u64 seen;		/* how far it was when the watch saw it get on, */
@@ -331,6 +331,7 @@ struct ls_file {
 	struct ls_link *lk;
 	struct mutex setup;	/* HELLOs, one at a time */
 	bool ready, dead, closed;
+	fl_owner_t owner;	/* the files of the process that said HELLO: of others it is not */
 	struct ls_queue *q;
 	struct page **pages;	/* of the queues */
 	size_t map_bytes;
@@ -417,6 +418,7 @@ u32 ls_say_data(struct ls_link *lk, struct ls_header *h);
 const char *ls_data_told(struct ls_link *lk, u32 count);
 bool ls_data_due(struct ls_link *lk);
 const char *ls_got_data(struct ls_link *lk, const struct ls_header *h);
+u64 ls_data_progress(struct ls_link *lk, const struct ls_op *op);
 void ls_data_tick(struct ls_link *lk);
 
 /* flow.c */
@@ -457,5 +459,6 @@ void ls_debug_remove(struct ls_link *lk);
 extern const struct file_operations ls_fops;
 void ls_file_free(struct kref *kref);
 void ls_file_wake(struct ls_file *f);
+void ls_file_dead(struct ls_file *f);
 
 #endif

@@ -317,7 +317,7 @@ static void ls_do_without(struct ls_link *lk, u32 pairs, u32 why, int error)
 		o->silent = 0;
 		/* Those behind it that were not tried are said by LS_IOC_PAIRS. */
 		if (i == __ffs(pairs))
-			dev_info(&lk->dev, "ring pair %d is left out: %s; tried again in %u s, or when nothing uses the link\n",
+			dev_info(&lk->dev, "ring pair %d is left out: %s; tried again after %u s, once nothing uses the link\n",
 				 i, reasons[why], lk->out_s);
 	}
 }

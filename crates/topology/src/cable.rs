@@ -44,7 +44,7 @@ pub struct Cable {
     pub neighbours: Vec<Ipv4Addr>,
     /// How many answered.
     pub neighbour_count: usize,
-    /// Ways for bytes over it, best first: those that can be used, each in the order in which two hosts take them.
+    /// Ways for bytes over it: those that can be used, what two hosts take first at their head; then the others, what any kernel has at theirs.
     pub paths: Vec<CablePath>,
     /// What else is worth knowing, a sentence each.
     pub notes: Vec<String>,
@@ -70,12 +70,10 @@ pub struct Peer {
     pub perhaps_also: Vec<String>,
 }
 
-/// How bytes go over a cable: what two hosts take first is last.
+/// How bytes go over a cable: of those that linkspan has, what two hosts take first is last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Means {
-    /// A Thunderbolt service with this key, which linkspan does not have.
-    Service(String),
     /// TCP over a network interface.
     Tcp,
     /// USB4STREAM.
@@ -84,6 +82,8 @@ pub enum Means {
     Ring,
     /// Queue pairs: InfiniBand or RoCE v2.
     Rdma,
+    /// A Thunderbolt service with this key, which linkspan does not have: never usable.
+    Service(String),
 }
 
 impl fmt::Display for Means {
@@ -153,7 +153,10 @@ pub fn cables(machine: &Machine, survey: &[(Interface, Verdict)]) -> Vec<Cable> 
     cables.extend(network::cables(machine, survey));
     for cable in &mut cables {
         // Of equal ones the first that was found stays first.
-        cable.paths.sort_by(|a, b| (b.usable, &b.means).cmp(&(a.usable, &a.means)));
+        cable.paths.sort_by(|a, b| {
+            let means = if a.usable { b.means.cmp(&a.means) } else { a.means.cmp(&b.means) };
+            b.usable.cmp(&a.usable).then(means)
+        });
         let names: Vec<&str> = match cable.medium {
             Medium::Thunderbolt => {
                 cable.paths.iter().filter(|path| path.means == Means::Tcp).map(|path| &*path.over).collect()

@@ -219,8 +219,10 @@ fn device(look: &mut Look<'_>, dir: &Path, name: &str) -> RdmaDevice {
 /// The device or service of another host (`0-1`, `0-1.2`) below which the device is in sysfs.
 fn xdomain(roots: &Roots, dir: &Path) -> Option<String> {
     let real = roots.real(&dir.join("device")).or_else(|| roots.real(dir))?;
-    let mut hosts = real.iter().rev().filter_map(|name| thunderbolt::host(name.to_str()?));
-    hosts.next().map(str::to_owned)
+    let name = real.iter().rev().find_map(|name| thunderbolt::host(name.to_str()?))?;
+    // Devices of USB have such names, too.
+    let domain = format!("domain{}", name.split('-').next()?);
+    real.iter().any(|part| part == domain.as_str()).then(|| name.to_owned())
 }
 
 fn port(look: &mut Look<'_>, device: &Path, number: u32, iwarp: bool) -> RdmaPort {

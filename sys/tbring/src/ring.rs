@@ -203,7 +203,8 @@ impl Drop for RingMr {
 
 /// An open device whose link is up. One thread at a time.
 ///
-/// Dropping it closes the device, though regions and [`Registrar`]s are still there, and returns when no transfer touches memory any more.
+/// Dropping it closes the device, though regions and [`Registrar`]s are still there, and returns when no transfer touches memory any more; their
+/// calls wait as long. In a child of fork() it is of no use: every call fails with [`Error::Gone`], and the parent's goes on.
 #[derive(Debug)]
 pub struct Ring {
     queues: Queues,

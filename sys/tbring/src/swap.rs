@@ -1,4 +1,4 @@
-//! The plain mode, for programs that want no queues: buffers of whole pages, mapped by the program and pinned once, that change
+//! The plain mode, for programs that want no queues: buffers of whole frames, mapped by the program and pinned once, that change
 //! hands by a swap. No byte of a message longer than [`crate::abi::EAGER_BYTES`] is copied by a CPU, except for a last partial page at the receiver.
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -50,7 +50,7 @@ pub struct Swap {
 }
 
 impl Swap {
-    /// Opens `channel` of the device at `path` with buffers of `bytes` bytes, made whole pages; waits for the link, and in
+    /// Opens `channel` of the device at `path` with buffers of `bytes` bytes, made whole frames (4096); waits for the link, and in
     /// [`Swap::send`] for a buffer, no longer than `wait`.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Swap {
         Ok(swap)
     }
 
-    /// Bytes of each buffer, the longest message: whole pages.
+    /// Bytes of each buffer, the longest message: whole frames.
     pub fn capacity(&self) -> u64 {
         self.bytes
     }

@@ -404,17 +404,6 @@ impl<D: RingDevice> RingRail<D> {
 
 impl<D: RingDevice> Drop for RingRail<D> {
     fn drop(&mut self) {
-        self.drain();
-        // What is posted and not granted ends here: where a child of fork() has the device too, it is not closed with this rail.
-        for channel in [self.port.control, self.port.data] {
-            let _ = self.port.device.close_channel(channel);
-        }
-    }
-}
-
-impl<D: RingDevice> RingRail<D> {
-    /// Waits a moment for what was accepted to leave.
-    fn drain(&mut self) {
         if self.end.is_some() || self.tx.deaf {
             return;
         }

@@ -208,8 +208,8 @@ fn the_ways_of_a_cable_stand_in_the_order_in_which_they_are_taken() {
     );
     assert_eq!(
         of(&format!("{ring}\tlogin\n")),
-        ["stream 0-1.1", "tcp thunderbolt0", "!rdma usb4_rdma0/1", "!ring 0-1.2", "!odd 0-1.3"],
-        "what cannot be used comes after what can"
+        ["stream 0-1.1", "tcp thunderbolt0", "!ring 0-1.2", "!rdma usb4_rdma0/1", "!odd 0-1.3"],
+        "what cannot be used comes after what can, and what any kernel has before the rest"
     );
     assert_eq!(
         of(&format!(
@@ -241,8 +241,9 @@ fn rdma_devices_of_other_drivers_are_found_by_their_place() {
         let names: Vec<&str> = cables.iter().filter(has).map(|cable| &*cable.name).collect();
         assert_eq!(names, ["0-1", "0-3"][2 - found..], "{parent}");
     }
-    // On the host interface of another cable, and below another host of this one.
-    for parent in [&nhi.replace("c6:00.5", "c6:00.6"), &format!("{}/0-3", HOST.trim_end_matches("/0-1"))] {
+    // On the host interface of another cable, below another host of this one, and below a device of USB.
+    let usb = "sys/devices/pci0000:00/0000:00:14.0/usb0/0-1/0-1:1.0";
+    for parent in [&nhi.replace("c6:00.5", "c6:00.6"), &format!("{}/0-3", HOST.trim_end_matches("/0-1")), usb] {
         assert_eq!(ways(&of(&format!("{STRIX_HALO}{}", below("usb4_rdma0", parent, "")))[0]), ["tcp thunderbolt0"]);
     }
 }

@@ -192,7 +192,7 @@ fn notes(machine: &Machine, xdomain: &XDomain, peer: &Peer, paths: &[CablePath])
     // The kernel's own drivers interrupt so from 7.2 on too, but for the stream.
     if machine.host.kernel_before(RING_THROTTLING) && paths.iter().any(|path| path.usable) {
         notes.push(format!(
-            "kernel {} interrupts for it at most once in 128 us, for which a small message may wait; 8 us with linkspan.ko or USB4STREAM from Linux 7.2 on",
+            "kernel {} interrupts for it at most once in 128 us, so a small message may wait that long; 8 us with linkspan.ko or USB4STREAM from Linux 7.2 on",
             machine.host.kernel
         ));
     }

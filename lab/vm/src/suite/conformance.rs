@@ -22,7 +22,7 @@ fn around(interfaces: [&str; 2], net: &str) -> String {
          ip link set {first} up; ip link set {second} up\n\
          arp -i {first} -s {net}.2 $(cat /sys/class/net/{second}/address)\n\
          arp -i {second} -s {net}.1 $(cat /sys/class/net/{first}/address)\n\
-         ip rule | grep -q ^0: && ip rule add pref 100 lookup local && ip rule del pref 0\n\
+         if ip rule | grep -q ^0:; then ip rule add pref 100 lookup local; ip rule del pref 0; fi\n\
          ip rule add pref 10 iif lo to {net}.2 lookup 12; ip route replace {net}.2 dev {first} src {net}.1 table 12\n\
          ip rule add pref 11 iif lo to {net}.1 lookup 11; ip route replace {net}.1 dev {second} src {net}.2 table 11"
     )

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::ring::{self, DEVICE, SYS};
 use super::tb::{self, SOON};
-use crate::error::{Result, check};
+use crate::error::{Error, Result, check};
 use crate::guest::Guest;
 use crate::lab::Lab;
 use crate::vcable::Cable;
@@ -94,16 +94,7 @@ fn lie(a: &Guest, cable: &Cable, task: &str, says: &str, words: &[&str], wrong: 
     let mut job = ring::task(a, &format!("{task} {DEVICE} 1"))?;
     job.expect(says, SOON)?;
     for word in words {
-        // What the peer reports may still be in transit to it, or to the guest.
-        let mut said = cable.tell(&format!("peer p ring {word}"));
-        for _ in 0..100 {
-            if said.is_ok() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-            said = cable.tell(&format!("peer p ring {word}"));
-        }
-        said?;
+        tell(cable, word)?;
         if words.len() > 1 {
             std::thread::sleep(Duration::from_millis(500));
         }
@@ -135,19 +126,50 @@ fn mirrored(a: &Guest, cable: &Cable) -> Result<()> {
     works(a)
 }
 
-/// A transfer that was granted to a program, which is gone, and never comes: what else moves on the link does not hide that.
-fn unfinished(a: &Guest, cable: &Cable) -> Result<()> {
+/// The driver's counters.
+const COUNTERS: &str = "/sys/kernel/debug/linkspan/0";
+
+/// Words to the peer that may have to wait for what is on its way.
+fn tell(cable: &Cable, word: &str) -> Result<()> {
+    let mut said = cable.tell(&format!("peer p ring {word}"));
+    for _ in 0..100 {
+        if said.is_ok() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        said = cable.tell(&format!("peer p ring {word}"));
+    }
+    said.map(drop)
+}
+
+/// A transfer that was granted to, or by, a program which is gone, and that the peer does not finish: what else moves on the link does
+/// not hide that.
+fn unfinished(a: &Guest, cable: &Cable, sends: bool) -> Result<()> {
     const WORDS: &str = "the peer does not finish what a closed file has begun";
+    /// Frames of the megabyte that `endure` sends.
+    const FRAMES: u64 = 256;
     ring::up(&[a])?;
     let before = ring::heard(a, WORDS)?;
-    let mut hold = ring::task(a, &format!("hold {DEVICE} 1"))?;
-    hold.expect("holding", SOON)?;
-    cable.tell("peer p ring frame 2 1 5 8192 0")?;
-    std::thread::sleep(Duration::from_secs(1));
-    hold.kill();
+    let sent = a.sh(&format!("sed -n 's/^tx_frames //p' {COUNTERS}"))?;
+    let sent: u64 = sent.trim().parse().map_err(|_| Error::Check(format!("no count: {sent}")))?;
+    let (task, says, waiting) = if sends { ("endure", "enduring", "sends") } else { ("hold", "holding", "receives") };
+    let mut job = ring::task(a, &format!("{task} {DEVICE} 1"))?;
+    job.expect(says, SOON)?;
+    if sends {
+        tell(cable, "grant 0")?;
+        let all = format!("[ $(sed -n 's/^tx_frames //p' {COUNTERS}) -ge {} ]", sent + FRAMES);
+        a.until("all frames to be sent", SOON, &all)?;
+        tell(cable, &format!("told {FRAMES}"))?;
+    } else {
+        tell(cable, "frame 2 1 5 8192 0")?;
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    job.kill();
     // What is not granted would have gone with its file.
-    let granted = "grep -x 'receives_waiting 1' /sys/kernel/debug/linkspan/0";
-    a.until("a receive without a program", SOON, &format!("! pidof ringtest >/dev/null && {granted}"))?;
+    let granted = format!("! pidof ringtest >/dev/null && grep -qx '{waiting}_waiting 1' {COUNTERS}");
+    a.until("an operation without a program", SOON, &granted)?;
+    // The peer has answered the end of the channel: not that is waited for.
+    a.sh_for(SOON, &format!("exec ringtest ping {DEVICE} 1 3 1000"))?;
     let ping = ring::task(a, &format!("ping {DEVICE} 3 1000000 1000"))?;
     ring::hears(a, WORDS, before)?;
     let said = ping.wait(SOON)?;
@@ -191,9 +213,11 @@ pub(crate) fn liar(lab: &mut Lab) -> Result<()> {
         LIES.len() + DATA.len() + 1
     ));
 
-    unfinished(&a, &cable)?;
-    a.calm()?;
-    lab.say("a transfer that the peer never sends, of a program that was killed: the link restarts though other messages go on");
+    for sends in [false, true] {
+        unfinished(&a, &cable, sends)?;
+        a.calm()?;
+    }
+    lab.say("transfers of a killed program that the peer never sends, or never confirms: the link restarts though other messages go on");
 
     for (lies, answer) in LOGINS {
         cable.tell(&format!("peer p ring next {lies}"))?;

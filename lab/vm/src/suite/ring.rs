@@ -177,6 +177,8 @@ pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
 
     let said = alone(&a, &format!("bad {DEVICE}"))?;
     lab.say(said.trim());
+    alone(&b, &format!("inherit {DEVICE} 9"))?;
+    lab.say("a child of fork() has the file: of no use to it, and it does not keep it open");
     alone(&b, &format!("limit {DEVICE}"))?;
     lab.say("locked memory: the limit holds");
     both((&a, &format!("event {DEVICE} 5")), (&b, &format!("event {DEVICE} 5")))?;
