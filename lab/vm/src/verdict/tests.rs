@@ -48,7 +48,17 @@ fn a_warning_of_the_kernels_own_is_passed_over_and_what_stands_beside_it_is_not(
     const END: &str = "[8.2] ---[ end trace 0000000000000000 ]---\n";
     let own = report("tbnet_stop", END);
     assert_eq!(wrong(&format!("{CALM}{own}{own}"), &[]), None);
+    let report_of_udmabuf = |exporter: &str| {
+        format!(
+            "[8.1] ------------[ cut here ]------------\n\
+             [8.1] DMA-API: thunderbolt 0000:00:02.0: mapping sg segment longer than device claims to support [len=110592] [max=65536]\n\
+             [8.1] WARNING: kernel/dma/debug.c:1231 at debug_dma_map_sg+0x4a4/0x550\n[8.1] Call Trace:\n\
+             [8.1]  {exporter}+0x91/0xd0\n[8.1]  dma_buf_map_attachment+0x9b/0x300\n[8.1]  ls_region_add+0x2e8/0xa10 [linkspan]\n{END}"
+        )
+    };
+    assert_eq!(wrong(&format!("{CALM}{}", report_of_udmabuf("get_sg_table.isra.0")), &[]), None);
     for log in [
+        report_of_udmabuf("ls_map"),
         report("linkspan_ring_stop", END),
         format!("{own}[9] BUG: x\n"),
         format!("[7] BUG: x\n{own}"),
