@@ -224,19 +224,7 @@ pub(crate) fn two(lab: &mut Lab) -> Result<()> {
     let again = [a.sh("lspan link up")?, a.sh("lspan link up")?];
     check(again[0] == again[1] && own(&a, links[0])? == mine[0], || format!("{again:?}"))?;
     // Unplugged and plugged in again, also in another order, each has the addresses that it had.
-    for guest in [&a, &b] {
-        guest.sh("ip link set linkspan0 down; ip link set linkspan1 down")?;
-    }
-    for name in ["one", "two"] {
-        cable.tell(&format!("unplug {name}"))?;
-    }
-    for guest in [&a, &b] {
-        guest.until(
-            "the interfaces to go",
-            SOON,
-            "[ ! -e /sys/class/net/linkspan0 ] && [ ! -e /sys/class/net/linkspan1 ]",
-        )?;
-    }
+    unplugged(&cable, &[&a, &b])?;
     for name in ["two", "one"] {
         cable.tell(&format!("replug {name}"))?;
     }
@@ -271,9 +259,29 @@ pub(crate) fn two(lab: &mut Lab) -> Result<()> {
     )?;
     b.calm()?;
     lab.say("suspended as far as devices while packets of 60000 bytes go there and back: both carry again, with their addresses");
+    // The kernel's own fault with a host that is known at a shutdown: lab/README.md.
+    unplugged(&cable, &[&b])?;
     lab.finish([b])?;
     a.cut()?;
     cable.finish()
+}
+
+/// Both cables of [`two`] pulled, as these guests see it.
+fn unplugged(cable: &Cable, guests: &[&Guest]) -> Result<()> {
+    for guest in guests {
+        guest.sh("ip link set linkspan0 down; ip link set linkspan1 down")?;
+    }
+    for name in ["one", "two"] {
+        cable.tell(&format!("unplug {name}"))?;
+    }
+    for guest in guests {
+        guest.until(
+            "the interfaces to go",
+            SOON,
+            "[ ! -e /sys/class/net/linkspan0 ] && [ ! -e /sys/class/net/linkspan1 ]",
+        )?;
+    }
+    Ok(())
 }
 
 /// What ends a link in mid-transfer, and what comes back.
