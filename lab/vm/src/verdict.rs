@@ -55,7 +55,8 @@ fn but_for_its_own(log: &str) -> Vec<&str> {
     let mut kept: Vec<&str> = Vec::new();
     let mut begun = None;
     for line in log.lines() {
-        if line.contains("[ cut here ]") {
+        // That line is not in every report.
+        if line.contains("[ cut here ]") || begun.is_none() && THE_KERNELS_OWN.iter().any(|all| line.contains(all[0])) {
             begun = Some(kept.len());
         }
         kept.push(line);
