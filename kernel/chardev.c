@@ -419,7 +419,7 @@ static int ls_channel(struct ls_file *f, const struct ls_ioc_id *arg, bool open)
 	if (open) {
 		/* One that was closed a moment ago is about to be free. */
 		wait_event_interruptible_timeout(lk->wait, READ_ONCE(c->local) != LS_CLOSING, 10 * HZ);
-		/* Not under io: memory that this program has to wait for is no concern of others. */
+		/* Not under io: who waits for memory holds up no other program. */
 		buf = kvmalloc_array(LS_CREDITS, LS_FRAME_BYTES, GFP_KERNEL_ACCOUNT);
 		if (!buf)
 			return -ENOMEM;

@@ -494,9 +494,14 @@ static void ls_watch_tick(struct ls_link *lk)
 	int i;
 
 	list_for_each_entry(op, &lk->ops, all) {
-		u64 now = ls_data_progress(lk, op);
+		u64 now;
 
-		if (!op->file->closed || op->seen != now) {
+		if (!op->file->closed) {
+			op->since = jiffies;
+			continue;
+		}
+		now = ls_data_progress(lk, op);
+		if (op->seen != now) {
 			op->seen = now;
 			op->since = jiffies;
 		}

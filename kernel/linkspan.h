@@ -331,7 +331,7 @@ struct ls_file {
 	struct ls_link *lk;
 	struct mutex setup;	/* HELLOs, one at a time */
 	bool ready, dead, closed;
-	fl_owner_t owner;	/* the files of the process that said HELLO: of others it is not */
+	fl_owner_t owner;	/* the files of the process that said HELLO, which alone may use it */
 	struct ls_queue *q;
 	struct page **pages;	/* of the queues */
 	size_t map_bytes;
