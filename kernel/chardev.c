@@ -3,9 +3,9 @@
  * The device of a link: what a program may ask for.
  *
  * An open file belongs to one coming-up of the link. When the link goes down
- * the file is dead: every call but INFO fails with ENODEV, poll() says HUP,
- * its memory is let go while it is still open; opening again reaches the link
- * when it is back. A child of fork() that has the file cannot use it, nor keep it.
+ * the file is dead: every call that would do something fails with ENODEV, poll()
+ * says HUP, its memory is let go while it is still open; opening again reaches the
+ * link when it is back. A child of fork() that has the file cannot use it, nor keep it.
  *
  * Locks: ls_file.setup orders HELLOs of one file;
  * ls_link.io guards the rest. User memory is touched under neither.
@@ -117,6 +117,8 @@ static void ls_end(struct ls_file *f)
 		ls_file_dead(f);
 		ls_chan_close_all(f);
 		ls_regions_drop(f, &reap);
+		/* Others may wait for it: a thread in a doorbell, a child in poll(). */
+		ls_file_wake(f);
 	}
 	mutex_unlock(&lk->io);
 	ls_regions_free(&reap);
@@ -158,7 +160,9 @@ static bool ls_settled(struct ls_link *lk)
 {
 	u32 state = READ_ONCE(lk->state);
 
-	return state == LS_STATE_UP || state == LS_STATE_GONE;
+	/* It is still called up for a while when it goes down. */
+	return state == LS_STATE_GONE || (state == LS_STATE_UP && !test_bit(LS_WANT_DOWN, &lk->flags) &&
+					  !test_bit(LS_GONE, &lk->flags));
 }
 
 static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
@@ -183,9 +187,6 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 		return -EINVAL;
 	if (f->ready)
 		return -EALREADY;
-	left = wait_event_interruptible_timeout(lk->wait, ls_settled(lk), msecs_to_jiffies(h->timeout_ms));
-	if (left < 0)
-		return left;
 	sq_bytes = PAGE_ALIGN(h->sq_entries * sizeof(struct ls_sqe));
 	cq_bytes = PAGE_ALIGN(h->cq_entries * sizeof(struct ls_cqe));
 	n = 1 + (sq_bytes >> PAGE_SHIFT) + (cq_bytes >> PAGE_SHIFT);
@@ -203,11 +204,26 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 	h->eager_bytes = LS_EAGER_BYTES;
 	h->message_bytes = LS_MESSAGE_BYTES;
 
-	mutex_lock(&lk->io);
-	if (!lk->running || !lk->sending) {
+	left = msecs_to_jiffies(h->timeout_ms);
+	for (;;) {
+		bool down;
+
+		left = wait_event_interruptible_timeout(lk->wait, ls_settled(lk), left);
+		ret = left;
+		if (left < 0)
+			goto err;
+		mutex_lock(&lk->io);
+		if (lk->running && lk->sending)
+			break;
+		/* Running, it carries the network. */
+		down = !lk->running;
 		mutex_unlock(&lk->io);
-		ret = READ_ONCE(lk->state) == LS_STATE_GONE ? -ENODEV : -ENOTCONN;
-		goto err;
+		ret = -ENODEV;
+		if (READ_ONCE(lk->state) == LS_STATE_GONE)
+			goto err;
+		ret = -ENOTCONN;
+		if (!down || !left)
+			goto err;
 	}
 	f->q = q;
 	f->pages = pages;
@@ -249,6 +265,11 @@ static void ls_info(struct ls_link *lk, struct ls_ioc_info *info)
 		info->in_hopid[i] = lk->offer[i].in_hop;
 		info->out_hopid[i] = lk->offer[i].out_hop;
 	}
+	/*
+	 * Not io within login: rings are allocated under io, and the thread that
+	 * receives the domain's control packets waits for login.
+	 */
+	mutex_unlock(&lk->login);
 	mutex_lock(&lk->io);
 	info->epoch = lk->epoch;
 	info->ring_size = lk->ring_size;
@@ -262,7 +283,6 @@ static void ls_info(struct ls_link *lk, struct ls_ioc_info *info)
 	info->doorbells = lk->doorbells;
 	info->restarts = lk->restarts;
 	mutex_unlock(&lk->io);
-	mutex_unlock(&lk->login);
 }
 
 static void ls_pairs(struct ls_link *lk, struct ls_ioc_pairs *pairs)
@@ -271,7 +291,6 @@ static void ls_pairs(struct ls_link *lk, struct ls_ioc_pairs *pairs)
 
 	memset(pairs, 0, sizeof(*pairs));
 	mutex_lock(&lk->login);
-	mutex_lock(&lk->io);
 	for (i = 0; i < LS_PAIRS; i++) {
 		const struct ls_offer *o = &lk->offer[i];
 		struct ls_pair_info *info = &pairs->pair[i];
@@ -280,11 +299,14 @@ static void ls_pairs(struct ls_link *lk, struct ls_ioc_pairs *pairs)
 		info->error = o->why == LS_PAIR_REFUSED ? o->error : 0;
 		info->in_hopid = o->in_hop;
 		info->out_hopid = o->out_hop;
-		info->tx_frames = lk->pair_tx[i];
-		info->rx_frames = lk->pair_rx[i];
+	}
+	mutex_unlock(&lk->login);
+	mutex_lock(&lk->io);
+	for (i = 0; i < LS_PAIRS; i++) {
+		pairs->pair[i].tx_frames = lk->pair_tx[i];
+		pairs->pair[i].rx_frames = lk->pair_rx[i];
 	}
 	mutex_unlock(&lk->io);
-	mutex_unlock(&lk->login);
 }
 
 /* Completions that the program has not taken; more than the queue holds is a lie. */
@@ -347,7 +369,9 @@ static int ls_spin(struct ls_file *f, u32 want, u32 us)
 
 	while (!ls_enough(f, want)) {
 		if (mutex_trylock(&f->lk->io)) {
-			ls_poll(f->lk);
+			/* The rings may be those of the next link by now, and of the network. */
+			if (!f->dead)
+				ls_poll(f->lk);
 			mutex_unlock(&f->lk->io);
 		}
 		if (signal_pending(current))
@@ -519,6 +543,8 @@ static int ls_mmap(struct file *file, struct vm_area_struct *vma)
 
 	if (!smp_load_acquire(&f->ready)) /* pairs with ls_hello() */
 		return -ENODATA;
+	if (f->owner != current->files)
+		return -ENODEV;
 	if (vma->vm_pgoff || vma->vm_end - vma->vm_start != f->map_bytes || !(vma->vm_flags & VM_SHARED))
 		return -EINVAL;
 	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY);

@@ -162,12 +162,16 @@ static const char *ls_ctl_acked(struct ls_link *lk, u32 acked)
 	return NULL;
 }
 
-/* One is missing, or arrived damaged. */
-static void ls_ctl_again(struct ls_link *lk)
+/*
+ * One is missing, as the numbers of others show; or, not known, one has arrived
+ * damaged: that may have been one which nobody sends again.
+ */
+static void ls_ctl_again(struct ls_link *lk, bool known)
 {
-	if (lk->gap)
+	if (lk->gap && (lk->gap_known || !known))
 		return;
 	lk->gap = true;
+	lk->gap_known = known;
 	lk->gap_since = jiffies;
 	lk->again_due = true;
 }
@@ -237,7 +241,7 @@ static const char *ls_got_control(struct ls_link *lk, struct ls_header *h, u32 l
 	}
 	if (ahead > 0) {
 		lk->gaps += !lk->gap;
-		ls_ctl_again(lk);
+		ls_ctl_again(lk, true);
 		return NULL;
 	}
 	lk->ctl_rx_seq++;
@@ -253,7 +257,7 @@ void ls_control(struct ls_link *lk, struct ls_frame *f)
 
 	if (f->rf.flags & LS_BAD) {
 		lk->damaged++;
-		ls_ctl_again(lk);
+		ls_ctl_again(lk, false);
 		return;
 	}
 	wrong = ls_got_control(lk, page_address(f->page), f->rf.size ?: LS_FRAME_BYTES);
@@ -264,6 +268,8 @@ void ls_control(struct ls_link *lk, struct ls_frame *f)
 void ls_ctl_tick(struct ls_link *lk)
 {
 	lk->count_due |= lk->ack_due || lk->rx_told != lk->rx_seq;
+	if (lk->gap && !lk->gap_known && time_after(jiffies, lk->gap_since + LS_RESEND))
+		lk->gap = false;
 	if (lk->gap && time_after(jiffies, lk->gap_since + LS_PATIENCE))
 		return ls_wrong(lk, "the peer does not send a lost control frame again");
 	if (list_empty(&lk->unacked))

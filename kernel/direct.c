@@ -111,8 +111,12 @@ static struct ls_frame *ls_take_frame(struct ls_link *lk, struct tb_ring *ring)
 {
 	struct ring_frame *rf = tb_ring_poll(ring);
 
-	lk->polled += !!rf;
-	return rf ? container_of(rf, struct ls_frame, rf) : NULL;
+	if (!rf)
+		return NULL;
+	/* What it brought is not read before the mark that it has: the core leaves that to us. */
+	dma_rmb();
+	lk->polled++;
+	return container_of(rf, struct ls_frame, rf);
 }
 
 /* Takes finished frames off all rings and sends what there is to send. True when there may be more. io is held. */

@@ -13,9 +13,9 @@
  * frame of the next channel from what that channel has to say, one after the
  * other, as long as there are frames.
  *
- * While there is anything to wait for, ls_tick() looks at the rings: every
- * 20 ms where something should happen soon, at least twice a second else. A lost
- * interrupt costs that long.
+ * While the link is up ls_tick() looks at the rings: every 20 ms where something
+ * should happen soon, twice a second at rest, for the peer may have begun
+ * something. A lost interrupt costs that long.
  *
  * Locks: all of it under ls_link.io.
  */
@@ -493,6 +493,10 @@ static void ls_watch_tick(struct ls_link *lk)
 	struct ls_op *op;
 	int i;
 
+	/* It looks at every operation of the link, and for each at others. */
+	if (time_before(jiffies, lk->watched + HZ / 2))
+		return;
+	lk->watched = jiffies;
 	list_for_each_entry(op, &lk->ops, all) {
 		u64 now;
 
@@ -523,7 +527,9 @@ static bool ls_pending(struct ls_link *lk)
 
 void ls_tick_soon(struct ls_link *lk)
 {
-	if (!lk->running || (lk->ticking && lk->tick_ms == LS_TICK_MS) || !(ls_pending(lk) || !list_empty(&lk->ops)))
+	bool soon = ls_pending(lk) || !list_empty(&lk->ops);
+
+	if (!lk->running || (lk->ticking && (!soon || lk->tick_ms == LS_TICK_MS)) || !(soon || lk->sending))
 		return;
 	lk->ticking = true;
 	lk->tick_ms = LS_TICK_MS;
@@ -535,8 +541,7 @@ static void ls_tick(struct work_struct *work)
 	struct ls_link *lk = container_of(work, struct ls_link, tick.work);
 	unsigned long missed;
 	u64 polled;
-	bool closing = false, moved;
-	int i;
+	bool moved;
 
 	mutex_lock(&lk->io);
 	polled = lk->polled;
@@ -560,9 +565,7 @@ static void ls_tick(struct work_struct *work)
 		lk->tick_ms = LS_TICK_MS;
 	else
 		lk->tick_ms = min(2 * lk->tick_ms, LS_TICK_MOST_MS);
-	for (i = 0; i < LS_CHANNELS && !closing; i++)
-		closing = lk->chans[i].local == LS_CLOSING;
-	lk->ticking = lk->running && (closing || ls_pending(lk) || !list_empty(&lk->ops));
+	lk->ticking = lk->running && (lk->sending || ls_pending(lk));
 	if (lk->ticking)
 		mod_delayed_work(ls_io_wq, &lk->tick, msecs_to_jiffies(lk->tick_ms));
 	ls_pump(lk);

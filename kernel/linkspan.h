@@ -289,7 +289,7 @@ struct ls_link {
 	u32 ctl_tx_seq, ctl_rx_seq, ctl_acked;
 	u32 nctl_free;
 	u32 ack_due;		/* control frames that have arrived since the peer was told */
-	bool count_due, again_due, gap;
+	bool count_due, again_due, gap, gap_known;
 	unsigned long ctl_since, gap_since;	/* jiffies: last progress of ours; since when one is missing */
 	unsigned long resent_at;
 	u32 tx_busy;		/* data frames in the TX rings */
@@ -317,6 +317,7 @@ struct ls_link {
 	struct delayed_work tick;
 	bool ticking;
 	unsigned int tick_ms;
+	unsigned long watched;	/* jiffies: when ls_watch_tick() looked last */
 	u64 moves, tick_moves;	/* what went on: now, at the last tick */
 	u64 resent, doubled, gaps, damaged, voids;
 	u64 found;		/* frames that ls_tick() found, not an interrupt */

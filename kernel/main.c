@@ -467,6 +467,8 @@ static void ls_remove(struct tb_service *svc)
 {
 	struct ls_link *lk = tb_service_get_drvdata(svc);
 
+	/* It may have gone while we slept. */
+	clear_bit(LS_ASLEEP, &lk->flags);
 	mutex_lock(&ls_links_lock);
 	list_del_init(&lk->links);
 	mutex_unlock(&ls_links_lock);
@@ -526,6 +528,19 @@ static struct tb_service_driver ls_driver = {
 	.id_table = ls_ids,
 };
 
+static void ls_unregister_handler(void)
+{
+	tb_unregister_protocol_handler(&ls_handler);
+	/*
+	 * The core calls a handler without a lock, so one may still be on its
+	 * way into or out of ours. It sleeps nowhere outside of it.
+	 */
+	synchronize_rcu_tasks();
+	while (atomic_read(&ls_in_handler))
+		schedule_timeout_uninterruptible(1);
+	synchronize_rcu_tasks();
+}
+
 static int __init ls_init(void)
 {
 	int ret;
@@ -547,31 +562,32 @@ static int __init ls_init(void)
 	if (ret)
 		goto err_class;
 	ls_debug_init();
-	ret = tb_register_protocol_handler(&ls_handler);
-	if (ret)
-		goto err_debug;
-	ret = tb_register_service_driver(&ls_driver);
-	if (ret)
-		goto err_handler;
 	ret = -ENOMEM;
 	ls_dir = tb_property_create_dir(&ls_dir_uuid);
 	if (!ls_dir)
-		goto err_driver;
+		goto err_debug;
 	tb_property_add_immediate(ls_dir, "prtcid", 1);
 	tb_property_add_immediate(ls_dir, "prtcvers", LS_ABI_VERSION);
 	tb_property_add_immediate(ls_dir, "prtcrevs", 1);
 	tb_property_add_immediate(ls_dir, "prtcstns", 0);
-	ret = tb_register_property_dir("linkspan", ls_dir);
+	ret = tb_register_protocol_handler(&ls_handler);
 	if (ret)
 		goto err_dir;
+	/* Other hosts hear of it, and log in, before there are links here: they try again. */
+	ret = tb_register_property_dir("linkspan", ls_dir);
+	if (ret)
+		goto err_handler;
+	ret = tb_register_service_driver(&ls_driver);
+	if (ret)
+		goto err_property;
 	return 0;
 
+err_property:
+	tb_unregister_property_dir("linkspan", ls_dir);
+err_handler:
+	ls_unregister_handler();
 err_dir:
 	tb_property_free_dir(ls_dir);
-err_driver:
-	tb_unregister_service_driver(&ls_driver);
-err_handler:
-	tb_unregister_protocol_handler(&ls_handler);
 err_debug:
 	ls_debug_exit();
 	ls_memory_exit();
@@ -592,15 +608,7 @@ static void __exit ls_exit(void)
 	tb_unregister_property_dir("linkspan", ls_dir);
 	tb_property_free_dir(ls_dir);
 	tb_unregister_service_driver(&ls_driver);
-	tb_unregister_protocol_handler(&ls_handler);
-	/*
-	 * The core calls a handler without a lock, so one may still be on its
-	 * way into or out of ours. It sleeps nowhere outside of it.
-	 */
-	synchronize_rcu_tasks();
-	while (atomic_read(&ls_in_handler))
-		schedule_timeout_uninterruptible(1);
-	synchronize_rcu_tasks();
+	ls_unregister_handler();
 	ls_debug_exit();
 	/* What a link has left to do holds the link, and uses all that follows. */
 	destroy_workqueue(ls_wq);

@@ -443,6 +443,8 @@ static int ls_net_take_some(struct ls_net_queue *q, int budget)
 	int done = 0;
 
 	while (done < budget && (rf = tb_ring_poll(ls_net_pair(q)->rx))) {
+		/* As in ls_take_frame(). */
+		dma_rmb();
 		ls_net_rx(q, container_of(rf, struct ls_net_frame, rf));
 		done++;
 	}

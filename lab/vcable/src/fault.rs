@@ -11,6 +11,7 @@
 //! lose-irq HOST [vector=N] [nth=N] [count=N]
 //! stall HOST ring=N [for=100ms] | resume HOST ring=N     # a software peer: hop=N
 //! silent HOST | talk HOST
+//! refuse HOST hop=N                              # its router takes no path that comes in by this HopID of a cable
 //! ignore-credits on|off                          # a planted bug: tests must fail under it
 //! clear                                          # forget all faults
 //! peer HOST WORDS...                             # for the software peer
@@ -144,6 +145,13 @@ pub enum Command {
         host: usize,
         /// On or off.
         on: bool,
+    },
+    /// The router of a guest takes no path that comes in by this HopID of a cable.
+    Refuse {
+        /// Host.
+        host: usize,
+        /// HopID.
+        hop: u16,
     },
     /// Senders ignore credits.
     IgnoreCredits(bool),

@@ -11,9 +11,10 @@ use crate::modules::Modules;
 use crate::root;
 
 /// Programs of the root.
-const PROGRAMS: [&str; 13] = [
+const PROGRAMS: [&str; 14] = [
     "ethtool",
     "ip",
+    "iperf3",
     "tc",
     "rdma",
     "ibv_devices",

@@ -28,11 +28,12 @@ pub(crate) const RELEASE: &str = "trixie";
 pub(crate) const BACKPORTS: &str = "trixie-backports";
 
 /// What guests run, from the release.
-const PACKAGES: [&str; 9] = [
+const PACKAGES: [&str; 10] = [
     "busybox-static",
     "ethtool",
     "ibverbs-providers",
     "ibverbs-utils",
+    "iperf3",
     "iproute2",
     "kmod",
     "perftest",

@@ -278,6 +278,13 @@ pub(crate) const ALL: &[Test] = &[
         run: single::single,
     },
     Test {
+        name: "ring-beside",
+        since: ANY,
+        drivers: Drivers::Ours,
+        what: "linkspan.ko and thunderbolt_net where there are two ring pairs, in either order; a path that is refused",
+        run: single::beside,
+    },
+    Test {
         name: "ring-liar",
         since: ANY,
         drivers: Drivers::Ours,

@@ -129,6 +129,10 @@ const NO_TUNNEL: i32 = 12;
 /// The way out of that.
 const FEWER_CREDITS: &str = ": the others may have all credits; a lower `thunderbolt.dma_credits` (14 by default) gives each fewer, or `ring_pairs` asks for fewer pairs";
 
+/// The way out where another driver, or a second cable, wants one of the ring pairs that a link has.
+const FEWER_PAIRS: &str =
+    ": those that are up have them; for another driver, as thunderbolt0, a lower `ring_pairs` leaves one";
+
 /// How Thunderbolt and USB4 cables are used; nothing on a machine with no host at the end of one.
 pub(super) fn cables_used(ports: &Ports) -> String {
     let mut text = String::new();
@@ -141,7 +145,11 @@ pub(super) fn cables_used(ports: &Ports) -> String {
     }
     for (device, pairs) in &ports.pairs {
         for (index, pair) in pairs.iter().enumerate() {
-            let hint = if pair.state == PairState::Refused(NO_TUNNEL) { FEWER_CREDITS } else { "" };
+            let hint = match pair.state {
+                PairState::Refused(NO_TUNNEL) => FEWER_CREDITS,
+                PairState::NoRing => FEWER_PAIRS,
+                _ => "",
+            };
             text.push_str(&format!(
                 "  {device} ring pair {index}: {}{hint}; {} frames sent, {} received\n",
                 pair.state, pair.raw.tx_frames, pair.raw.rx_frames

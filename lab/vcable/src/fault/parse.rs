@@ -104,6 +104,11 @@ fn command(words: &[&str], names: &dyn Names) -> Result<Command, String> {
         }
         ["silent", h] => Command::Silent { host: host(h, names)?, on: true },
         ["talk", h] => Command::Silent { host: host(h, names)?, on: false },
+        ["refuse", h, rest @ ..] => {
+            let hop =
+                Keys::read(rest, &["hop"])?.number("hop")?.filter(|hop| *hop < 64).ok_or("hop=N below 64 wanted")?;
+            Command::Refuse { host: host(h, names)?, hop: hop as u16 }
+        }
         ["ignore-credits", "on"] => Command::IgnoreCredits(true),
         ["ignore-credits", "off"] => Command::IgnoreCredits(false),
         ["clear"] => Command::Clear,
@@ -112,7 +117,7 @@ fn command(words: &[&str], names: &dyn Names) -> Result<Command, String> {
         }
         _ => {
             return Err("unplug, replug, retrain, width, speed, drop, corrupt, duplicate, reorder, delay, lose-irq, \
-                        stall, resume, silent, talk, ignore-credits, clear or peer wanted, with their arguments"
+                        stall, resume, silent, talk, refuse, ignore-credits, clear or peer wanted, with their arguments"
                 .to_owned());
         }
     })

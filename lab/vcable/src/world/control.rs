@@ -83,6 +83,7 @@ impl World {
             (0, Request::Read(_)) => {
                 guest.router.read(at.adapter, at.space, at.offset, at.len).map(|data| reply.extend_from_slice(data))
             }
+            (0, Request::Write(at, data)) if guest.refuses(at, data) => Err(ConfigError::InvalidSpace),
             (0, Request::Write(_, data)) => guest.router.write(at.adapter, at.space, at.offset, data, &mut effects),
             _ if connected => Err(ConfigError::Loop),
             _ => Err(ConfigError::NotConnected),

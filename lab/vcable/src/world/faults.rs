@@ -164,6 +164,11 @@ impl World {
                 }
             }
             Command::Silent { host, on } => self.hosts[host].silent = on,
+            Command::Refuse { host, hop } => {
+                if let Some(guest) = self.guest_mut(host) {
+                    guest.refused |= 1 << hop;
+                }
+            }
             Command::IgnoreCredits(on) => self.faults.ignore_credits = on,
             Command::Clear => {
                 self.faults.rules.clear();
@@ -177,6 +182,9 @@ impl World {
                     self.hosts[host].silent = false;
                     for at in 0..64 {
                         self.set_stalled(host, at, false);
+                    }
+                    if let Some(guest) = self.guest_mut(host) {
+                        guest.refused = 0;
                     }
                     self.release_held(host);
                 }

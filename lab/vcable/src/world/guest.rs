@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use crate::control::seal;
+use crate::control::{Address, seal};
 use crate::memory::{GuestMemory, NoMemory};
 use crate::nhi::{Frame, Nhi};
 use crate::pci::{PciConfig, PciShape};
-use crate::router::{Router, Shape};
+use crate::router::{Path, Router, Shape, Space};
 use crate::topology::HostSpec;
 use crate::world::cable::Outgoing;
 
@@ -87,6 +87,8 @@ pub(crate) struct Guest {
     pub(crate) partial: Vec<Option<Partial>>,
     /// RX rings that take nothing for now, by fault: one bit each.
     pub(crate) stalled: u64,
+    /// By fault: HopIDs of cables, by bits, by which no path may come in.
+    pub(crate) refused: u64,
 }
 
 impl Guest {
@@ -114,6 +116,7 @@ impl Guest {
             outgoing: (0..hops).map(|_| None).collect(),
             partial: (0..hops).map(|_| None).collect(),
             stalled: 0,
+            refused: 0,
         }
     }
 
@@ -135,6 +138,16 @@ impl Guest {
 
     pub(crate) fn stalls(&self, ring: usize) -> bool {
         self.stalled >> ring & 1 == 1
+    }
+
+    /// By fault: what enables a path that comes in by one of these HopIDs of a cable.
+    pub(crate) fn refuses(&self, at: Address, data: &[u32]) -> bool {
+        let &[low, high, ..] = data else { return false };
+        at.space == Space::Path
+            && at.adapter != self.router.nhi_adapter()
+            && Path::decode(low, high).is_some()
+            && (at.offset / 2) < 64
+            && self.refused >> (at.offset / 2) & 1 == 1
     }
 
     /// The next control packet for the driver, if there is one and a descriptor for it.

@@ -256,6 +256,8 @@ fn commands_that_are_wrong_say_what_is_wanted() {
         ("drop xdomain type=x", "XDomain message type"),
         ("lose-irq a vectors=1", "vector"),
         ("stall a", "ring=N"),
+        ("refuse a", "hop=N"),
+        ("refuse a hop=64", "hop=N"),
         ("peer p data 1 8 1 2 abc", "pairs of hexadecimal"),
     ] {
         let error = lab.world.command(command).unwrap_err().to_string();

@@ -18,9 +18,12 @@ const DATA: u32 = 17;
 /// Host interfaces with two ring pairs to give.
 const TWO: &str = "host a hops=3\nhost b hops=3\ncable ab a:1 b:1\n";
 
+/// Where the driver counts.
+const COUNTERS: &str = "/sys/kernel/debug/linkspan/0";
+
 /// A counter of the driver.
 fn counter(guest: &Guest, name: &str) -> Result<u64> {
-    let text = guest.sh(&format!("awk '$1 == \"{name}\" {{ print $2 }}' /sys/kernel/debug/linkspan/0"))?;
+    let text = guest.sh(&format!("awk '$1 == \"{name}\" {{ print $2 }}' {COUNTERS}"))?;
     text.trim().parse().map_err(|_| Error::Check(format!("{}: no counter {name}: {text}", guest.name())))
 }
 
@@ -110,6 +113,9 @@ pub(crate) fn loss(lab: &mut Lab) -> Result<()> {
     let odd = under(&cable, &all.concat(), &b, &a, "1 16777216 300001 0 9")?;
     lab.say(&format!("{} frames lost, damaged or doubled at random in 48 MiB, compared", hits + odd));
 
+    last_word(&cable, &a, &b)?;
+    lab.say("what a host says last arrives damaged, and it has nothing to send again: the link stays");
+
     for host in ["a", "b"] {
         for (from, to) in [(&a, &b), (&b, &a)] {
             let before = cable.count(host, "interrupts_lost")?;
@@ -134,6 +140,34 @@ pub(crate) fn loss(lab: &mut Lab) -> Result<()> {
     lab.say("no file of another program was closed by any of it");
     lab.finish([a, b])?;
     cable.finish()
+}
+
+/// Waits until no frame is sent.
+fn rest(guest: &Guest) -> Result<()> {
+    let frames = format!("grep _frames {COUNTERS}");
+    let still = format!("n=$({frames}); sleep 1; [ \"$n\" = \"$({frames})\" ]");
+    guest.until("the link to be at rest", SOON, &still).map(drop)
+}
+
+/// The answer of b to what a program of a begins is a receipt, which is not sent again; then nothing is said for longer than the
+/// 15 s after which a host that does not answer is given up.
+fn last_word(cable: &Cable, a: &Guest, b: &Guest) -> Result<()> {
+    rest(a)?;
+    let before = counter(a, "frames_damaged")?;
+    cable.tell(&format!("corrupt frame from=b hop={CONTROL} count=1"))?;
+    let mut holder = task(a, &format!("hold {DEVICE} 5"))?;
+    holder.expect("holding", SOON)?;
+    rest(a)?;
+    cable.tell("clear")?;
+    check(counter(a, "frames_damaged")? == before + 1, || "nothing was damaged".to_owned())?;
+    a.sh("sleep 20")?;
+    for guest in [a, b] {
+        let said = guest.sh(&format!("ringtest info {DEVICE}"))?;
+        check(said.contains("restarts=0"), || format!("{}: the link was restarted: {said}", guest.name()))?;
+    }
+    holder.kill();
+    let _ = holder.expect("nothing", Duration::from_millis(10));
+    Ok(())
 }
 
 fn shaped(lab: &mut Lab, shape: &str, change: impl Fn(&mut Spec)) -> Result<(Cable, [Guest; 2])> {
@@ -185,7 +219,30 @@ pub(crate) fn interrupts(lab: &mut Lab) -> Result<()> {
     lab.say("no interrupt at all: messages there and back, by the tick");
     ring::up(&[&a, &b])?;
     both((&a, &format!("ping {DEVICE} 3 20 50000")), (&b, &format!("echo {DEVICE} 3")))?;
+    at_rest(&cable, &a, &b)?;
+    lab.say("the first interrupt after a while lost, where no program has the link: found, and the link stays");
     ring::end(lab, cable, [a, b])
+}
+
+/// On a, whose status bit stays set when an interrupt is lost, so that no other follows, nothing runs; a program of b begins something.
+fn at_rest(cable: &Cable, a: &Guest, b: &Guest) -> Result<()> {
+    rest(a)?;
+    let before = counter(a, "frames_without_interrupt")?;
+    let lost_before = cable.count("a", "interrupts_lost")?;
+    cable.tell("lose-irq a count=1")?;
+    let mut holder = task(b, &format!("hold {DEVICE} 5"))?;
+    holder.expect("holding", SOON)?;
+    let found = format!("[ $(awk '$1 == \"frames_without_interrupt\" {{ print $2 }}' {COUNTERS}) -gt {before} ]");
+    a.until("a frame that no interrupt told of", SOON, &found)?;
+    check(cable.count("a", "interrupts_lost")? > lost_before, || "a lost no interrupt".to_owned())?;
+    cable.tell("clear")?;
+    for guest in [a, b] {
+        let said = guest.sh(&format!("ringtest info {DEVICE}"))?;
+        check(said.contains("restarts=0"), || format!("{}: the link was restarted: {said}", guest.name()))?;
+    }
+    holder.kill();
+    let _ = holder.expect("nothing", Duration::from_millis(10));
+    Ok(())
 }
 
 /// A ring pair whose path is enabled and moves nothing, and one that carries it all.

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::perf::{self, MeasuredPath};
 use super::rdma;
 use super::ring::{self, DEVICE, SYS};
@@ -123,6 +125,26 @@ fn modes(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
     Ok(())
 }
 
+/// iperf3 in the shapes that its users know: one stream there and back, four, both ways at once, datagrams.
+fn iperf(a: &Guest, b: &Guest) -> Result<()> {
+    let mut server = b.spawn(&format!("exec iperf3 -s -B {THERE} >/dev/null 2>&1"))?;
+    b.until("iperf3 to listen", SOON, "grep -q ':1451 .* 0A ' /proc/net/tcp /proc/net/tcp6")?;
+    for how in ["", "-R", "-P 4", "--bidir", "-u -b 4M"] {
+        let said = a.run(SOON, &format!("iperf3 -c {THERE} -t 2 -J {how}"))?;
+        let arrived = serde_json::from_str::<Value>(&said.out).ok().and_then(|all| {
+            let sum = &all["end"][if how.starts_with("-u") { "sum" } else { "sum_received" }];
+            let back = &all["end"]["sum_received_bidir_reverse"];
+            Some((sum["bytes"].as_u64()?, if how == "--bidir" { back["bytes"].as_u64()? } else { 1 }))
+        });
+        check(said.code == 0 && arrived.is_some_and(|(there, back)| there > 1 << 16 && back > 0), || {
+            format!("iperf3 {how} ended with {}: {}{}", said.code, said.out, said.err)
+        })?;
+    }
+    server.kill();
+    let _ = server.expect("nothing", Duration::from_millis(10));
+    Ok(())
+}
+
 pub(crate) fn net(lab: &mut Lab) -> Result<()> {
     let (cable, _, [a, b]) = tb::pair(lab, &[], |spec| spec.deadline = Duration::from_secs(900))?;
     modes(lab, &a, &b)?;
@@ -135,6 +157,8 @@ pub(crate) fn net(lab: &mut Lab) -> Result<()> {
     }
     pings(&a, THERE)?;
     lab.say("ping of nothing to 60000 bytes; TCP both ways with packets of one frame, of 1500 bytes, of 17 frames, every byte compared");
+    iperf(&a, &b)?;
+    lab.say("iperf3: one stream there and back, four, both ways at once, datagrams");
 
     tb::net(&a, &b)?;
     tb::transfer(&a, &b, "10.9.0.2", 2)?;

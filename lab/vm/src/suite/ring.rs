@@ -178,7 +178,7 @@ pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
     let said = alone(&a, &format!("bad {DEVICE}"))?;
     lab.say(said.trim());
     alone(&b, &format!("inherit {DEVICE} 9"))?;
-    lab.say("a child of fork() has the file: of no use to it, and it does not keep it open");
+    lab.say("a child of fork() has the file: of no use to it, it does not keep it open, and waits no longer for it");
     alone(&b, &format!("limit {DEVICE}"))?;
     lab.say("locked memory: the limit holds");
     both((&a, &format!("event {DEVICE} 5")), (&b, &format!("event {DEVICE} 5")))?;
@@ -318,6 +318,17 @@ pub(crate) fn life(lab: &mut Lab) -> Result<()> {
     up(&[&a, &b])?;
     both((&a, &format!("ping {DEVICE} 1 20 50000")), (&b, &format!("echo {DEVICE} 1")))?;
     lab.say("unplugged with open files: memory revoked, every call says so; plugged in again: up");
+
+    const LINKS: usize = 5;
+    let mut opener = task(&a, &format!("reopen {DEVICE} {LINKS}"))?;
+    for round in 0..LINKS {
+        opener.expect(&format!("open {round}"), SOON)?;
+        // Quicker, and the driver sees the last one only.
+        a.sh(&format!("echo 0 >{SYS}/allowed; until grep -q waiting {SYS}/state; do :; done; echo 1 >{SYS}/allowed"))?;
+    }
+    done(opener, "a program that opens again while the link goes down")?;
+    up(&[&a, &b])?;
+    lab.say("opened again as soon as a file is dead, while the link still goes down: it waits for the next one");
 
     for cut_by in ["unplug", "unbind"] {
         let (service, before) = (tb::service(&a, "linkspan")?, passed(&a)?);

@@ -1,6 +1,6 @@
 use super::wrong;
 
-const CALM: &str = "[    0.0] Linux version 6.12\n[    1.2] thunderbolt 0-1: new host found, vendor=0x1d6b device=0x4\n\
+const CALM: &str = "[    0.0] Linux version 6.12\n[    1.1] DMA-API: enable driver filter for driver [thunderbolt]\n[    1.2] thunderbolt 0-1: new host found, vendor=0x1d6b device=0x4\n\
                     [    1.3] thunderbolt_stream: loading out-of-tree module taints kernel.\n\
                     [    1.4] kmemleak: Kernel memory leak detector initialized\n\
                     [    1.5] thunderbolt 0000:00:03.0: device links to tunneled native ports are missing!\n";
@@ -30,6 +30,14 @@ fn each_kind_of_trouble_is_seen_with_what_stands_around_it() {
 }
 
 #[test]
+fn a_line_that_the_console_cuts_off_and_repeats_counts_once_it_is_whole() {
+    let log = "[1] calm\n[2] DMA-API: thunderbolt: mapping sg segm\n** replaying previous printk message **\n";
+    assert_eq!(wrong(&format!("{log}[3] reboot: Power down\n"), &[]), None);
+    let said = wrong(&format!("{log}[2] DMA-API: thunderbolt: mapping sg segment\n"), &[]).unwrap();
+    assert!(said.contains("segment") && !said.contains("segm\n"), "{said}");
+}
+
+#[test]
 fn what_a_test_expects_is_let_through_and_nothing_else() {
     let log = "[1] WARNING: CPU: 0 at a.c:1 f\n[2] WARNING: CPU: 0 at b.c:2 g\n";
     assert!(wrong(log, &["at a.c:1", "at b.c:2"]).is_none());
@@ -48,21 +56,26 @@ fn a_warning_of_the_kernels_own_is_passed_over_and_what_stands_beside_it_is_not(
     const END: &str = "[8.2] ---[ end trace 0000000000000000 ]---\n";
     let own = report("tbnet_stop", END);
     assert_eq!(wrong(&format!("{CALM}{own}{own}"), &[]), None);
-    let report_of_udmabuf = |exporter: &str| {
+    const LONG: &str =
+        "thunderbolt 0000:00:02.0: mapping sg segment longer than device claims to support [len=110592] [max=65536]";
+    const MANY: &str = "exceeded 7 overlapping mappings of cacheline 0x0000000000f93040";
+    let report_of_udmabuf = |what: &str, by: &str| {
         format!(
-            "[8.1] ------------[ cut here ]------------\n\
-             [8.1] DMA-API: thunderbolt 0000:00:02.0: mapping sg segment longer than device claims to support [len=110592] [max=65536]\n\
-             [8.1] WARNING: kernel/dma/debug.c:1231 at debug_dma_map_sg+0x4a4/0x550\n[8.1] Call Trace:\n\
-             [8.1]  {exporter}+0x91/0xd0\n[8.1]  dma_buf_map_attachment+0x9b/0x300\n[8.1]  ls_region_add+0x2e8/0xa10 [linkspan]\n{END}"
+            "[8.1] ------------[ cut here ]------------\n[8.1] DMA-API: {what}\n\
+             [8.1] WARNING: kernel/dma/debug.c:1231 at check+0x4a4/0x550\n[8.1] Call Trace:\n\
+             [8.1]  {by}+0x91/0xd0\n[8.1]  dma_buf_map_attachment+0x9b/0x300\n[8.1]  ls_region_add+0x2e8/0xa10 [linkspan]\n{END}"
         )
     };
-    let own_of_udmabuf = report_of_udmabuf("get_sg_table.isra.0");
-    let (_, without_its_first_line) = own_of_udmabuf.split_once('\n').unwrap();
-    for report in [&*own_of_udmabuf, without_its_first_line] {
-        assert_eq!(wrong(&format!("{CALM}{report}"), &[]), None);
+    for what in [LONG, MANY] {
+        let own = report_of_udmabuf(what, "get_sg_table.isra.0");
+        let (_, without_its_first_line) = own.split_once('\n').unwrap();
+        for report in [&*own, without_its_first_line] {
+            assert_eq!(wrong(&format!("{CALM}{report}"), &[]), None);
+        }
     }
     for log in [
-        report_of_udmabuf("ls_map"),
+        report_of_udmabuf(LONG, "ls_map"),
+        report_of_udmabuf(MANY, "ls_map"),
         report("linkspan_ring_stop", END),
         format!("{own}[9] BUG: x\n"),
         format!("[7] BUG: x\n{own}"),

@@ -2,6 +2,7 @@
 
 mod dmabuf;
 mod how;
+mod lifetime;
 mod plain;
 mod rewrite;
 mod scarce;
@@ -47,7 +48,8 @@ fn main() -> ExitCode {
         ["slow", device, late, quick, count] => slow(device, n(late) as u32, n(quick) as u32, n(count)),
         ["pour", device, slow, quick, count] => pour(device, n(slow) as u32, n(quick) as u32, n(count)),
         ["bad", device] => bad(device),
-        ["inherit", device, channel] => inherit(device, n(channel) as u32),
+        ["reopen", device, count] => lifetime::reopen(device, n(count)),
+        ["inherit", device, channel] => lifetime::inherit(device, n(channel) as u32),
         ["limit", device] => limit(device),
         ["open-close", device, count] => open_close(device, n(count)),
         ["churn", device, count] => churn(device, n(count)),
@@ -660,44 +662,6 @@ fn leave(device: &str, channel: u32, count: u64) -> Done {
         fill(&memory, 0, &vec![0xff; LEFT as usize])?;
     }
     println!("left {} times, longest close {} ms", count + 1, longest.as_millis());
-    Ok(())
-}
-
-/// A child of fork() has the device, too: it cannot use it, and the parent closes it all the same.
-fn inherit(device: &str, channel: u32) -> Done {
-    let memory = StaticBuf::new(4096);
-    let mut ring = open(device)?;
-    let region = ring.register(memory.slice(), Access::Both).map_err(text)?;
-    ring.open_channel(channel).map_err(text)?;
-    ring.receive(channel, &region, 0, 4096, 7).map_err(text)?;
-    ring.doorbell(0, Duration::ZERO, false).map_err(text)?;
-    let (mut end, child_end) = std::io::pipe().map_err(|e| e.to_string())?;
-    // SAFETY: this process has one thread; the child makes system calls only, and ends without running anything of ours.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let refused = matches!(ring.close_channel(channel), Err(Error::Gone));
-        // SAFETY: a descriptor of ours and a byte; then it waits to be killed.
-        unsafe {
-            libc::write(child_end.as_raw_fd(), std::ptr::from_ref(&u8::from(refused)).cast(), 1);
-            loop {
-                libc::pause();
-            }
-        }
-    }
-    let mut refused = [0];
-    end.read_exact(&mut refused).map_err(|e| e.to_string())?;
-    expect(refused == [1], || "the child closed a channel of its parent".into())?;
-    drop(ring);
-    let again = open(device)?;
-    let opened = again.open_channel(channel).map_err(text);
-    // SAFETY: a child of ours.
-    unsafe {
-        libc::kill(child, libc::SIGKILL);
-        libc::waitpid(child, std::ptr::null_mut(), 0);
-    }
-    opened.map_err(|e| format!("the channel is not free while a child has the file: {e}"))?;
-    drop(region);
-    println!("closed, though a child has it");
     Ok(())
 }
 

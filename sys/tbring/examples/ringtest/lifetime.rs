@@ -1,0 +1,91 @@
+//! How long a file lasts: with its process, whoever inherits it, and with its link.
+
+use std::io::{Error as IoError, Read};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use linkspan_tbring::{Access, Error};
+use linkspan_transport::StaticBuf;
+
+use super::{Done, LONG, expect, open, text};
+
+/// Opens anew as soon as a file is dead, so often: the call waits for the link to come back, which it still goes down from.
+pub(crate) fn reopen(device: &str, count: u64) -> Done {
+    let mut ring = open(device)?;
+    for round in 0..count {
+        println!("open {round}");
+        let mut poll = libc::pollfd { fd: ring.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure, as said.
+        let woken = unsafe { libc::poll(&raw mut poll, 1, LONG.as_millis() as i32) };
+        expect(woken == 1 && poll.revents & libc::POLLHUP != 0, || "the link is not lost".into())?;
+        // The dead one is closed after this: that would wait until the link is down.
+        ring = open(device).map_err(|why| format!("after {} links: {why}", round + 1))?;
+    }
+    println!("opened {} times", count + 1);
+    Ok(())
+}
+
+/// A child of fork() has the device, too: it cannot use it, and the parent closes it all the same.
+pub(crate) fn inherit(device: &str, channel: u32) -> Done {
+    let memory = StaticBuf::new(4096);
+    let mut ring = open(device)?;
+    let region = ring.register(memory.slice(), Access::Both).map_err(text)?;
+    ring.open_channel(channel).map_err(text)?;
+    ring.receive(channel, &region, 0, 4096, 7).map_err(text)?;
+    ring.doorbell(0, Duration::ZERO, false).map_err(text)?;
+    let (mut end, child_end) = std::io::pipe().map_err(|e| e.to_string())?;
+    let mut waits = libc::pollfd { fd: ring.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: this process has one thread; the child makes system calls only, and ends without running anything of ours.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let tell = |held: bool| {
+            // SAFETY: a descriptor of ours and a byte.
+            unsafe { libc::write(child_end.as_raw_fd(), std::ptr::from_ref(&u8::from(held)).cast(), 1) };
+        };
+        // SAFETY: a mapping that is refused, or of one page that nobody uses.
+        let map = unsafe {
+            libc::mmap(std::ptr::null_mut(), 1, libc::PROT_READ, libc::MAP_SHARED, ring.as_fd().as_raw_fd(), 0)
+        };
+        let no_map = map == libc::MAP_FAILED && IoError::last_os_error().raw_os_error() == Some(libc::ENODEV);
+        tell(no_map && matches!(ring.close_channel(channel), Err(Error::Gone)));
+        // SAFETY: one descriptor.
+        tell(unsafe { libc::poll(&raw mut waits, 1, -1) } == 1 && waits.revents & libc::POLLHUP != 0);
+        loop {
+            // SAFETY: it waits to be killed.
+            unsafe { libc::pause() };
+        }
+    }
+    let mut refused = [0];
+    end.read_exact(&mut refused).map_err(|e| e.to_string())?;
+    expect(refused == [1], || "the child closed a channel of its parent, or mapped its queues".into())?;
+    asleep(child)?;
+    drop(ring);
+    let mut told = [0];
+    end.read_exact(&mut told).map_err(|e| e.to_string())?;
+    expect(told == [1], || "the child was not told of the end by poll()".into())?;
+    let again = open(device)?;
+    let opened = again.open_channel(channel).map_err(text);
+    // SAFETY: a child of ours.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    opened.map_err(|e| format!("the channel is not free while a child has the file: {e}"))?;
+    drop(region);
+    println!("closed, though a child has it and waits for it");
+    Ok(())
+}
+
+/// Waits until a process sleeps.
+fn asleep(process: libc::pid_t) -> Done {
+    let began = Instant::now();
+    loop {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).map_err(|e| e.to_string())?;
+        // The state stands behind the name, which is in brackets.
+        if stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S')) {
+            return Ok(());
+        }
+        expect(began.elapsed() < LONG, || format!("process {process} does not sleep: {stat}"))?;
+        std::thread::yield_now();
+    }
+}
