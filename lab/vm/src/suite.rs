@@ -190,7 +190,7 @@ pub(crate) const ALL: &[Test] = &[
         name: "cable-nets",
         since: ANY,
         drivers: Drivers::Ours,
-        what: "the conformance suite over TCP and thunderbolt_net, and over the network interface of linkspan.ko",
+        what: "the conformance suite over TCP and thunderbolt_net, and by TCP and RDMA over the network interface of linkspan.ko",
         run: conformance::net,
     },
     Test {

@@ -46,12 +46,17 @@ const HARMLESS: [&str; 6] = [
 /// udmabuf makes segments as long as its folios, whatever the device that its buffers are attached to says it takes; here a host interface, for which
 /// nobody has said anything, so that 64 KiB count. Of a dma-buf of which more than seven parts are attached to a device the checker cannot count the
 /// mappings. Linux 7.3's `thunderbolt_net` masks a ring's interrupt while it polls; where the interface goes down just then `tb_ring_stop` finds it
-/// masked already and says so. Nothing comes of any of it.
-const THE_KERNELS_OWN: [&[&str]; 3] = [
+/// masked already and says so. Nothing comes of any of that. It takes the domain's lock under one that the work waits for which receives control
+/// packets, and a host that is powered off waits for that work under the domain's lock.
+const THE_KERNELS_OWN: [&[&str]; 4] = [
+    &[LOCKDEP, "tb_domain_remove", "tbnet_tear_down", "tbnet_handle_packet"],
     &["exceeded 7 overlapping mappings of cacheline", "get_sg_table", "dma_buf_map_attachment"],
     &["mapping sg segment longer than device claims to support", "get_sg_table", "dma_buf_map_attachment"],
     &["ring_interrupt_active", "tb_ring_stop", "tbnet_stop"],
 ];
+
+/// How lockdep begins; its reports end with their only stack, others by a line of their own.
+const LOCKDEP: &str = "possible circular locking dependency detected";
 
 /// The log without warnings of the kernel's own.
 fn but_for_its_own(log: &str) -> Vec<&str> {
@@ -68,13 +73,14 @@ fn but_for_its_own(log: &str) -> Vec<&str> {
             begun = Some(kept.len());
         }
         kept.push(line);
-        if line.contains("---[ end trace")
-            && let Some(from) = begun.take()
-            && THE_KERNELS_OWN
-                .iter()
-                .any(|all| all.iter().all(|part| kept[from..].iter().any(|line| line.contains(part))))
-        {
-            kept.truncate(from);
+        let Some(from) = begun else { continue };
+        let has = |part: &str| kept[from..].iter().any(|line| line.contains(part));
+        let of_locks = has(LOCKDEP);
+        if line.contains(if of_locks { "</TASK>" } else { "---[ end trace" }) {
+            begun = None;
+            if THE_KERNELS_OWN.iter().any(|all| all.iter().all(|part| has(part))) && !(of_locks && has("[linkspan]")) {
+                kept.truncate(from);
+            }
         }
     }
     kept

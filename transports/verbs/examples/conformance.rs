@@ -1,6 +1,6 @@
-//! The conformance suite over a real RDMA device, both ends on it, in this process.
+//! The conformance suite over a real RDMA device, both ends on it, or over two that reach each other, in this process.
 //!
-//! `cargo run --release -p linkspan-verbs --example conformance -- DEVICE [PORT]`; without a name, the first device there
+//! `cargo run --release -p linkspan-verbs --example conformance -- DEVICE[,DEVICE] [PORT]`; without a name, the first device there
 //! is. Exit code 4 when there is none. `LINKSPAN_CONFORMANCE=full` takes long. With `cost` behind the port, what a stream of
 //! messages costs the card in requests, doorbells, completions and registrations, how fast it is, and half a round trip.
 
@@ -13,15 +13,21 @@ use linkspan_verbs_sys::Nic;
 use linkspan_verbs_sys::hw::{HwNic, devices};
 
 struct Device {
-    domain: Domain<HwNic>,
+    /// The same one twice, unless there are two.
+    ends: [Domain<HwNic>; 2],
     port: u8,
 }
 
 impl Device {
     fn rails(&self) -> (VerbsRail<HwNic>, VerbsRail<HwNic>) {
         let config = Config { port: self.port, close_wait: Duration::from_secs(1), ..Config::default() };
-        let side = || Setup::new(self.domain.clone(), config.clone()).unwrap_or_else(|e| panic!("{e}"));
-        join(side(), side()).unwrap_or_else(|e| panic!("{e}"))
+        let [a, b] = self.ends.each_ref();
+        let side = |end: &Domain<_>| Setup::new(end.clone(), config.clone()).unwrap_or_else(|e| panic!("{e}"));
+        join(side(a), side(b)).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn registrations(&self) -> u64 {
+        self.ends.iter().map(Domain::registrations).sum()
     }
 }
 
@@ -60,11 +66,11 @@ fn cost(transport: &Device, len: usize) {
     stream(&mut a, &mut b, &memory, 2 * WINDOW as u64);
     let count = if len > 1 << 16 { 128u64 } else { 640 };
     let done = |conn: &Conn<VerbsRail<HwNic>>| conn.rails().next().map(|(_, rail)| rail.counts()).unwrap_or_default();
-    let (before, regions, since) = (done(&a), transport.domain.registrations(), Instant::now());
+    let (before, regions, since) = (done(&a), transport.registrations(), Instant::now());
     stream(&mut a, &mut b, &memory, count);
     let (after, took) = (done(&a), since.elapsed().as_secs_f64());
     let mib = (count * len as u64) as f64 / f64::from(1 << 20);
-    let registered = transport.domain.registrations() - regions;
+    let registered = transport.registrations() - regions;
     let (requests, reports) = (after.requests - before.requests, after.signalled - before.signalled);
     // At the end of a message, or with a write of nothing behind it.
     let alone = after.alone - before.alone + after.probes - before.probes;
@@ -169,12 +175,22 @@ fn main() {
         std::process::exit(4);
     };
     let port = args.next().and_then(|p| p.parse().ok()).unwrap_or(1);
-    let nic = HwNic::open(&name).unwrap_or_else(|e| {
-        eprintln!("{e}");
-        std::process::exit(4);
-    });
-    println!("{name}: {:?} {:?}", nic.port(port), nic.limits());
-    let mut transport = Device { domain: Domain::new(nic), port };
+    let open = |name: &str| {
+        let nic = HwNic::open(name).unwrap_or_else(|e| {
+            eprintln!("{e}");
+            std::process::exit(4);
+        });
+        println!("{name}: {:?} {:?}", nic.port(port), nic.limits());
+        Domain::new(nic)
+    };
+    let ends = match name.split_once(',') {
+        Some((one, other)) => [open(one), open(other)],
+        None => {
+            let one = open(&name);
+            [one.clone(), one]
+        }
+    };
+    let mut transport = Device { ends, port };
     println!("{}", transport.rails().0.info().path);
     if args.next().is_some_and(|word| word == "cost") {
         [8, 64 << 10, 1 << 20].into_iter().for_each(|len| cost(&transport, len));

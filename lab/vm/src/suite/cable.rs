@@ -45,6 +45,17 @@ fn tier(lab: &mut Lab, a: &Guest, b: &Guest, env: &str, device: &str, tier: &str
     }
     perf::all(a, b, MeasuredPath { at: "10.1.0.2", env, path: "thunderbolt", device })?;
     lab.say(&format!("{tier}: {}", perf::ALL));
+    let mut server = b.spawn("exec lspan perf serve --open >/tmp/serve.log 2>&1")?;
+    b.until("the server", SOON, "grep -q waiting /tmp/serve.log")?;
+    let table = a.run(SOON * 4, &format!("{env} lspan perf compare 10.1.0.2 --duration 300ms 2>&1"))?;
+    let way = if tier.contains("ring") { "cable by linkspan.ko" } else { "cable by USB4STREAM" };
+    check(
+        table.code == 0 && [way, "tcp over lan0"].iter().all(|way| table.out.lines().any(|line| line.starts_with(way))),
+        || format!("lspan perf compare has no row for {way}, or ended with {}:\n{}", table.code, table.out),
+    )?;
+    server.kill();
+    let _ = server.expect("nothing", Duration::from_millis(10));
+    lab.say(&format!("{tier}: a row of lspan perf compare"));
     let forced = format!("{env} LINKSPAN_PATH=thunderbolt");
     for job in ranks(a, b, &forced, "--test allreduce --quick")? {
         ended(job, SOON * 5, 0, &["thunderbolt /dev/", tier])?;

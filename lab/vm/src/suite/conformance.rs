@@ -1,10 +1,14 @@
 //! The suite that every transport passes, over real drivers: both ends in one guest, of which a cable joins two host interfaces.
 
+use super::rdma;
 use super::tb::{self, SOON};
 use crate::error::{Result, check};
 use crate::guest::Guest;
 use crate::lab::Lab;
 use crate::vcable::Cable;
+
+/// Interfaces of our driver in the mode network.
+const LINKS: [&str; 2] = ["linkspan0", "linkspan1"];
 
 /// One machine, two host interfaces.
 const SHAPE: &str = "host a machine=one\nhost b machine=one\ncable ab a:1 b:1\n";
@@ -62,7 +66,7 @@ pub(crate) fn stream(lab: &mut Lab) -> Result<()> {
     })
 }
 
-/// TCP over thunderbolt_net, then over the network interface of our driver.
+/// TCP over thunderbolt_net, then TCP and RDMA over the network interface of our driver.
 pub(crate) fn net(lab: &mut Lab) -> Result<()> {
     on_a_cable(lab, |lab, one| {
         over(lab, one, ["thunderbolt0", "thunderbolt1"], "10.9.0")?;
@@ -74,7 +78,8 @@ pub(crate) fn net(lab: &mut Lab) -> Result<()> {
                 &format!("grep -q '^network$' /sys/class/linkspan/linkspan{n}/state"),
             )?;
         }
-        over(lab, one, ["linkspan0", "linkspan1"], "10.9.1")?;
+        over(lab, one, LINKS, "10.9.1")?;
+        verbs(lab, one)?;
         one.sh("rmmod linkspan").map(drop)
     })
 }
@@ -88,6 +93,25 @@ fn over(lab: &mut Lab, one: &Guest, interfaces: [&str; 2], net: &str) -> Result<
     suite(lab, one, &format!("net {net}.1 {net}.2"), &format!("TCP over {first} and {second}"))?;
     let passed = frames(one, interfaces)? - before;
     check(passed > 1000, || format!("{passed} packets went over the cable: the rest took another way"))
+}
+
+/// RDMA from one end of a cable to the other, by soft-RoCE on the interfaces of our driver, which [`over`] has set up.
+fn verbs(lab: &mut Lab, one: &Guest) -> Result<()> {
+    for (n, interface) in LINKS.iter().enumerate() {
+        rdma::device(one, interface, &format!("10.9.1.{}/32", n + 1), &format!("rxe{n}"))?;
+    }
+    let before = frames(one, LINKS)?;
+    let said = one.run(SOON * 12, "verbs-conformance rxe0,rxe1 2>&1")?;
+    check(said.code == 0 && said.out.ends_with("passed\n"), || {
+        format!("verbs-conformance rxe0,rxe1 ended with {}: {}{}", said.code, said.out, said.err)
+    })?;
+    let held = said.out.lines().filter(|line| line.ends_with(" s")).count();
+    let passed = frames(one, LINKS)? - before;
+    check(held > 20 && passed > 1000, || format!("{held} behaviours, {passed} packets over the cable: {}", said.out))?;
+    one.calm()?;
+    one.sh("rdma link delete rxe0 && rdma link delete rxe1")?;
+    lab.say(&format!("RDMA by soft-RoCE over {}: {held} behaviours hold", LINKS.join(" and ")));
+    Ok(())
 }
 
 /// Something in one guest that has both ends of a cable.

@@ -145,6 +145,48 @@ fn iperf(a: &Guest, b: &Guest) -> Result<()> {
     Ok(())
 }
 
+/// The counters of `ethtool -S` by pair, summed up, are those of the interface.
+fn counted(guest: &Guest) -> Result<()> {
+    guest.until("the same counters", SOON, &format!(
+        "ethtool -S {NET} >/tmp/counters && for name in tx_packets tx_bytes rx_packets rx_bytes; do\n\
+         [ $(awk -v name=_$name: '$1 ~ \"^pair[0-3]\" name \"$\" {{ n += $2 }} END {{ printf \"%d\", n }}' /tmp/counters) \
+         = $(cat /sys/class/net/{NET}/statistics/$name) ] || exit 1\ndone; grep -q 'pair0_tx_packets: [1-9]' /tmp/counters"
+    )).map(drop)
+}
+
+/// Sockets that poll the rings themselves, and take packets so.
+fn busy(a: &Guest, b: &Guest) -> Result<()> {
+    let set = |us: u32| {
+        [a, b].iter().try_for_each(|guest| {
+            guest.sh(&format!("for n in busy_read busy_poll; do echo {us} >/proc/sys/net/core/$n; done")).map(drop)
+        })
+    };
+    // Names, then numbers.
+    const TAKEN: &str = "awk '/^TcpExt:/ { if (!n) { for (i = 2; i <= NF; i++) if ($i == \"BusyPollRxPackets\") n = i } else print $n }' /proc/net/netstat";
+    let taken = |guest: &Guest| -> Result<u64> {
+        let said = guest.sh(TAKEN)?;
+        said.trim().parse().map_err(|_| Error::Check(format!("{}: no such counter: {said}", guest.name())))
+    };
+    let before = taken(a)? + taken(b)?;
+    set(2000)?;
+    both_ways(a, b, 4)?;
+    set(0)?;
+    check(taken(a)? + taken(b)? > before, || "no socket has taken a packet by polling".to_owned())
+}
+
+/// The driver in the mode network in place of what it is in: bytes both ways.
+pub(super) fn instead(a: &Guest, b: &Guest) -> Result<()> {
+    for guest in [a, b] {
+        guest.sh("rmmod linkspan && modprobe linkspan allow=any mode=network")?;
+    }
+    joined(&[a, b])?;
+    for mtu in [4056, 65_535] {
+        addresses(a, b, mtu)?;
+        both_ways(a, b, 2)?;
+    }
+    pings(a, THERE)
+}
+
 pub(crate) fn net(lab: &mut Lab) -> Result<()> {
     let (cable, _, [a, b]) = tb::pair(lab, &[], |spec| spec.deadline = Duration::from_secs(900))?;
     modes(lab, &a, &b)?;
@@ -159,6 +201,10 @@ pub(crate) fn net(lab: &mut Lab) -> Result<()> {
     lab.say("ping of nothing to 60000 bytes; TCP both ways with packets of one frame, of 1500 bytes, of 17 frames, every byte compared");
     iperf(&a, &b)?;
     lab.say("iperf3: one stream there and back, four, both ways at once, datagrams");
+    busy(&a, &b)?;
+    counted(&a)?;
+    counted(&b)?;
+    lab.say("sockets that poll; ethtool -S counts by ring pair what the interface counts");
 
     tb::net(&a, &b)?;
     tb::transfer(&a, &b, "10.9.0.2", 2)?;
@@ -172,11 +218,15 @@ pub(crate) fn net(lab: &mut Lab) -> Result<()> {
     check(status.contains(&format!("tcp over {NET}")), || format!("lspan status knows no way over {NET}:\n{status}"))?;
     lab.say(&format!("{}; frames by ring pair: {frames:?}; a way of `lspan status`", perf::ALL));
 
+    for (guest, address) in [(&a, HERE), (&b, THERE)] {
+        rdma::device(guest, NET, &format!("{address}/24"), "rxe0")?;
+    }
     let mut server = b.spawn("exec lspan perf serve --open >/tmp/serve.log 2>&1")?;
     b.until("the server", SOON, "grep -q waiting /tmp/serve.log")?;
     let table = a.run(SOON * 4, &format!("lspan perf compare {THERE} --duration 300ms 2>&1"))?;
     let measured = |way: &str| table.out.lines().any(|line| line.starts_with(way));
-    check(table.code == 0 && measured("tcp over linkspan0") && measured("tcp over thunderbolt0"), || {
+    let ways = ["tcp over linkspan0", "tcp over thunderbolt0", "rdma by rxe0 over linkspan0"];
+    check(table.code == 0 && ways.into_iter().all(measured), || {
         format!("lspan perf compare ended with {}:\n{}", table.code, table.out)
     })?;
     server.kill();
@@ -184,7 +234,7 @@ pub(crate) fn net(lab: &mut Lab) -> Result<()> {
     lab.say(&format!("lspan perf compare has a row for each:\n{}", table.out.trim_end()));
 
     for guest in [&a, &b] {
-        guest.sh(&format!("ip link set {NET} mtu 4200"))?;
+        guest.sh("rdma link delete rxe0")?;
     }
     rdma::over((&a, HERE), (&b, THERE), NET)?;
     lab.say("soft-RoCE on it: ibv_rc_pingpong with its data checked, ib_write_bw, our verbs transport by lspan perf");

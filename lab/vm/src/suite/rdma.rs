@@ -26,7 +26,7 @@ struct End<'a> {
 }
 
 /// Gives an interface an address and an RDMA device. An Ethernet MTU of 4200 leaves space for an RDMA MTU of 4096.
-fn device(guest: &Guest, interface: &str, address: &str, device: &str) -> Result<()> {
+pub(super) fn device(guest: &Guest, interface: &str, address: &str, device: &str) -> Result<()> {
     guest.sh(&format!(
         "modprobe crc32_generic 2>/dev/null; modprobe rdma_rxe && modprobe ib_uverbs && modprobe rdma_ucm\n\
          (ip addr add {address} dev {interface} 2>/dev/null || ip addr show dev {interface} | grep -q ' {address} ') &&\n\

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::network;
 use super::tb::{self, SOON, found, lost};
 use crate::error::{Error, Result, check};
 use crate::guest::{Guest, Job, Spec};
@@ -480,6 +481,8 @@ pub(crate) fn bounce(lab: &mut Lab) -> Result<()> {
     calm(&[&a, &b])?;
     lab.say("what a program wrote after registering is sent, and stays, also when the memory is let go");
     lab.say(done(task(&a, &format!("dmabuf-bounced {DEVICE}"))?, "dmabuf-bounced")?.trim());
+    network::instead(&a, &b)?;
+    lab.say("its network interface through bounce buffers: TCP both ways, compared");
     end(lab, cable, [a, b])
 }
 
@@ -498,6 +501,12 @@ pub(crate) fn viommu(lab: &mut Lab) -> Result<()> {
     done(holder, "a program with an open file at an unplug")?;
     cable.check()?;
     lab.say("unplugged with memory registered: no DMA outside of what is mapped");
-    lab.finish([a, b])?;
-    cable.finish()
+    lost(&a)?;
+    lost(&b)?;
+    cable.tell("replug ab")?;
+    found(&a)?;
+    found(&b)?;
+    network::instead(&a, &b)?;
+    lab.say("its network interface, a frame mapped each time: TCP both ways, compared");
+    end(lab, cable, [a, b])
 }

@@ -30,6 +30,22 @@ fn each_kind_of_trouble_is_seen_with_what_stands_around_it() {
 }
 
 #[test]
+fn a_circle_of_the_kernels_own_locks_is_passed_over_unless_the_driver_is_in_it() {
+    let report = |more: &str| {
+        format!(
+            "[8] ======\n[8] WARNING: possible circular locking dependency detected\n[8] poweroff/374 is trying to acquire lock:\n\
+             [8] but task is already holding lock:\n[8] (&tb->lock){{+.+.}}-{{4:4}}, at: tb_domain_remove+0x21/0xc0 [thunderbolt]\n\
+             [8]  tbnet_tear_down+0x259/0x350 [thunderbolt_net]\n{more}[8]  tbnet_handle_packet+0x522/0x6d0 [thunderbolt_net]\n\
+             [8] Call Trace:\n[8]  <TASK>\n[8]  tb_ctl_stop+0x4b/0x160 [thunderbolt]\n[8]  </TASK>\n"
+        )
+    };
+    assert_eq!(wrong(&format!("{CALM}{}{CALM}", report("")), &[]), None);
+    for log in [report("[8]  ls_rings_down+0x1/0x2 [linkspan]\n"), format!("{}[9] BUG: x\n", report(""))] {
+        assert!(wrong(&log, &[]).is_some(), "{log}");
+    }
+}
+
+#[test]
 fn a_line_that_the_console_cuts_off_and_repeats_counts_once_it_is_whole() {
     let log = "[1] calm\n[2] DMA-API: thunderbolt: mapping sg segm\n** replaying previous printk message **\n";
     assert_eq!(wrong(&format!("{log}[3] reboot: Power down\n"), &[]), None);
