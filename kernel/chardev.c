@@ -3,9 +3,9 @@
  * The device of a link: what a program may ask for.
  *
  * An open file belongs to one coming-up of the link. When the link goes down
- * the file is dead: every call that would do something fails with ENODEV, poll()
- * says HUP, its memory is let go while it is still open; opening again reaches the
- * link when it is back. A child of fork() that has the file cannot use it, nor keep it.
+ * the file is dead: regions, channels and doorbells fail with ENODEV, poll() says
+ * HUP, its memory is let go while it is still open; opening again reaches the link
+ * when it is back. A child of fork() that has the file cannot use it, nor keep it.
  *
  * Locks: ls_file.setup orders HELLOs of one file;
  * ls_link.io guards the rest. User memory is touched under neither.
@@ -215,13 +215,13 @@ static int ls_hello(struct ls_file *f, struct ls_ioc_hello *h)
 		mutex_lock(&lk->io);
 		if (lk->running && lk->sending)
 			break;
-		/* Running, it carries the network. */
-		down = !lk->running;
+		down = lk->client != &ls_network;
 		mutex_unlock(&lk->io);
 		ret = -ENODEV;
 		if (READ_ONCE(lk->state) == LS_STATE_GONE)
 			goto err;
 		ret = -ENOTCONN;
+		/* Between two links there is a next one, but none for programs in the mode network. */
 		if (!down || !left)
 			goto err;
 	}

@@ -37,6 +37,7 @@ void ls_ctl_reset(struct ls_link *lk)
 	lk->probe_due = false;
 	/* It was cancelled with the rings before these. */
 	lk->ticking = false;
+	lk->watched = jiffies;
 }
 
 static void ls_ctl_put(struct ls_link *lk, struct ls_frame *f)

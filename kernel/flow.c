@@ -14,8 +14,8 @@
  * other, as long as there are frames.
  *
  * While the link is up ls_tick() looks at the rings: every 20 ms where something
- * should happen soon, twice a second at rest, for the peer may have begun
- * something. A lost interrupt costs that long.
+ * should happen soon or a program has something posted, twice a second at rest,
+ * for the peer may have begun something. A lost interrupt costs that long.
  *
  * Locks: all of it under ls_link.io.
  */

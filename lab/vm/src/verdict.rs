@@ -32,24 +32,29 @@ const WRONG: [(&str, &str); 26] = [
 ];
 
 /// Lines that look like the above and are not.
-const HARMLESS: [&str; 6] = [
+const HARMLESS: [&str; 8] = [
     "kmemleak: Kernel memory leak detector",
     "kmemleak: Automatic memory scanning",
     "DMA-API: preallocated",
     "DMA-API: debugging enabled",
+    // What is told, and where what was complained of was mapped.
     "DMA-API: enable driver filter",
+    "DMA-API: switching off dma-debug driver filter",
+    "DMA-API: Mapped at:",
     "WARNING: Spectre",
 ];
 
 /// Warnings of the kernel's own code that are not ours to mend: words that occur in them, all of them.
 ///
 /// udmabuf makes segments as long as its folios, whatever the device that its buffers are attached to says it takes; here a host interface, for which
-/// nobody has said anything, so that 64 KiB count. Of a dma-buf of which more than seven parts are attached to a device the checker cannot count the
-/// mappings. Linux 7.3's `thunderbolt_net` masks a ring's interrupt while it polls; where the interface goes down just then `tb_ring_stop` finds it
-/// masked already and says so. Nothing comes of any of that. It takes the domain's lock under one that the work waits for which receives control
-/// packets, and a host that is powered off waits for that work under the domain's lock.
-const THE_KERNELS_OWN: [&[&str]; 4] = [
-    &[LOCKDEP, "tb_domain_remove", "tbnet_tear_down", "tbnet_handle_packet"],
+/// nobody has said anything, so that 64 KiB count. It syncs in another direction than it has mapped for. Of a dma-buf of which more than seven parts are
+/// attached to a device the checker cannot count the mappings. Linux 7.3's `thunderbolt_net` masks a ring's interrupt while it polls; where the
+/// interface goes down just then `tb_ring_stop` finds it masked already and says so. Nothing comes of any of that. `thunderbolt_net` takes the
+/// domain's lock under one that the work waits for which receives control packets, and a host that is powered off waits for that work under the
+/// domain's lock; lockdep, which tells of one circle only, is of no more use then.
+const THE_KERNELS_OWN: [&[&str]; 5] = [
+    &[LOCKDEP, "nhi_pci_shutdown", "tbnet_tear_down", "tbnet_handle_packet"],
+    &["misc udmabuf: device driver syncs DMA memory with different direction", "_cpu_udmabuf"],
     &["exceeded 7 overlapping mappings of cacheline", "get_sg_table", "dma_buf_map_attachment"],
     &["mapping sg segment longer than device claims to support", "get_sg_table", "dma_buf_map_attachment"],
     &["ring_interrupt_active", "tb_ring_stop", "tbnet_stop"],
@@ -62,14 +67,25 @@ const LOCKDEP: &str = "possible circular locking dependency detected";
 fn but_for_its_own(log: &str) -> Vec<&str> {
     let mut kept: Vec<&str> = Vec::new();
     let mut begun = None;
-    for line in log.lines() {
-        // The line before was cut off: it comes again whole, or the guest is off.
+    let mut lines = log.lines();
+    while let Some(line) = lines.next() {
+        // The line before was cut off. It comes again whole, unless the guest is off by then.
         if line.contains("** replaying previous printk message **") {
-            kept.pop();
+            let begins = |cut: &&str| {
+                let own = |word: &str| (8..word.len()).any(|n| word.get(..n).is_some_and(|part| cut.ends_with(part)));
+                lines.clone().any(|later| later.starts_with(*cut)) || THE_KERNELS_OWN.iter().any(|all| own(all[0]))
+            };
+            if kept.last().is_some_and(begins) {
+                kept.pop();
+                begun = begun.filter(|at| *at < kept.len());
+            }
             continue;
         }
-        // That line is not in every report.
-        if line.contains("[ cut here ]") || begun.is_none() && THE_KERNELS_OWN.iter().any(|all| line.contains(all[0])) {
+        // The first of these is not in every report.
+        if line.contains("[ cut here ]")
+            || line.contains(LOCKDEP)
+            || begun.is_none() && THE_KERNELS_OWN.iter().any(|all| line.contains(all[0]))
+        {
             begun = Some(kept.len());
         }
         kept.push(line);

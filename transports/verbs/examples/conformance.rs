@@ -13,17 +13,19 @@ use linkspan_verbs_sys::Nic;
 use linkspan_verbs_sys::hw::{HwNic, devices};
 
 struct Device {
-    /// The same one twice, unless there are two.
-    ends: [Domain<HwNic>; 2],
+    /// One, or one for each end.
+    ends: Vec<Domain<HwNic>>,
     port: u8,
 }
 
 impl Device {
     fn rails(&self) -> (VerbsRail<HwNic>, VerbsRail<HwNic>) {
         let config = Config { port: self.port, close_wait: Duration::from_secs(1), ..Config::default() };
-        let [a, b] = self.ends.each_ref();
-        let side = |end: &Domain<_>| Setup::new(end.clone(), config.clone()).unwrap_or_else(|e| panic!("{e}"));
-        join(side(a), side(b)).unwrap_or_else(|e| panic!("{e}"))
+        let side = |n: usize| {
+            let end = self.ends[n % self.ends.len()].clone();
+            Setup::new(end, config.clone()).unwrap_or_else(|e| panic!("{e}"))
+        };
+        join(side(0), side(1)).unwrap_or_else(|e| panic!("{e}"))
     }
 
     fn registrations(&self) -> u64 {
@@ -183,14 +185,7 @@ fn main() {
         println!("{name}: {:?} {:?}", nic.port(port), nic.limits());
         Domain::new(nic)
     };
-    let ends = match name.split_once(',') {
-        Some((one, other)) => [open(one), open(other)],
-        None => {
-            let one = open(&name);
-            [one.clone(), one]
-        }
-    };
-    let mut transport = Device { ends, port };
+    let mut transport = Device { ends: name.split(',').take(2).map(open).collect(), port };
     println!("{}", transport.rails().0.info().path);
     if args.next().is_some_and(|word| word == "cost") {
         [8, 64 << 10, 1 << 20].into_iter().for_each(|len| cost(&transport, len));

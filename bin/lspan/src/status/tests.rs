@@ -168,8 +168,8 @@ fn ring_pairs_show_their_state_and_frames() {
     assert_eq!(
         text::cables_used(&ports),
         "  /dev/linkspan/0 ring pair 0: up; 5 frames sent, 7 received\n  \
-           /dev/linkspan/0 ring pair 1: left out: the host interface has no ring pair left: those that are up have them; for another driver, as \
-           thunderbolt0, a lower `ring_pairs` leaves one; 0 frames sent, 7 received\n  \
+           /dev/linkspan/0 ring pair 1: left out: the host interface has no ring pair left; a lower `ring_pairs` leaves one for \
+           another driver, such as thunderbolt0; 0 frames sent, 7 received\n  \
            /dev/linkspan/0 ring pair 2: left out: its path was refused, Cannot allocate memory (os error 12): the others may have all credits; a lower \
            `thunderbolt.dma_credits` (14 by default) gives each fewer, or `ring_pairs` asks for fewer pairs; 0 frames sent, 7 received\n  \
            /dev/linkspan/0 ring pair 3: left out by the driver's parameter ring_pairs; 0 frames sent, 7 received\n"

@@ -130,8 +130,7 @@ const NO_TUNNEL: i32 = 12;
 const FEWER_CREDITS: &str = ": the others may have all credits; a lower `thunderbolt.dma_credits` (14 by default) gives each fewer, or `ring_pairs` asks for fewer pairs";
 
 /// The way out where another driver, or a second cable, wants one of the ring pairs that a link has.
-const FEWER_PAIRS: &str =
-    ": those that are up have them; for another driver, as thunderbolt0, a lower `ring_pairs` leaves one";
+const FEWER_PAIRS: &str = "; a lower `ring_pairs` leaves one for another driver, such as thunderbolt0";
 
 /// How Thunderbolt and USB4 cables are used; nothing on a machine with no host at the end of one.
 pub(super) fn cables_used(ports: &Ports) -> String {

@@ -35,12 +35,18 @@ fn a_circle_of_the_kernels_own_locks_is_passed_over_unless_the_driver_is_in_it()
         format!(
             "[8] ======\n[8] WARNING: possible circular locking dependency detected\n[8] poweroff/374 is trying to acquire lock:\n\
              [8] but task is already holding lock:\n[8] (&tb->lock){{+.+.}}-{{4:4}}, at: tb_domain_remove+0x21/0xc0 [thunderbolt]\n\
+             [8]  nhi_pci_shutdown+0x6e/0x90 [thunderbolt]\n\
              [8]  tbnet_tear_down+0x259/0x350 [thunderbolt_net]\n{more}[8]  tbnet_handle_packet+0x522/0x6d0 [thunderbolt_net]\n\
              [8] Call Trace:\n[8]  <TASK>\n[8]  tb_ctl_stop+0x4b/0x160 [thunderbolt]\n[8]  </TASK>\n"
         )
     };
     assert_eq!(wrong(&format!("{CALM}{}{CALM}", report("")), &[]), None);
-    for log in [report("[8]  ls_rings_down+0x1/0x2 [linkspan]\n"), format!("{}[9] BUG: x\n", report(""))] {
+    for log in [
+        report("[8]  ls_rings_down+0x1/0x2 [linkspan]\n"),
+        report("").replace("nhi_pci_shutdown", "nhi_remove"),
+        format!("{}[9] BUG: x\n", report("")),
+        format!("[7] ------------[ cut here ]------------\n[7] WARNING: x\n{}", report("")),
+    ] {
         assert!(wrong(&log, &[]).is_some(), "{log}");
     }
 }
@@ -51,6 +57,11 @@ fn a_line_that_the_console_cuts_off_and_repeats_counts_once_it_is_whole() {
     assert_eq!(wrong(&format!("{log}[3] reboot: Power down\n"), &[]), None);
     let said = wrong(&format!("{log}[2] DMA-API: thunderbolt: mapping sg segment\n"), &[]).unwrap();
     assert!(said.contains("segment") && !said.contains("segm\n"), "{said}");
+    // Nothing of it comes again, and it is nobody's that is known.
+    let bug = "[1] ------------[ cut here ]------------\n[2] BUG: unab\n** replaying previous printk message **\n";
+    assert!(wrong(&format!("{bug}{bug}[3] reboot: Power down\n"), &[]).is_some());
+    let again = "** replaying previous printk message **\n".repeat(3);
+    assert!(wrong(&format!("{bug}{again}[2] BUG: unable\n[3] ---[ end trace 0 ]---\n"), &[]).is_some());
 }
 
 #[test]
@@ -75,15 +86,18 @@ fn a_warning_of_the_kernels_own_is_passed_over_and_what_stands_beside_it_is_not(
     const LONG: &str =
         "thunderbolt 0000:00:02.0: mapping sg segment longer than device claims to support [len=110592] [max=65536]";
     const MANY: &str = "exceeded 7 overlapping mappings of cacheline 0x0000000000f93040";
+    const SYNC: &str =
+        "misc udmabuf: device driver syncs DMA memory with different direction [device address=0x3e4c1000]";
     let report_of_udmabuf = |what: &str, by: &str| {
         format!(
             "[8.1] ------------[ cut here ]------------\n[8.1] DMA-API: {what}\n\
              [8.1] WARNING: kernel/dma/debug.c:1231 at check+0x4a4/0x550\n[8.1] Call Trace:\n\
-             [8.1]  {by}+0x91/0xd0\n[8.1]  dma_buf_map_attachment+0x9b/0x300\n[8.1]  ls_region_add+0x2e8/0xa10 [linkspan]\n{END}"
+             [8.1]  {by}+0x91/0xd0\n[8.1]  dma_buf_map_attachment+0x9b/0x300\n[8.1]  ls_region_add+0x2e8/0xa10 [linkspan]\n{END}\
+             [8.2] DMA-API: Mapped at:\n[8.2]  debug_dma_map_sg+0x2b9/0x550\n"
         )
     };
-    for what in [LONG, MANY] {
-        let own = report_of_udmabuf(what, "get_sg_table.isra.0");
+    for (what, by) in [(LONG, "get_sg_table.isra.0"), (MANY, "get_sg_table.isra.0"), (SYNC, "end_cpu_udmabuf")] {
+        let own = report_of_udmabuf(what, by);
         let (_, without_its_first_line) = own.split_once('\n').unwrap();
         for report in [&*own, without_its_first_line] {
             assert_eq!(wrong(&format!("{CALM}{report}"), &[]), None);
@@ -92,6 +106,8 @@ fn a_warning_of_the_kernels_own_is_passed_over_and_what_stands_beside_it_is_not(
     for log in [
         report_of_udmabuf(LONG, "ls_map"),
         report_of_udmabuf(MANY, "ls_map"),
+        report_of_udmabuf(SYNC, "ls_sync"),
+        report_of_udmabuf(&SYNC.replace("misc udmabuf", "thunderbolt 0000:00:02.0"), "end_cpu_udmabuf"),
         report("linkspan_ring_stop", END),
         format!("{own}[9] BUG: x\n"),
         format!("[7] BUG: x\n{own}"),
