@@ -127,10 +127,21 @@ impl Tally {
     }
 }
 
+/// Tests that are not for the debug kernel, and why.
+const NOT_FOR_DEBUG: [(&str, &str); 3] = [
+    ("cable-rings", "its largest operations take longer there than the minute that each has"),
+    ("ring-install", "DKMS builds for kernels whose headers are installed as a package"),
+    ("ring-memory", "its numbers of pages are for Debian's kernels"),
+];
+
 /// Why a test is not for this kernel, if so.
 fn why_not(lab: &Lab, test: &Test) -> Option<String> {
-    if test.drivers == Drivers::Patched && lab.kernel.name == DEBUG {
-        return Some("the patches are for drivers of Debian's kernels".to_owned());
+    if lab.kernel.name == DEBUG {
+        let patched = (test.drivers == Drivers::Patched).then_some("the patches are for drivers of Debian's kernels");
+        let named = NOT_FOR_DEBUG.iter().find(|(name, _)| *name == test.name).map(|(_, why)| *why);
+        if let Some(why) = patched.or(named) {
+            return Some(why.to_owned());
+        }
     }
     (lab.kernel.version() < test.since).then(|| format!("needs a kernel since {}.{}", test.since.0, test.since.1))
 }
