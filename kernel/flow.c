@@ -258,7 +258,7 @@ static const char *ls_got_cts(struct ls_link *lk, struct ls_chan *c, struct ls_h
 
 static const char *ls_got_close(struct ls_link *lk, struct ls_chan *c)
 {
-	u32 i, kept;
+	u32 i;
 
 	if (!c->remote_open)
 		return "a close of a closed channel";
@@ -280,19 +280,13 @@ static const char *ls_got_close(struct ls_link *lk, struct ls_chan *c)
 	ls_fail(lk, &c->sends, -EPIPE);
 	ls_fail(lk, &c->rts, -EPIPE);
 	ls_fail(lk, &c->grants, -EPIPE);
-	/* Announced messages will not be sent any more, short ones are here. */
-	kept = c->msg_head;
-	for (i = c->msg_head; i != c->msg_tail; i++) {
-		struct ls_msg m = c->msg[i % LS_CREDITS];
-
-		if (m.rts)
-			continue;
-		if (i != kept)
-			memcpy(c->buf + (kept % LS_CREDITS) * LS_FRAME_BYTES,
-			       c->buf + (i % LS_CREDITS) * LS_FRAME_BYTES, m.len);
-		c->msg[kept++ % LS_CREDITS] = m;
-	}
-	c->msg_tail = kept;
+	/*
+	 * Announced messages will not be sent any more. Short ones are here; those
+	 * that came after such a one would arrive with a hole before them.
+	 */
+	for (i = c->msg_head; i != c->msg_tail && !c->msg[i % LS_CREDITS].rts;)
+		i++;
+	c->msg_tail = i;
 	ls_match(lk, c);
 	return NULL;
 }

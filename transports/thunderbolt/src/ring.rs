@@ -216,6 +216,8 @@ impl<D: RingDevice> RingRail<D> {
 
 /// `errno.h`: the other side has closed.
 const EPIPE: i32 = 32;
+/// A signal came.
+const EINTR: i32 = 4;
 /// The link was lost.
 const ENODEV: i32 = 19;
 /// A message was longer than the receive it met.
@@ -288,6 +290,8 @@ unsafe impl<D: RingDevice> Rail for RingRail<D> {
                     match self.port.device.doorbell(1, Duration::ZERO, true).and_then(|()| self.port.device.pop()) {
                         Ok(Some(done)) => done,
                         Ok(None) => break,
+                        // A signal of the program's.
+                        Err(error) if error.errno() == Some(EINTR) => break,
                         Err(error) => return Err(self.ended(lost(error))),
                     }
                 }
@@ -409,8 +413,9 @@ impl<D: RingDevice> Drop for RingRail<D> {
         }
         let since = Instant::now();
         while self.tx.under_way() && since.elapsed() < CLOSE_WAIT {
-            if self.port.device.doorbell(1, Duration::from_millis(1), false).is_err() {
-                return;
+            match self.port.device.doorbell(1, Duration::from_millis(1), false) {
+                Err(error) if error.errno() != Some(EINTR) => return,
+                _ => {}
             }
             while let Ok(Some(done)) = self.port.device.pop() {
                 match (Of::split(done.cookie), done.result) {

@@ -325,7 +325,7 @@ impl Setup {
         at: usize,
     ) -> Result<(), Error> {
         let cable = &self.ports.cables[own];
-        let ring = self.theirs.as_ref().map_or(0, |theirs| theirs.ring(their));
+        let rings = [cable.ring.into(), self.theirs.as_ref().map_or(0, |theirs| theirs.ring(their))];
         let speed = match cable.speed {
             0 => "speed unknown".to_owned(),
             speed => format!("{} Gb/s negotiated", speed as f64 / 125e6),
@@ -338,7 +338,7 @@ impl Setup {
         let about = About { path: self.path.clone(), reason, speed: cable.speed, plug: cable.link.clone() };
         let mut rail: Box<dyn CableRail> = match medium {
             OpenedCable::Ring(ring) => ring.into_rail(channels, about, &self.config)?,
-            OpenedCable::Stream(stream) => Box::new(StreamRail::new(stream, ring, about)),
+            OpenedCable::Stream(stream) => Box::new(StreamRail::new(stream, rings, about)),
         };
         let said = rail.hello(&self.ours.nonce);
         self.state = State::Up { rail, at, since: Instant::now(), heard: false, told: false };

@@ -60,8 +60,8 @@ pub(crate) struct StreamRail {
 }
 
 impl StreamRail {
-    /// Over `device`, which the peer has opened too. `ring`: entries of the peer's receive ring.
-    pub(crate) fn new(device: Box<dyn StreamDevice>, ring: u32, about: About) -> StreamRail {
+    /// Over `device`, which the peer has opened too. `rings`: entries of our receive ring, as the peer was told, and of the peer's.
+    pub(crate) fn new(device: Box<dyn StreamDevice>, rings: [u32; 2], about: About) -> StreamRail {
         let caps = Caps {
             one_sided: false,
             device_memory: false,
@@ -72,8 +72,9 @@ impl StreamRail {
             tells_end: false,
         };
         let info = RailInfo { plug: Some(about.plug), ..RailInfo::new(NAME, about.path, about.reason, caps) };
-        let window = ring.max(LEAST) - SPARE;
-        StreamRail { device, tx: Tx::new(window), rx: Rx::new(window), info, deaf: false, end: None }
+        // What the peer may have under way, and what we may.
+        let [theirs, ours] = rings.map(|ring| ring.max(LEAST) - SPARE);
+        StreamRail { device, tx: Tx::new(ours), rx: Rx::new(theirs), info, deaf: false, end: None }
     }
 
     #[cold]

@@ -180,6 +180,8 @@ pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
     lab.say(said.trim());
     alone(&b, &format!("inherit {DEVICE} 9"))?;
     lab.say("a child of fork() has the file: of no use to it, it does not keep it open, and waits no longer for it");
+    both((&a, &format!("hole-send {DEVICE} 11 12")), (&b, &format!("hole-receive {DEVICE} 11 12")))?;
+    lab.say("a channel closed behind a message that was only announced: nothing that came after it arrives");
     alone(&b, &format!("limit {DEVICE}"))?;
     lab.say("locked memory: the limit holds");
     both((&a, &format!("event {DEVICE} 5")), (&b, &format!("event {DEVICE} 5")))?;

@@ -1,4 +1,4 @@
-//! How long a file lasts: with its process, whoever inherits it, and with its link.
+//! How long things last: a file, with its process, whoever inherits it, and with its link; messages, with the channel that they came by.
 
 use std::io::{Error as IoError, Read};
 use std::os::fd::{AsFd, AsRawFd};
@@ -7,7 +7,12 @@ use std::time::{Duration, Instant};
 use linkspan_tbring::{Access, Error};
 use linkspan_transport::StaticBuf;
 
+use super::how::{How, any, next};
 use super::{Done, LONG, expect, open, text};
+
+/// Bytes of a message that travels at once, and of one that is announced.
+const SHORT: u64 = 100;
+const ANNOUNCED: u64 = 1 << 20;
 
 /// Opens anew as soon as a file is dead, so often: the call waits for the link to come back, which it still goes down from.
 pub(crate) fn reopen(device: &str, count: u64) -> Done {
@@ -88,4 +93,51 @@ fn asleep(process: libc::pid_t) -> Done {
         expect(began.elapsed() < LONG, || format!("process {process} does not sleep: {stat}"))?;
         std::thread::yield_now();
     }
+}
+
+/// Sends a short message, one that is announced and a short one, closes the channel, and says so on another one.
+pub(crate) fn hole_send(device: &str, channel: u32, word: u32) -> Done {
+    let mut ring = open(device)?;
+    let memory = StaticBuf::new(ANNOUNCED as usize);
+    let region = ring.register(memory.slice(), Access::Send).map_err(text)?;
+    ring.open_channel(channel).map_err(text)?;
+    ring.open_channel(word).map_err(text)?;
+    for (cookie, len) in [(1, SHORT), (2, ANNOUNCED), (3, SHORT)] {
+        ring.send(channel, &region, 0, len, cookie).map_err(text)?;
+    }
+    let sent = [next(&mut ring, How::Sleep)?.cookie, next(&mut ring, How::Sleep)?.cookie];
+    expect(sent == [1, 3], || format!("messages {sent:?} were sent"))?;
+    ring.close_channel(channel).map_err(text)?;
+    let announced = any(&mut ring, How::Sleep, LONG)?.ok_or("the announced message does not end")?;
+    expect(announced.cookie == 2 && announced.result.is_err(), || format!("{announced:?}"))?;
+    ring.send(word, &region, 0, SHORT, 4).map_err(text)?;
+    next(&mut ring, How::Sleep)?;
+    // The other side ends it.
+    let place = ring.register(memory.slice(), Access::Receive).map_err(text)?;
+    ring.receive(word, &place, 0, 1, 5).map_err(text)?;
+    let over = any(&mut ring, How::Sleep, LONG)?.ok_or("the other side does not end")?;
+    expect(over.result == Err(libc::EPIPE), || format!("{over:?}"))?;
+    println!("closed behind two messages that were sent and one that was not");
+    Ok(())
+}
+
+/// The other end of [`hole_send`]: what came behind a message that never will is not taken for the next one.
+pub(crate) fn hole_receive(device: &str, channel: u32, word: u32) -> Done {
+    let mut ring = open(device)?;
+    let memory = StaticBuf::new(ANNOUNCED as usize);
+    let region = ring.register(memory.slice(), Access::Receive).map_err(text)?;
+    ring.open_channel(channel).map_err(text)?;
+    ring.open_channel(word).map_err(text)?;
+    ring.receive(word, &region, 0, ANNOUNCED, 9).map_err(text)?;
+    next(&mut ring, How::Sleep)?;
+    for cookie in 1..=3 {
+        ring.receive(channel, &region, 0, ANNOUNCED, cookie).map_err(text)?;
+    }
+    for cookie in 1..=3 {
+        let done = any(&mut ring, How::Sleep, LONG)?.ok_or("nothing happens")?;
+        let wanted = if cookie == 1 { Ok(()) } else { Err(libc::EPIPE) };
+        expect((done.cookie, done.result) == (cookie, wanted), || format!("{done:?}, expected {wanted:?}"))?;
+    }
+    println!("one message, then the end");
+    Ok(())
 }

@@ -49,6 +49,8 @@ fn main() -> ExitCode {
         ["pour", device, slow, quick, count] => pour(device, n(slow) as u32, n(quick) as u32, n(count)),
         ["bad", device] => bad(device),
         ["reopen", device, count] => lifetime::reopen(device, n(count)),
+        ["hole-send", device, channel, word] => lifetime::hole_send(device, n(channel) as u32, n(word) as u32),
+        ["hole-receive", device, channel, word] => lifetime::hole_receive(device, n(channel) as u32, n(word) as u32),
         ["inherit", device, channel] => lifetime::inherit(device, n(channel) as u32),
         ["limit", device] => limit(device),
         ["open-close", device, count] => open_close(device, n(count)),

@@ -340,8 +340,9 @@ impl World {
         }
         if let Some(peer) = self.channels[1 - side].get_mut(&id).filter(|_| channel.met && !channel.hup) {
             peer.hup = true;
-            // Announced messages will not be sent any more, short ones are there.
-            peer.messages.retain(|m| matches!(m, Message::Short(_)));
+            // Announced messages will not be sent any more; short ones are there, but for those that came after such a one.
+            let there = peer.messages.iter().take_while(|m| matches!(m, Message::Short(_))).count();
+            peer.messages.truncate(there);
         }
         self.meet(1 - side, id);
     }

@@ -36,7 +36,8 @@ struct End {
 #[derive(Debug)]
 struct World {
     ends: [End; 2],
-    ring: usize,
+    /// Entries of the rings of each end.
+    rings: [usize; 2],
     /// Frames that may be delivered yet; `None`: all.
     left: Option<usize>,
     unplugged: bool,
@@ -77,12 +78,20 @@ impl SoftStreamLink {
     /// # Errors
     /// The error of `eventfd(2)`: EMFILE or ENFILE when no descriptor is left.
     pub fn new(ring: usize) -> io::Result<SoftStreamLink> {
+        SoftStreamLink::with_rings([ring; 2])
+    }
+
+    /// With rings of so many entries at each end.
+    ///
+    /// # Errors
+    /// As [`SoftStreamLink::new`].
+    pub fn with_rings(rings: [usize; 2]) -> io::Result<SoftStreamLink> {
         let end = || -> io::Result<End> {
             let (tx, rx) = (VecDeque::new(), VecDeque::new());
             Ok(End { open: false, tx, rx, read: 0, closed: false, notifier: Notifier::new()? })
         };
         let ends = [end()?, end()?];
-        let world = World { ends, ring, left: None, unplugged: false, lose_close: false, overrun: 0 };
+        let world = World { ends, rings, left: None, unplugged: false, lose_close: false, overrun: 0 };
         Ok(SoftStreamLink(Arc::new(Mutex::new(world))))
     }
 
@@ -90,9 +99,9 @@ impl SoftStreamLink {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Entries of its rings.
-    pub fn ring(&self) -> usize {
-        self.lock().ring
+    /// Entries of the rings of an end.
+    pub fn ring(&self, side: usize) -> usize {
+        self.lock().rings[side]
     }
 
     /// Where side 0 or 1 opens it.
@@ -148,7 +157,10 @@ impl World {
         }
         for side in 0..2 {
             // The peer's ring holds one frame less than its entries.
-            while self.left != Some(0) && self.ends[1 - side].open && self.ends[1 - side].rx.len() < self.ring - 1 {
+            while self.left != Some(0)
+                && self.ends[1 - side].open
+                && self.ends[1 - side].rx.len() < self.rings[1 - side] - 1
+            {
                 let Some(frame) = self.ends[side].tx.pop_front() else { break };
                 self.left = self.left.map(|left| left - 1);
                 self.ends[1 - side].rx.push_back(frame);
@@ -165,7 +177,7 @@ impl World {
             return;
         }
         self.step();
-        if self.ring - 1 > self.ends[side].tx.len() && !self.lose_close {
+        if self.rings[side] - 1 > self.ends[side].tx.len() && !self.lose_close {
             self.ends[side].tx.push_back(Vec::new());
         }
         self.step();
@@ -226,7 +238,7 @@ unsafe impl StreamDevice for SoftStream {
         if world.unplugged || world.ends[self.side].closed || !world.ends[self.side].open {
             return Err(io::Error::from_raw_os_error(ENXIO));
         }
-        let space = (world.ring - 1).saturating_sub(world.ends[self.side].tx.len()) * FRAME;
+        let space = (world.rings[self.side] - 1).saturating_sub(world.ends[self.side].tx.len()) * FRAME;
         let mut taken = Vec::new();
         for piece in pieces {
             let part = piece.sub(0, piece.len().min(space - taken.len()) as u64);

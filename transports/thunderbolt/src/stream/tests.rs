@@ -34,7 +34,8 @@ fn head(kind: HeadKind, len: usize) -> Head {
 
 fn rail(link: &SoftStreamLink, side: usize) -> StreamRail {
     let about = About { path: format!("side {side}"), reason: String::new(), speed: 0, plug: String::new() };
-    StreamRail::new(Box::new(link.open(side).expect("free")), link.ring() as u32, about)
+    let rings = [side, 1 - side].map(|end| link.ring(end) as u32);
+    StreamRail::new(Box::new(link.open(side).expect("free")), rings, about)
 }
 
 fn rails(link: &SoftStreamLink) -> [StreamRail; 2] {
@@ -80,6 +81,57 @@ fn no_more_is_under_way_than_the_peer_has_buffers_for() {
             a.poll(&mut got).expect("up");
         }
         assert!(got.0.len() + 1 >= sent, "{} of {sent}", got.0.len());
+    }
+}
+
+/// Both send as much as they may before either reads; then all of it arrives. How much each sent.
+fn both_full(link: &SoftStreamLink, len: usize) -> [usize; 2] {
+    let mut rails = rails(link);
+    let (src, chunk) = (StaticBuf::new(len), head(HeadKind::Chunk, len));
+    let (mut sent, mut got) = ([0; 2], [Got::default(), Got::default()]);
+    for _ in 0..4 {
+        for (rail, sent) in rails.iter_mut().zip(&mut sent) {
+            while rail.data(&chunk, src.slice()).is_ok() {
+                *sent += 1;
+            }
+            rail.flush().expect("up");
+        }
+        assert_eq!(link.overrun(), 0);
+    }
+    for _ in 0..10_000 {
+        for (rail, got) in rails.iter_mut().zip(&mut got) {
+            rail.poll(got).expect("up");
+            rail.flush().expect("up");
+        }
+        if got[0].0.len() == sent[1] && got[1].0.len() == sent[0] {
+            break;
+        }
+    }
+    assert_eq!(
+        [got[1].0.len(), got[0].0.len()],
+        sent,
+        "messages of {len} bytes over rings of {:?}",
+        [0, 1].map(|n| link.ring(n))
+    );
+    sent
+}
+
+#[test]
+fn two_full_directions_do_not_wait_for_each_other() {
+    for ring in [32, 64, 256] {
+        for len in [1, 4000, 4096, 8193, 12_289, 100_000] {
+            let sent = both_full(&SoftStreamLink::new(ring).expect("descriptors"), len);
+            assert!(sent.iter().all(|sent| *sent > 0), "{sent:?}");
+        }
+    }
+}
+
+#[test]
+fn hosts_whose_rings_differ_carry_all_the_same() {
+    for rings in [[32, 256], [256, 32], [256, 4096]] {
+        for len in [3, 100_000] {
+            both_full(&SoftStreamLink::with_rings(rings).expect("descriptors"), len);
+        }
     }
 }
 

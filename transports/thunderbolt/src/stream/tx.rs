@@ -203,10 +203,13 @@ impl Tx {
     fn begin(&mut self, rx: &mut Rx) -> bool {
         let left = self.end - self.sent;
         let frames = self.budget(RESERVE) as usize;
+        // One write takes one payload, and each write begins a frame: a segment with more of them would take frames that are kept free for
+        // acknowledgements, and two sides that wait for those would stand still.
+        let left = self.payloads.front().map_or(left, |first| left.min(first.at + first.mem.len() as u64 - self.sent));
         let bytes = (frames * FRAME).min(SEGMENT_MOST).saturating_sub(SEGMENT_LEN).min(left as usize);
         let (kind, len) = if bytes > 0 {
             (Kind::Bytes, bytes)
-        } else if self.finishing == 1 && self.budget(0) > 0 {
+        } else if self.finishing == 1 && left == 0 && self.budget(0) > 0 {
             self.finishing = 2;
             (Kind::End, 0)
         } else if rx.owes() && self.budget(0) > 0 {

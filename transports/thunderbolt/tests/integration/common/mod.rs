@@ -50,7 +50,7 @@ impl Cables {
             let hops = [8 + 2 * n as u16, 9 + 2 * n as u16];
             let hops = (hops[side], hops[1 - side]);
             let (tier, place) = (Tier::Stream, link.address(side));
-            ports.cables.push(Cable { tier, hops, place, ring: link.ring() as u16, ..base.clone() });
+            ports.cables.push(Cable { tier, hops, place, ring: link.ring(side) as u16, ..base.clone() });
         }
         ports.shared()
     }
