@@ -18,8 +18,14 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use crate::log::{Log, Priority};
 use crate::run::{ANSWER, RETRY, START, failed, say_state, within};
 
-/// Threads for calls of clients that may block.
-const THREADS: usize = 32;
+/// Threads for calls of clients that may block, of which 32 may be under way, and for what the service does by itself.
+const THREADS: usize = 32 + 8;
+
+/// How often it is tried again to serve shares that could not be served.
+const SERVE: Duration = Duration::from_secs(5);
+
+/// How long a thread that waits for a silent peer may keep the process.
+const LEAVE: Duration = Duration::from_secs(2);
 
 /// How long tasks may take to end. Within the unit's TimeoutStopSec.
 const FAREWELL: Duration = Duration::from_secs(20);
@@ -33,7 +39,9 @@ pub(crate) fn run(as_root: bool, log: Arc<Log>) -> Result<(), String> {
     let runtime = runtime.map_err(|error| format!("no event loop: {error}"))?;
     let changed = Arc::new(Notify::new());
     let user = open(as_root, log.clone(), changed.clone())?;
-    runtime.block_on(serve(&Arc::new(user), &log, &changed))
+    let ended = runtime.block_on(serve(&Arc::new(user), &log, &changed));
+    runtime.shutdown_timeout(LEAVE);
+    ended
 }
 
 fn open(as_root: bool, log: Arc<Log>, changed: Arc<Notify>) -> Result<User, String> {
@@ -79,8 +87,8 @@ async fn serve(user: &Arc<User>, log: &Log, changed: &Notify) -> Result<(), Stri
     let mut server = Some(connected.map_err(|error| failed(&format!("LS3235 no {NAME} on the session bus"), error))?);
     say_state(&[NotifyState::Ready]);
     let watchdog = sd_notify::watchdog_enabled().unwrap_or(Duration::from_secs(3600));
-    let (mut alive, mut retry) = (interval(watchdog / 2), interval(RETRY));
-    for ticks in [&mut alive, &mut retry] {
+    let (mut alive, mut retry, mut serve) = (interval(watchdog / 2), interval(RETRY), interval(SERVE));
+    for ticks in [&mut alive, &mut retry, &mut serve] {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     }
     let mut lost_at = Instant::now();
@@ -96,6 +104,16 @@ async fn serve(user: &Arc<User>, log: &Log, changed: &Notify) -> Result<(), Stri
             () = async { match closed { Some(closed) => closed.await, None => std::future::pending().await } } => {
                 log.line(Priority::Warning, "the bus has ended the connection; tasks go on, and it is tried again");
                 (server, lost_at) = (None, Instant::now());
+            }
+            _ = serve.tick() => {
+                if !user.shares.status().error.is_empty() {
+                    let own = user.clone();
+                    drop(spawn_blocking(move || {
+                        if own.shares.retry() {
+                            (own.changed)();
+                        }
+                    }));
+                }
             }
             () = changed.notified() => {
                 if let Some(bus) = &server && within(ANSWER, bus.update()).await.is_err() {

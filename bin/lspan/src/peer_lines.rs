@@ -12,7 +12,8 @@ static SAID: Mutex<LineLimit> = Mutex::new(LineLimit::new(60));
 
 /// Writes a line to standard error, for programs that outlive the terminal or the pipe that it leads to.
 pub(crate) fn tell(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    // In one piece: other processes write to the same place.
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Writes a line, where there may be one more in this minute.

@@ -5,7 +5,7 @@
 mod peer;
 mod store;
 
-pub use peer::{HOSTS_MAX, LINE_MAX, NAME_MAX, Peer, name_fault};
+pub use peer::{HOSTS_MAX, LINE_MAX, NAME_MAX, Peer, is_host, name_fault};
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -263,13 +263,20 @@ impl Keyring {
     /// Trusts a peer. One whose key is known already is renamed and given the new hosts, which is not an error.
     ///
     /// # Errors
-    /// [`KeyError::Name`], [`KeyError::Taken`], [`KeyError::Own`], [`KeyError::Full`], [`KeyError::File`].
+    /// [`KeyError::Name`], [`KeyError::Taken`], [`KeyError::Own`], [`KeyError::Full`], [`KeyError::Line`], [`KeyError::File`].
     pub fn add(&self, peer: Peer) -> Result<(), KeyError> {
         if let Some(why) = name_fault(&peer.name) {
             return Err(KeyError::Name { name: peer.name, why });
         }
         if peer.key == self.public() {
             return Err(KeyError::Own);
+        }
+        // A line that could not be read again would make the whole store unreadable.
+        if !peer.hosts.iter().all(|host| is_host(host)) {
+            return Err(KeyError::Line {
+                place: format!("{}: ", peer.name),
+                why: "a line has a host that cannot be one",
+            });
         }
         self.change(|peers| {
             if let Some(other) = peers.iter().find(|other| other.name == peer.name && other.key != peer.key) {

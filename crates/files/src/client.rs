@@ -254,7 +254,7 @@ impl Client {
         self.over(result)
     }
 
-    /// Gets these entries of the peer, each to a path below the place.
+    /// Gets these entries of the peer, each to a path below the place. The peer can name nothing else there.
     ///
     /// # Errors
     /// As [`Client::send`].
@@ -266,7 +266,7 @@ impl Client {
         place: DestDir<RealFs>,
         watcher: &mut dyn Watcher,
     ) -> Result<Outcome, Error> {
-        let delete = place.delete.is_some();
+        let (delete, place) = (place.delete.is_some(), place.only(from.iter().map(|(_, to)| to.clone())));
         let token = self.begin(Request::Get { from, xattrs, dry_run: place.dry_run, delete, exclude })?;
         let result = self.bulk(token).and_then(|line| transfer::receive(place, &self.control, &line, watcher));
         self.over(result)

@@ -168,6 +168,20 @@ impl<F: Fs> Journal<F> {
         Some((value, tag == self.tag))
     }
 
+    /// Takes back what is written of a chunk, before its bytes become others.
+    pub(crate) fn clear(&self, fs: &F, index: u64) -> io::Result<()> {
+        let (at, mut bytes) = (RECORDS + index * RECORD_LEN as u64, [0; RECORD_LEN]);
+        if read_full(fs, &self.file, at, &mut bytes).is_ok() && bytes == [0; RECORD_LEN] {
+            return Ok(());
+        }
+        write_full(fs, &self.file, at, &[0; RECORD_LEN])
+    }
+
+    /// Takes back what is written of the chunks from this one on.
+    pub(crate) fn cut(&self, fs: &F, index: u64) -> io::Result<()> {
+        fs.truncate(&self.file, RECORDS + index * RECORD_LEN as u64)
+    }
+
     /// Notes a chunk, whose bytes must have been written before.
     pub(crate) fn put(&self, fs: &F, index: u64, value: &Value) -> io::Result<()> {
         let at = RECORDS + index * RECORD_LEN as u64;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -96,6 +96,10 @@ struct Books {
     tokens: HashMap<[u8; 16], (Identity, SyncSender<Incoming>)>,
     /// The last answers to each peer.
     said: HashMap<Identity, Answers>,
+    /// Connections that have sessions.
+    lines: Vec<Weak<Line>>,
+    /// No more sessions.
+    closed: bool,
 }
 
 /// The serving side.
@@ -155,6 +159,30 @@ impl Server {
         self.books.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// Serves no more: sessions end where they wait, and a connection that comes begins none. What a request or a transfer is at goes on until it
+    /// looks for the next message.
+    pub fn close(&self) {
+        let lines = {
+            let mut books = self.books();
+            books.closed = true;
+            books.tokens.clear();
+            std::mem::take(&mut books.lines)
+        };
+        lines.iter().filter_map(Weak::upgrade).for_each(|line| line.close());
+    }
+
+    /// The line of a new session, which [`Server::close`] ends.
+    fn line(&self, transport: Transport) -> Result<Arc<Line>, Error> {
+        let line = Line::new(transport);
+        let mut books = self.books();
+        if books.closed {
+            return Err(Error::Lost("the server has ended".into()));
+        }
+        books.lines.retain(|line| line.strong_count() > 0);
+        books.lines.push(Arc::downgrade(&line));
+        Ok(line)
+    }
+
     /// Serves one connection, on a thread of its own.
     pub fn accept(self: &Arc<Server>, transport: Transport, identity: Identity) {
         let Some((places, open)) = self.places(&identity) else {
@@ -189,7 +217,7 @@ impl Server {
     fn connection(&self, transport: Transport, identity: &Identity, open: Quota) -> Result<(), Error> {
         match first_message(&transport, PATIENCE)? {
             Message::Hello { version, session } => {
-                session::Session::new(self, identity, session, Line::new(transport), open)?.run(version)
+                session::Session::new(self, identity, session, self.line(transport)?, open)?.run(version)
             }
             Message::Bulk { token } => {
                 let waiting = self.books().tokens.remove(&token);

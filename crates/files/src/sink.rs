@@ -1,6 +1,6 @@
 //! The receiver of a transfer: says what it wants, checks what arrives and gives files their names.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::engine::{Clock, Engine, Event, Geometry, Happened, LinkLost, UNITS_MAX, Violation, key};
@@ -54,6 +54,8 @@ pub struct DestDir<F: Fs> {
     pub no_fsync: bool,
     /// Move to the trash what the sender has not, and what is replaced.
     pub delete: Option<Delete>,
+    /// What was asked for; nothing else is taken. `None`: whatever the sender offers.
+    only: Option<BTreeSet<RelPath>>,
     /// The trash of this run.
     trash: Trash<F>,
 }
@@ -63,7 +65,8 @@ impl<F: Fs> DestDir<F> {
     /// those of every transfer; files leave the page cache from `large` bytes on.
     pub fn new(fs: Arc<F>, root: Arc<F::Dir>, base: RelPath, state: Option<Arc<F::Dir>>, large: u64) -> DestDir<F> {
         let (geometry, trash) = (Geometry::REAL, Trash::new(false));
-        DestDir { fs, root, base, state, geometry, large, dry_run: false, no_fsync: false, delete: None, trash }
+        let (dry_run, no_fsync, delete, only) = (false, false, None, None);
+        DestDir { fs, root, base, state, geometry, large, dry_run, no_fsync, delete, only, trash }
     }
 
     /// What is done beside writing.
@@ -71,6 +74,17 @@ impl<F: Fs> DestDir<F> {
     pub fn with(self, dry_run: bool, no_fsync: bool, delete: Option<Delete>) -> DestDir<F> {
         let trash = Trash::new(!no_fsync && delete.is_some());
         DestDir { dry_run, no_fsync, delete, trash, ..self }
+    }
+
+    /// Takes these paths and what is below them, and ends the transfer where the sender names another one.
+    #[must_use]
+    pub fn only(self, paths: impl IntoIterator<Item = RelPath>) -> DestDir<F> {
+        DestDir { only: Some(paths.into_iter().collect()), ..self }
+    }
+
+    fn is_asked(&self, path: &RelPath) -> bool {
+        let Some(only) = &self.only else { return true };
+        std::iter::successors(Some(path.clone()), |path| Some(path.split()?.0)).any(|path| only.contains(&path))
     }
 }
 
@@ -224,6 +238,10 @@ impl<F: Fs> Sink<F> {
         self.next_batch = id.checked_add(1).ok_or(Violation("too many batches"))?;
         if self.wanted.len() + self.files.len() + items.len() > WANTED_MAX {
             return Err(Violation("more files are offered than it waited for"));
+        }
+        // Before anything of the batch is carried out.
+        if !items.iter().all(|item| self.place.is_asked(&item.path)) {
+            return Err(Violation("it offers something that was not asked for"));
         }
         let mut verdicts = Vec::with_capacity(items.len());
         for (index, item) in items.into_iter().enumerate() {

@@ -102,6 +102,9 @@ pub struct Source<F: Fs> {
     /// Items of each batch, and those of them that are not done with.
     batches: BTreeMap<u32, (usize, usize)>,
     offers: BTreeMap<Key, OfferedFile<F>>,
+    /// Large files that were given up and of which the receiver may have said that they failed before it hears that. With each the
+    /// next batch: the verdicts on it come later.
+    given_up: BTreeMap<Key, u32>,
     queue: VecDeque<(Key, bool)>,
     small: VecDeque<Key>,
     files: BTreeMap<Key, Sending<F>>,
@@ -140,6 +143,7 @@ impl<F: Fs> Source<F> {
             next_batch: 0,
             batches: BTreeMap::new(),
             offers: BTreeMap::new(),
+            given_up: BTreeMap::new(),
             queue: VecDeque::new(),
             small: VecDeque::new(),
             files: BTreeMap::new(),
@@ -291,6 +295,10 @@ impl<F: Fs> Source<F> {
         if let Some((items, _)) = self.batches.get_mut(&id) {
             *items = 0;
         }
+        // While chunks of one are under way they may fail.
+        let units = &self.units;
+        let may_fail = |key: Key| units.range((key, 0)..=(key, u64::MAX)).next().is_some();
+        self.given_up.retain(|key, next| *next > id || may_fail(*key));
         for (index, verdict) in verdicts.into_iter().enumerate() {
             let key = key(id, index);
             let Some(offer) = self.offers.get(&key) else {
@@ -336,6 +344,9 @@ impl<F: Fs> Source<F> {
         self.files.remove(&key);
         let Some(OfferedFile { path, found, tries }) = self.offers.remove(&key) else { return };
         self.close(key);
+        if !self.load.geometry.is_small(found.stat.size) {
+            self.given_up.insert(key, self.next_batch);
+        }
         let Some(fault) = why else {
             let stat = self.load.fs.stat(&found.dir, &found.name);
             match stat {
@@ -450,6 +461,10 @@ impl<F: Fs> Source<F> {
     }
 
     fn committed(&mut self, key: Key, result: Result<Value, Fault>) -> Result<(), Violation> {
+        // Said before the receiver heard that the file was given up.
+        if result.is_err() && self.given_up.remove(&key).is_some() {
+            return Ok(());
+        }
         let offer = self.offers.get(&key).ok_or(Violation("it reports a file that was not sent"))?;
         let (path, size) = (offer.path.clone(), offer.found.stat.size);
         let sending = self.files.remove(&key);

@@ -29,6 +29,8 @@ pub struct Service {
     pub port: u16,
     /// Whom it lets in.
     pub admits: &'static str,
+    /// Whether it never lets in a stranger, so that one which asks for no key is an impostor.
+    pub keyed: bool,
 }
 
 /// `lspan perf serve`. No registered service that we know of uses the port.
@@ -37,6 +39,7 @@ pub const PERF: Service = Service {
     begin: "type `lspan perf serve`",
     port: 24_680,
     admits: "paired peers, and with --open every host",
+    keyed: false,
 };
 
 /// `lspan files serve`. No registered service that we know of uses the port.
@@ -45,6 +48,7 @@ pub const FILES: Service = Service {
     begin: "type `lspan files serve NAME=DIR`",
     port: 24_681,
     admits: "paired peers",
+    keyed: true,
 };
 
 /// An endpoint or a listener of a program that uses the library. No registered service that we know of uses the port.
@@ -53,6 +57,8 @@ pub const LIBRARY: Service = Service {
     begin: "let a program serve an endpoint or a listener at this port",
     port: 24_682,
     admits: "paired peers",
+    // A program may do without; one that is looked for by its host has a key (`find_host`).
+    keyed: false,
 };
 
 /// What the serving side says first: a name and a version.
@@ -134,11 +140,18 @@ pub enum RendezvousError {
     },
     /// A paired peer whose server does not prove who it is.
     #[error(
-        "LS0739 {peer} is the name of a paired peer, but what answers there does not authenticate by key, so that it may be anybody: serve there without --open, or name the host by its address"
+        "LS0739 {peer}: what answers there does not authenticate by key, so that it may be anybody: {}",
+        if *keyed {
+            "pair the two hosts with `lspan pair`, or give both the same cluster key"
+        } else {
+            "this is the name of a paired peer; serve there without --open, or name the host by its address"
+        }
     )]
     Unproven {
         /// As asked.
         peer: String,
+        /// Whether such a server always does.
+        keyed: bool,
     },
     /// A server for paired peers, and we have no keys.
     #[error("LS0740 {peer} serves its paired peers alone: pair the two hosts with `lspan pair`")]
@@ -296,6 +309,8 @@ pub struct Peer {
     /// The key of the paired peer that was named.
     key: Option<PublicKey>,
     ring: Option<Arc<Keyring>>,
+    /// [`Service::keyed`]
+    keyed: bool,
 }
 
 impl Peer {
@@ -323,7 +338,9 @@ impl Peer {
             _ if cluster => Ok(None),
             (Some(_), true) => Ok(self.key),
             (None, true) => Err(RendezvousError::Unpaired { peer: self.name.clone() }),
-            (_, false) if self.key.is_some() => Err(RendezvousError::Unproven { peer: self.name.clone() }),
+            (_, false) if self.key.is_some() || self.keyed => {
+                Err(RendezvousError::Unproven { peer: self.name.clone(), keyed: self.key.is_none() })
+            }
             (_, false) => Ok(None),
         }
     }
@@ -356,7 +373,7 @@ pub fn ask_within(peer: &str, service: Service, until: Option<Instant>) -> Resul
         let left = until.map_or(PATIENCE, |until| until.saturating_duration_since(Instant::now()));
         let patience = left.clamp(PATIENCE_LEAST, PATIENCE);
         match TcpStream::connect_timeout(&addr, patience).and_then(|stream| fetch(stream, service, patience)) {
-            Ok(handle) => return Ok(Peer { name: peer.to_owned(), handle, key, ring }),
+            Ok(handle) => return Ok(Peer { name: peer.to_owned(), handle, key, ring, keyed: service.keyed }),
             Err(error) => {
                 // A host that serves nothing refuses.
                 let dropped = if error.kind() == io::ErrorKind::TimedOut {
@@ -386,14 +403,32 @@ pub fn addresses(peer: &str, service: Service) -> Result<Vec<SocketAddr>, Rendez
 }
 
 fn fetch(mut stream: TcpStream, service: Service, patience: Duration) -> io::Result<[u8; HANDLE_LEN]> {
-    stream.set_read_timeout(Some(patience))?;
+    let until = Instant::now() + patience;
+    // All of it in that time, however it comes.
+    let mut read = |to: &mut [u8]| -> io::Result<()> {
+        let mut at = 0;
+        while at < to.len() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            stream.set_read_timeout(Some(left))?;
+            match stream.read(&mut to[at..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => at += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    };
     let (mut hello, mut handle) = ([0; HELLO.len()], [0; HANDLE_LEN]);
-    stream.read_exact(&mut hello)?;
+    read(&mut hello)?;
     if hello != HELLO {
         let text = format!("what answers there is not {} of this version", service.server);
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
-    stream.read_exact(&mut handle)?;
+    read(&mut handle)?;
     Ok(handle)
 }
 

@@ -1,5 +1,6 @@
 //! Where the fabric's lines go: NCCL's logger inside NCCL, standard error elsewhere.
 
+use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -60,7 +61,8 @@ impl Log {
         Log::to(move |level, line| {
             if level <= most {
                 let word = if level == Level::Warn { "WARN" } else { "INFO" };
-                eprintln!("linkspan: {word} {line}");
+                // In one piece: other processes write to the same terminal or file. One that is gone is no reason to end.
+                let _ = std::io::stderr().write_all(format!("linkspan: {word} {line}\n").as_bytes());
             }
         })
     }

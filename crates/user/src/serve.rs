@@ -177,6 +177,8 @@ impl Waiting {
             });
             let _ = waits.wait(self.rendezvous.wait_most());
         }
+        // Those who are connected already would go on.
+        self.server.close();
         Ok(())
     }
 }

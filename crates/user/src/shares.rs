@@ -1,7 +1,10 @@
 //! The shares that a user's service keeps, and serves while it is told to.
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -69,6 +72,10 @@ struct Inner {
     file: File,
     running: Option<Running>,
     error: String,
+    /// Why the file was not read.
+    unread: Option<String>,
+    /// Nothing is served again by itself.
+    ended: bool,
 }
 
 /// The shares, and whether they are served.
@@ -108,7 +115,14 @@ impl Shares {
         match read {
             Ok(file) => inner.file = file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => (shares.say)(&format!("LS1850 {} cannot be read: {error}", shares.path.display())),
+            Err(error) => {
+                let why = format!("LS1850 {} cannot be read: {error}", shares.path.display());
+                (shares.say)(&why);
+                // What a newer release has written, or a disk gives again, is not written over.
+                inner.unread = Some(format!(
+                    "{why}; nothing is changed until it can, or is moved away, and the service started anew"
+                ));
+            }
         }
         shares.again(&mut inner);
         drop(inner);
@@ -189,7 +203,11 @@ impl Shares {
                 inner.running = running;
                 inner.error.clear();
                 self.show(&inner);
-                self.keep(&mut inner, file)
+                let kept = self.keep(&mut inner, file);
+                if kept.is_err() {
+                    self.again(&mut inner);
+                }
+                kept
             }
             Err(error) => {
                 self.again(&mut inner);
@@ -213,16 +231,40 @@ impl Shares {
         Ok(was)
     }
 
+    /// Tries again to serve them, where they are to be and are not: an address, a directory or a peer may have come. Whether they are now. Returns
+    /// at once where something is being changed.
+    pub fn retry(&self) -> bool {
+        let Ok(mut inner) = self.inner.try_lock() else { return false };
+        if inner.running.is_some() || inner.file.serve.is_none() || inner.ended {
+            return false;
+        }
+        self.again(&mut inner);
+        inner.running.is_some()
+    }
+
     /// Ends the serving for this time.
     pub fn end(&self) {
-        halt(&mut self.locked());
+        let mut inner = self.locked();
+        inner.ended = true;
+        halt(&mut inner);
     }
 
     fn keep(&self, inner: &mut Inner, file: File) -> Result<(), Error> {
         let failed = |error| Error::system(self.path.display().to_string(), error);
-        let fresh = self.path.with_extension("new");
+        if let Some(why) = &inner.unread {
+            return Err(Error::Refused(why.clone()));
+        }
         let text = serde_json::to_vec(&file).map_err(|error| failed(error.into()))?;
-        std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, &self.path)).map_err(failed)?;
+        let written = || -> std::io::Result<()> {
+            let fresh = self.path.with_extension("new");
+            let mut new = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+            new.write_all(&text)?;
+            // Whole on the disk before its name is.
+            new.sync_all()?;
+            std::fs::rename(&fresh, &self.path)?;
+            std::fs::File::open(self.path.parent().unwrap_or(Path::new("/")))?.sync_all()
+        };
+        written().map_err(failed)?;
         inner.file = file;
         Ok(())
     }
@@ -236,8 +278,10 @@ impl Shares {
                 inner.error.clear();
             }
             Err(error) => {
-                inner.error = error.text();
-                (self.say)(&format!("shares are not served: {}", inner.error));
+                let before = std::mem::replace(&mut inner.error, error.text());
+                if before != inner.error {
+                    (self.say)(&format!("shares are not served: {}", inner.error));
+                }
             }
         }
         self.show(inner);
@@ -299,4 +343,31 @@ fn halt(inner: &mut Inner) {
 /// [`Error::System`].
 pub fn file() -> Result<PathBuf, Error> {
     Ok(crate::place::state_dir("service")?.join(Path::new("shares.json")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_written_over_and_one_that_is_written_is_closed_to_others() {
+        let dir = std::env::temp_dir().join(format!("linkspan-shares-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("shares.json");
+        let kept = |name: &str| Kept { name: name.into(), directory: dir.clone(), writable: false };
+        let shares = || Shares::new(path.clone(), true, Arc::new(|_: &str| {}));
+        shares().add(kept("one")).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(shares().list(), [kept("one")]);
+        let newer = br#"{"shares":[],"serve":{"of_a_newer_release":1}}"#;
+        std::fs::write(&path, newer).unwrap();
+        let refused = shares().add(kept("two")).unwrap_err().text();
+        assert!(refused.contains("LS1850") && refused.contains("of_a_newer_release"), "{refused}");
+        assert!(shares().stop().is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), newer);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 }

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 mod killed;
@@ -24,6 +25,16 @@ pub(crate) struct World {
     pub(crate) port: u16,
 }
 
+/// A port that nobody has, none of those that the kernel gives to outgoing connections (from 32768 on): one of them would be taken by the time
+/// that a server wants it.
+fn free_port() -> u16 {
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    let next = || std::process::id().wrapping_mul(101).wrapping_add(TRIED.fetch_add(1, Relaxed));
+    std::iter::repeat_with(|| 10_000 + (next() % 20_000) as u16)
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("a free port")
+}
+
 impl World {
     pub(crate) fn new(name: &str) -> World {
         let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("files-{name}-{}", std::process::id()));
@@ -33,8 +44,7 @@ impl World {
         }
         fs::write(dir.join("key"), "0123456789abcdef".repeat(4)).unwrap();
         fs::set_permissions(dir.join("key"), fs::Permissions::from_mode(0o600)).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        World { dir, port }
+        World { dir, port: free_port() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -56,7 +56,7 @@ fn is_fingerprint(name: &str) -> bool {
 }
 
 /// Whether it may be a host name or an address: what a command line and a resolver take as one word.
-fn is_host(host: &str) -> bool {
+pub fn is_host(host: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | ':' | '%');
     !host.is_empty() && host.len() <= 253 && host.chars().all(plain) && !host.starts_with('-')
 }

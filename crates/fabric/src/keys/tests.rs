@@ -56,6 +56,19 @@ fn a_private_key_that_others_may_read_is_refused_and_so_is_one_that_is_damaged()
 }
 
 #[test]
+fn a_peer_whose_line_could_not_be_read_again_is_refused_and_the_others_stay() {
+    let dir = scratch("unreadable");
+    let ring = Keyring::make_in(&dir, false).unwrap();
+    ring.add(somebody("mini")).unwrap();
+    for host in ["fe80::1%eth0@if5", "fe80::1%?", "a,b"] {
+        let peer = Peer { hosts: vec![host.to_owned()], ..somebody("other") };
+        assert!(ring.add(peer).is_err(), "{host}");
+        assert_eq!(Keyring::open_in(&dir).unwrap().names(), ["mini"]);
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
 fn peers_are_added_renamed_and_forgotten_and_another_process_sees_it() {
     let dir = scratch("peers");
     let ring = Keyring::make_in(&dir, false).unwrap();

@@ -71,7 +71,7 @@ impl Watcher for Silent {
 }
 
 enum Begun {
-    Put(DestDir<RealFs>),
+    Put(Box<DestDir<RealFs>>),
     Get(Box<Source<RealFs>>),
 }
 
@@ -332,7 +332,7 @@ impl<'a> Session<'a> {
         let line = line?;
         match begun {
             Begun::Put(_) if early.is_some() => Err(Violation("it speaks before it has slots").into()),
-            Begun::Put(place) => transfer::receive(place, &self.control, &line, &mut Silent).map(drop),
+            Begun::Put(place) => transfer::receive(*place, &self.control, &line, &mut Silent).map(drop),
             Begun::Get(source) => {
                 let slots = match early.map_or_else(|| self.control.inbox.recv_timeout(BULK), Ok) {
                     Ok(Incoming::Message(slots @ Message::Slots { .. })) => slots,
@@ -376,7 +376,7 @@ impl<'a> Session<'a> {
                     (self.server.say)(&format!("what is old in the trash was not removed: {error}"));
                 }
                 let place = DestDir::new(fs.clone(), root, to.path, self.server.state.clone(), self.server.large);
-                Ok(Begun::Put(place.with(dry_run, no_fsync, delete)))
+                Ok(Begun::Put(Box::new(place.with(dry_run, no_fsync, delete))))
             }
             Request::Get { from, xattrs, dry_run, delete, exclude } => {
                 let starts = from.iter().map(|(at, to)| self.start(at, to)).collect::<Result<Vec<_>, Fault>>()?;

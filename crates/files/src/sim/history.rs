@@ -18,6 +18,9 @@ use crate::source::{Load, Start};
 /// Files that come up.
 const NAMES: [&str; 4] = ["a", "b", "sub/c", "sub/d"];
 
+/// What is sent of them, and to where.
+const ALL: [(&str, &str); 3] = [("a", "a"), ("b", "b"), ("sub", "sub")];
+
 struct World {
     random: Random,
     src: SimFs,
@@ -39,26 +42,7 @@ struct World {
 /// # Errors
 /// A text: which promise was broken, in which step.
 pub fn run(seed: u64, bug: Option<Bug>) -> Result<(), String> {
-    let mut random = Random(seed);
-    let (on_src, on_dst) = match bug {
-        Some(Bug::MtimeAlone | Bug::SourceUnchecked) => (bug, None),
-        other => (None, other),
-    };
-    let (src, dst) = (SimFs::new(random.number(), on_src, false), SimFs::new(random.number(), on_dst, false));
-    for fs in [&src, &dst] {
-        fs.users(|users| users.write("home/sub/keep", b"", false));
-    }
-    dst.users(|users| users.write("state/keep", b"", false));
-    let mut world = World {
-        random,
-        src,
-        dst,
-        versions: BTreeMap::new(),
-        told: BTreeMap::new(),
-        newer: BTreeMap::new(),
-        precious: Vec::new(),
-        judged: Arc::default(),
-    };
+    let mut world = World::new(seed, bug);
     for name in NAMES {
         world.edit_source(name);
     }
@@ -75,7 +59,100 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Result<(), String> {
     world.converge()
 }
 
+/// Somebody writes the target just before a call of the receiver, and the next call fails.
+///
+/// # Errors
+/// A text: what was written is gone.
+pub fn overtaken(seed: u64, call: u64) -> Result<(), String> {
+    let mut world = World::new(seed, None);
+    let len = if seed.is_multiple_of(2) { 500 } else { 3000 };
+    world.src.users(|users| users.write("home/a", &vec![1; len], false));
+    world.dst.users(|users| users.write("home/a", &vec![2; len], false));
+    world.dst.plan(Some((call + 1, Mishap::Fail(ErrorKind::PermissionDenied))), false);
+    let (judged, written) = (world.judged.clone(), Arc::new(AtomicBool::new(false)));
+    let set = written.clone();
+    world.dst.edit_at(call, move |users| {
+        // What was there before the receiver looked is what the transfer is to replace.
+        if judged.load(Relaxed) {
+            users.write("home/a", b"precious", false);
+            set.store(true, Relaxed);
+        }
+    });
+    world.transfer(&[("a", "a")]);
+    world.dst.restart(false);
+    let mut files = BTreeMap::new();
+    world.dst.users(|users| files = users.files());
+    let has = |path: &String| path == "home/a" || path.starts_with("home/.lspan/trash/");
+    match written.load(Relaxed) && !files.iter().any(|(path, bytes)| has(path) && bytes == b"precious") {
+        true => Err(format!("what somebody wrote is gone; there are {:?}", files.keys())),
+        false => Ok(()),
+    }
+}
+
+/// A transfer is cut, transfers of another source to the same name are cut or meet a failing disk, and then the first is run to its end,
+/// all in one boot.
+///
+/// # Errors
+/// A text: the name has another content than that of the first source.
+pub fn between(seed: u64) -> Result<(), String> {
+    let mut world = World::new(seed, None);
+    let len = 2000 + world.random.below(8000);
+    let others = [len, 1025 + world.random.below(8000)];
+    for (name, len) in [("a", len), ("b", others[world.random.below(2)])] {
+        let mut bytes: Vec<u8> = (0..len).map(|_| world.random.number() as u8).collect();
+        if world.random.one_in(3) {
+            bytes[1024..].fill(0);
+        }
+        world.src.users(|users| users.write(&format!("home/{name}"), &bytes, false));
+    }
+    if world.random.one_in(3) {
+        world.dst.users(|users| users.write("home/a", &[7; 4000], false));
+    }
+    world.src.jump(10_000_000_000);
+    for from in [&["a"][..], &["b"], &["b", "a"]].iter().take(2 + world.random.below(2)).flat_map(|names| names.iter())
+    {
+        let at = 1 + world.random.below(150) as u64;
+        let fails = world.random.one_in(2).then_some(Mishap::Fail(ErrorKind::StorageFull));
+        world.dst.plan(Some((at, fails.unwrap_or(Mishap::Kill))), world.random.one_in(4));
+        world.src.plan(Some((1 + world.random.below(60) as u64, Mishap::Kill)), false);
+        world.transfer(&[(*from, "a")]);
+        world.src.restart(false);
+        world.dst.restart(false);
+    }
+    let run = world.transfer(&[("a", "a")]);
+    let (mut from, mut to) = (BTreeMap::new(), BTreeMap::new());
+    world.src.users(|users| from = users.files());
+    world.dst.users(|users| to = users.files());
+    match run.complete && from.get("home/a") == to.get("home/a") {
+        true => Ok(()),
+        false => Err(format!("it has another content than its source: {:?}", run.events)),
+    }
+}
+
 impl World {
+    fn new(seed: u64, bug: Option<Bug>) -> World {
+        let mut random = Random(seed);
+        let (on_src, on_dst) = match bug {
+            Some(Bug::MtimeAlone | Bug::SourceUnchecked) => (bug, None),
+            other => (None, other),
+        };
+        let (src, dst) = (SimFs::new(random.number(), on_src, false), SimFs::new(random.number(), on_dst, false));
+        for fs in [&src, &dst] {
+            fs.users(|users| users.write("home/sub/keep", b"", false));
+        }
+        dst.users(|users| users.write("state/keep", b"", false));
+        World {
+            random,
+            src,
+            dst,
+            versions: BTreeMap::new(),
+            told: BTreeMap::new(),
+            newer: BTreeMap::new(),
+            precious: Vec::new(),
+            judged: Arc::default(),
+        }
+    }
+
     fn content(&mut self, of: Option<Vec<u8>>) -> Vec<u8> {
         let mut bytes = match of {
             Some(old) if !self.random.one_in(3) => old,
@@ -171,7 +248,7 @@ impl World {
                         set.store(true, Relaxed);
                     }
                 });
-                let run = self.transfer();
+                let run = self.transfer(&ALL);
                 self.dst.restart(false);
                 self.src.restart(false);
                 self.report(&run);
@@ -185,7 +262,7 @@ impl World {
             }
             _ => {}
         }
-        let run = self.transfer();
+        let run = self.transfer(&ALL);
         self.report(&run);
         // Power may go at any later time as well.
         let power = power || self.random.one_in(4);
@@ -250,7 +327,7 @@ impl World {
             }
         }
         self.src.jump(10_000_000_000);
-        let run = self.transfer();
+        let run = self.transfer(&ALL);
         if !run.complete {
             return Err("a transfer without a mishap did not end".into());
         }
@@ -268,8 +345,8 @@ impl World {
         Ok(())
     }
 
-    /// One transfer of everything, until it ends or an end dies.
-    fn transfer(&mut self) -> Run {
+    /// One transfer of these names to others, until it ends or an end dies.
+    fn transfer(&mut self, names: &[(&str, &str)]) -> Run {
         let at = |text: &str| RelPath::new(text.as_bytes()).unwrap_or_default();
         let open = |fs: &SimFs, path: &str| fs.open_dir(&fs.root(), &at(path), Links::Refuse);
         let (Ok(from), Ok(to), Ok(state)) =
@@ -277,15 +354,15 @@ impl World {
         else {
             return Run::default();
         };
-        let starts = ["a", "b", "sub"].map(|name| Start {
+        let starts = names.iter().map(|(name, to)| Start {
             dir: Arc::new(from),
             name: Name::new(name.as_bytes()).ok(),
-            path: at(name),
+            path: at(to),
             shallow: false,
         });
         let (fs, state) = (Arc::new(self.dst.clone()), Some(Arc::new(state)));
         let place = DestDir::new(fs, Arc::new(to), RelPath::default(), state, u64::MAX);
         let load = Load::new(Arc::new(self.src.clone()), u64::MAX);
-        run::transfer(&mut self.random, load, starts.into(), place, &self.judged)
+        run::transfer(&mut self.random, load, starts.collect(), place, &self.judged)
     }
 }

@@ -71,16 +71,19 @@ pub(super) fn give_name<F: Fs>(
     // By way of the trash: whatever comes out of the exchange is in it already, should all end here.
     let (trash, kept) = place.trash.take(fs, &place.root, &whole, by_way).map_err(trashed)?;
     let result = match fs.rename((&trash, &kept), (dir, name), Rename::Exchange) {
-        Ok(()) => match fs.stat(&trash, &kept) {
-            Ok(out) if is_same(&out.ident(), &old.ident(), false) && place.delete.is_none() => {
-                fs.unlink(&trash, &kept).map_err(failed)
-            }
-            // It stays, and its place in the trash goes onto the disk.
-            Ok(_) if place.delete.is_some() && place.no_fsync => Ok(()),
-            Ok(_) if place.delete.is_some() => fs.sync_dir(&trash).map_err(failed),
-            Ok(_) => fs.sync_all(&place.root).map_err(failed),
-            Err(error) => Err(failed(error)),
-        },
+        // What lies in the trash is the old file from here on: whatever fails, it is not taken for the partial one.
+        Ok(()) => {
+            return match fs.stat(&trash, &kept) {
+                Ok(out) if is_same(&out.ident(), &old.ident(), false) && place.delete.is_none() => {
+                    fs.unlink(&trash, &kept).map_err(failed)
+                }
+                // It stays, and its place in the trash goes onto the disk.
+                Ok(_) if place.delete.is_some() && place.no_fsync => Ok(()),
+                Ok(_) if place.delete.is_some() => fs.sync_dir(&trash).map_err(failed),
+                Ok(_) => fs.sync_all(&place.root).map_err(failed),
+                Err(error) => Err(failed(error)),
+            };
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => name_new(fs, (&trash, &kept), (dir, name)),
         Err(error) if cannot(&error) => {
             // No exchange here: the old file is looked at once more and then replaced.

@@ -124,6 +124,7 @@ fn land<F: Fs>(
         if clock.time(Stage::Check, || value(index * geometry.chunk, bytes)) != *expected {
             return Err(Fault::wrong_data(&format!("chunk {index}")));
         }
+        target.take_back(place, index)?;
         clock.time(Stage::Write, || store(place, target, index, bytes)).map_err(failed)?;
         note(place, target, index, expected);
         clock.count_moved(len as u64);
@@ -192,6 +193,7 @@ fn hole<F: Fs>(
     let zeros = &mut scratch[..geometry.chunk_len(target.info.ident.size, index)];
     zeros.fill(0);
     if target.resumed || !target.info.sparse() {
+        target.take_back(place, index)?;
         clock
             .time(Stage::Write, || match place.fs.punch(&target.file, at, zeros.len() as u64) {
                 Err(_) => write_full(&*place.fs, &target.file, at, zeros),
@@ -225,6 +227,7 @@ fn keep<F: Fs>(
     let in_part = target.resumed && (noted.is_some() || target.journal.is_none());
     if !in_part {
         let old = target.old_file.as_ref().ok_or_else(gone)?;
+        target.take_back(place, index)?;
         clock
             .time(Stage::Write, || copy(fs, old, &target.file, index * geometry.chunk, len as u64, scratch))
             .map_err(failed)?;

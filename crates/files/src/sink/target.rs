@@ -74,10 +74,16 @@ impl<F: Fs> Target<F> {
         let root = fs.stat_dir(&place.root).map_err(failed)?;
         let born = fs.born(&file).map_err(failed)?;
         let parent = path.split().map(|(parent, _)| parent).unwrap_or_default();
-        let journal = place.base.join_path(&parent).ok().zip(place.state.as_ref()).and_then(|(dir, state)| {
-            let (root, part) = ((root.dev, root.ino), (ours.dev, ours.ino));
-            Journal::open(fs, state, &Whereabouts { root, dir, id, part, born }, resumed, tag).ok()
-        });
+        let journal = match place.base.join_path(&parent).ok().zip(place.state.as_ref()) {
+            Some((dir, state)) => {
+                let (root, part) = ((root.dev, root.ino), (ours.dev, ours.ino));
+                let whereabouts = Whereabouts { root, dir, id, part, born };
+                let size = info.ident.size;
+                let cut = (ours.size != size).then(|| ours.size.min(size) / place.geometry.chunk);
+                journal(fs, state, &whereabouts, resumed, tag, cut).map_err(|error| Fault::io("its journal", &error))?
+            }
+            None => None,
+        };
         reserve(place, &dir, &file, &info, &ours)?;
         let old_file = match &old {
             Some(old) if old.kind == Kind::File => fs.open_read(&dir, &name, Links::Refuse).ok().map(|(file, _)| file),
@@ -104,6 +110,12 @@ impl<F: Fs> Target<F> {
         old.map_or(Known::Nothing, Known::Content)
     }
 
+    /// Takes back the record of a chunk before its bytes change: a later run of the source that it is of would believe it.
+    pub(super) fn take_back(&self, place: &DestDir<F>, index: u64) -> Result<(), Fault> {
+        let Some(journal) = self.journal.as_ref().filter(|_| self.resumed) else { return Ok(()) };
+        journal.clear(&*place.fs, index).map_err(|error| Fault::io("its journal", &error))
+    }
+
     pub(super) fn hash_of(&self, place: &DestDir<F>, file: &F::File, index: u64, scratch: &mut [u8]) -> Option<Value> {
         let geometry = &place.geometry;
         let len = geometry.chunk_len(self.info.ident.size, index);
@@ -123,6 +135,29 @@ impl<F: Fs> Target<F> {
             let _ = place.fs.unlink(state, &journal.name);
         }
     }
+}
+
+/// The journal of a partial file, before its bytes change. Without one nothing is resumed without hashing it again; but one that stays
+/// and is not kept would be believed later. `cut`: the first chunk that another size of the file makes another one.
+fn journal<F: Fs>(
+    fs: &F,
+    state: &F::Dir,
+    place: &Whereabouts,
+    resumed: bool,
+    tag: Tag,
+    cut: Option<u64>,
+) -> io::Result<Option<Journal<F>>> {
+    let opened = Journal::open(fs, state, place, resumed, tag).and_then(|journal| match cut.filter(|_| resumed) {
+        Some(index) => journal.cut(fs, index).map(|()| journal),
+        None => Ok(journal),
+    });
+    let (error, name) = match (opened, place.name()) {
+        (Ok(journal), _) => return Ok(Some(journal)),
+        (Err(error), Some(name)) if resumed => (error, name),
+        (Err(_), _) => return Ok(None),
+    };
+    let is_gone = |done: io::Result<()>| done.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    if is_gone(fs.stat(state, &name).map(drop)) || fs.unlink(state, &name).is_ok() { Ok(None) } else { Err(error) }
 }
 
 /// Space for all of it, so that a full disk is known before the first byte.

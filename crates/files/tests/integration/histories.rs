@@ -18,6 +18,24 @@ fn nothing_is_lost_mixed_or_wrongly_reported_in_any_history() {
 }
 
 #[test]
+fn what_somebody_wrote_before_a_name_was_exchanged_is_kept_whatever_fails_then() {
+    for (seed, call) in (0..64).flat_map(|seed| (1..100).map(move |call| (seed, call))) {
+        if let Err(why) = history::overtaken(seed, call) {
+            panic!("seed {seed}, written before call {call}: {why}");
+        }
+    }
+}
+
+#[test]
+fn a_transfer_that_is_taken_up_after_one_of_another_source_has_the_content_of_its_own() {
+    for seed in 0..count() {
+        if let Err(why) = history::between(seed) {
+            panic!("seed {seed}: {why}");
+        }
+    }
+}
+
+#[test]
 fn every_planted_bug_is_found() {
     for bug in BUGS {
         let found = (0..20_000).find_map(|seed| history::run(seed, Some(bug)).err().map(|why| (seed, why)));

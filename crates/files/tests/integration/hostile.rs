@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use linkspan_files::engine::{Clock, Engine, Event, Geometry, Happened, SlotReader, Violation};
+use linkspan_files::engine::{Clock, Engine, Event, Geometry, Happened, LinkLost, Outlet, SlotReader, Violation};
 use linkspan_files::fs::{Fs, Ident, Links, Time};
 use linkspan_files::hash::value;
 use linkspan_files::name::RelPath;
 use linkspan_files::sim::SimFs;
 use linkspan_files::sink::{DestDir, Sink};
 use linkspan_files::source::{Load, Source, Start};
-use linkspan_files::wire::{FaultKind, FileInfo, ITEMS_MAX, Item, Key, Message, REMOTE_LEN, Verdict, What};
+use linkspan_files::wire::{Fault, FaultKind, FileInfo, ITEMS_MAX, Item, Key, Message, REMOTE_LEN, Verdict, What};
 
 const GEOMETRY: Geometry = Geometry { chunk: 1024, per_slot: 2, slots: 3 };
 
@@ -19,6 +19,19 @@ struct Sevens;
 impl SlotReader for Sevens {
     fn read(&self, _: u16, _: usize, out: &mut [u8]) {
         out.fill(7);
+    }
+}
+
+/// Slots whose receiver is not looked at.
+struct Nowhere(Vec<u8>);
+
+impl Outlet for Nowhere {
+    fn staging(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+
+    fn write(&mut self, _: u16, _: usize) -> Result<(), LinkLost> {
+        Ok(())
     }
 }
 
@@ -159,6 +172,18 @@ fn a_name_that_the_directory_takes_for_another_is_refused() {
     assert_eq!(verdicts[1], Verdict::Compare);
 }
 
+/// The sender of one large file, which was offered.
+fn source(fs: &SimFs) -> Source<SimFs> {
+    fs.users(|users| users.write("d/f", &[7; 5000], false));
+    let dir = Arc::new(fs.open_dir(&fs.root(), &path("d"), Links::Refuse).unwrap());
+    let mut load = Load::new(Arc::new(fs.clone()), u64::MAX);
+    load.geometry = GEOMETRY;
+    let starts = vec![Start { dir, name: None, path: RelPath::default(), shallow: false }];
+    let mut source = Source::new(load, Arc::default(), starts);
+    source.pump();
+    source
+}
+
 #[test]
 fn messages_that_no_receiver_has_reason_for_end_the_sending() {
     let key = KEY;
@@ -172,18 +197,53 @@ fn messages_that_no_receiver_has_reason_for_end_the_sending() {
         ("a file that was not sent", vec![Message::Committed { key: Key { batch: 5, index: 0 }, result: Ok([0; 32]) }]),
     ];
     for (what, messages) in bad {
-        let fs = SimFs::new(1, None, false);
-        fs.users(|users| users.write("d/f", &[7; 5000], false));
-        let dir = Arc::new(fs.open_dir(&fs.root(), &path("d"), Links::Refuse).unwrap());
-        let mut load = Load::new(Arc::new(fs), u64::MAX);
-        load.geometry = GEOMETRY;
-        let starts = vec![Start { dir, name: None, path: RelPath::default(), shallow: false }];
-        let mut source = Source::new(load, Arc::default(), starts);
-        source.pump();
+        let mut source = source(&SimFs::new(1, None, false));
         let (last, before) = messages.split_last().unwrap();
         before.iter().for_each(|message| source.on(message.clone()).unwrap());
         assert!(matches!(source.on(last.clone()), Err(Violation(_))), "{what} is taken");
         let events: Vec<Event> = std::iter::from_fn(|| source.event()).collect();
         assert!(!events.iter().any(|event| matches!(event.what, Happened::Done(..))));
     }
+}
+
+#[test]
+fn a_failure_that_crosses_the_drop_of_its_file_is_passed_over_once() {
+    let fs = SimFs::new(1, None, false);
+    let mut source = source(&fs);
+    source.on(Message::Slots { remote: [0; REMOTE_LEN], size: 2048, count: 3 }).unwrap();
+    source.on(Message::Verdicts { id: 0, verdicts: vec![Verdict::Want] }).unwrap();
+    source.pump();
+    // It has changed when its first chunks are read.
+    fs.users(|users| users.write("d/f", &[8; 500], false));
+    let (job, load) = (source.job().unwrap(), source.load().clone());
+    let done = Source::work(&load, job, &mut Nowhere(vec![0; 2048]), &Clock::default());
+    assert!(source.done(done).is_ok());
+    let said: Vec<Message> = std::iter::from_fn(|| source.message()).collect();
+    assert!(said.contains(&Message::Drop { key: KEY }), "{said:?}");
+    let failed = Message::Committed { key: KEY, result: Err(Fault::new(FaultKind::NoSpace, "")) };
+    source.on(failed.clone()).unwrap();
+    assert!(matches!(source.on(failed), Err(Violation(_))), "twice");
+}
+
+#[test]
+fn a_file_that_was_given_up_has_neither_arrived_nor_failed_after_the_verdicts_on_the_next_batch() {
+    let given_up = || {
+        let fs = SimFs::new(1, None, false);
+        let mut source = source(&fs);
+        source.on(Message::Slots { remote: [0; REMOTE_LEN], size: 2048, count: 3 }).unwrap();
+        source.on(Message::Verdicts { id: 0, verdicts: vec![Verdict::Want] }).unwrap();
+        fs.users(|users| users.write("d/f", &[8; 4000], false));
+        // It is dropped, and offered again as it is now.
+        source.pump();
+        source.pump();
+        let said: Vec<Message> = std::iter::from_fn(|| source.message()).collect();
+        assert!(matches!(&said[1..], [Message::Drop { key: KEY }, Message::Batch { id: 1, .. }]), "{said:?}");
+        source
+    };
+    let mut source = given_up();
+    assert!(source.on(Message::Committed { key: KEY, result: Ok([0; 32]) }).is_err());
+    let mut source = given_up();
+    source.on(Message::Verdicts { id: 1, verdicts: vec![Verdict::Want] }).unwrap();
+    let failed = Message::Committed { key: KEY, result: Err(Fault::new(FaultKind::NoSpace, "")) };
+    assert!(source.on(failed).is_err());
 }

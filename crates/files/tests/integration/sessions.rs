@@ -52,6 +52,12 @@ impl Drop for Folder {
 
 /// A server of `share`, also as one that is read-only, its listener's URL and what it says, until the flag is set.
 fn serve(dir: &Path) -> (Url, Receiver<String>, Arc<AtomicBool>) {
+    let (url, said, over, _) = serving(dir);
+    (url, said, over)
+}
+
+/// The same, with the server.
+fn serving(dir: &Path) -> (Url, Receiver<String>, Arc<AtomicBool>, Arc<Server>) {
     let (lines, said) = channel();
     let lines = Mutex::new(lines);
     let share = |name, writable| Share::open(name, &dir.join("share"), writable).unwrap();
@@ -59,15 +65,15 @@ fn serve(dir: &Path) -> (Url, Receiver<String>, Arc<AtomicBool>) {
     let server = Server::new(vec![share("data", true), share("fixed", false)], Vec::new(), None, 1 << 30, say);
     let listener = context().listen().unwrap();
     let (url, over) = (listener.url().clone(), Arc::new(AtomicBool::new(false)));
-    let end = over.clone();
+    let (end, accepts) = (over.clone(), server.clone());
     std::thread::spawn(move || {
         while !end.load(Relaxed) {
             if let Ok(transport) = listener.accept_blocking(Duration::from_millis(100)) {
-                server.accept(transport, Identity::Cluster);
+                accepts.accept(transport, Identity::Cluster);
             }
         }
     });
-    (url, said, over)
+    (url, said, over, server)
 }
 
 fn place() -> PeerPath {
@@ -416,6 +422,29 @@ fn a_later_connection_of_a_session_is_given_its_answers_and_ends_the_one_before(
     over.store(true, Relaxed);
 }
 
+#[test]
+fn a_server_that_is_closed_ends_the_sessions_that_there_are_and_begins_none() {
+    let folder = Folder::new("closed");
+    let (url, _said, over, server) = serving(&folder.0);
+    let connect = || {
+        let transport = context().transport().unwrap();
+        transport.connect_blocking(&url, LONG).unwrap();
+        say(&transport, &Message::Hello { version: VERSION, session: [7; 16] });
+        transport
+    };
+    let before = connect();
+    assert!(matches!(hear(&before), Message::Welcome { version: VERSION, .. }));
+    let make = |number, name| Message::Request { number, what: Request::Make(in_share("data", name), New::Dir(0o700)) };
+    say(&before, &make(1, "once"));
+    assert!(matches!(hear(&before), Message::Answer { number: 1, result: Ok(_) }));
+    server.close();
+    let _ = try_say(&before, &make(2, "late"));
+    assert!(try_hear(&before).is_err(), "a session goes on");
+    assert!(try_hear(&connect()).is_err(), "a session begins");
+    assert!(!folder.0.join("share/late").exists());
+    over.store(true, Relaxed);
+}
+
 /// Accepts a client's control connection, up to its first request.
 fn begin(listener: &Listener) -> (Transport, u64, Request) {
     let control = listener.accept_blocking(LONG).unwrap();
@@ -452,4 +481,56 @@ fn what_a_peer_still_says_of_a_transfer_that_failed_is_no_answer_to_the_next_req
     assert!(matches!(failed, Err(Error::Violation(_))), "{failed:?}");
     assert_eq!(client.request(Request::Shares).unwrap(), Answer::Shares(Vec::new()));
     drop(server.join().unwrap());
+}
+
+#[test]
+fn a_peer_that_gives_another_name_than_was_asked_for_is_refused_and_nothing_is_made() {
+    use linkspan_files::fs::Ident;
+    use linkspan_files::sink::DestDir;
+    use linkspan_files::wire::{Delete, FileInfo, Item, What};
+
+    let folder = Folder::new("another-name");
+    fs::create_dir(folder.0.join("share/kept")).unwrap();
+    let ident = Ident { dev: 1, ino: 1, size: 1, mtime: Time::default(), ctime: Time::default() };
+    let file = FileInfo { ident, settled: true, disk: 1, mode: 0o644, xattrs: Vec::new() };
+    let others = [
+        ("authorized_keys", What::File(file)),
+        ("wanted2", What::Dir { mode: 0o700 }),
+        ("kept/d", What::Dir { mode: 0o700 }),
+        ("link", What::Link { target: b"/".to_vec() }),
+        // With --delete what the peer does not name in it would go.
+        ("kept", What::Begin),
+        ("", What::Begin),
+    ];
+    for (name, what) in others {
+        let listener: Listener = context().listen().unwrap();
+        let url = listener.url().clone();
+        let server = std::thread::spawn(move || {
+            let (control, number, asked) = begin(&listener);
+            assert!(matches!(asked, Request::Get { .. }));
+            say(&control, &Message::Answer { number, result: Ok(Answer::Ready([7; 16])) });
+            let bulk = listener.accept_blocking(LONG).unwrap();
+            assert_eq!(hear(&bulk), Message::Bulk { token: [7; 16] });
+            assert!(matches!(hear(&control), Message::Slots { .. }));
+            let path = |name: &str| RelPath::new(name.as_bytes()).unwrap();
+            // What was asked for is taken, but not together with something else.
+            let items = [("wanted", What::Dir { mode: 0o700 }), (name, what)];
+            let items = items.map(|(name, what)| Item { path: path(name), what });
+            say(&control, &Message::Batch { id: 0, items: items.into() });
+            let _ = try_hear(&control);
+        });
+        let mut client = Client::connect(context(), move || Ok(url.clone()), || false).unwrap();
+        let root = Arc::new(RealFs::root(&folder.0.join("share")).unwrap());
+        let place = DestDir::new(Arc::new(RealFs), root, RelPath::default(), None, u64::MAX);
+        let place = place.with(false, true, Some(Delete { most: None, keep: Vec::new() }));
+        let from = vec![(in_share("data", "theirs"), RelPath::new(b"wanted").unwrap())];
+        let mut watcher = StopAfter { most: u64::MAX, busy: false };
+        let got = client.get(from, false, Vec::new(), place, &mut watcher);
+        assert!(matches!(got, Err(Error::Violation(_))), "{name}: {got:?}");
+        let found = fs::read_dir(folder.0.join("share")).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(found.collect::<Vec<_>>(), ["kept"]);
+        assert_eq!(fs::read_dir(folder.0.join("share/kept")).unwrap().count(), 0);
+        drop(client);
+        server.join().unwrap();
+    }
 }

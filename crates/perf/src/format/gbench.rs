@@ -117,8 +117,13 @@ pub fn json(context: &Context, runs: &[Run]) -> serde_json::Result<String> {
     serde_json::to_string_pretty(&Document { context, benchmarks: benchmarks.collect() })
 }
 
-/// A moment, seconds since 1970, as ISO 8601 in UTC.
+/// The last second of the year 9999: ISO 8601 has years of four digits.
+const LAST: u64 = 253_402_300_799;
+
+/// A moment, seconds since 1970, as ISO 8601 in UTC; later ones are shown as the last one that has a form.
 pub fn date(unix_s: u64) -> String {
+    // A peer may say anything of its files.
+    let unix_s = unix_s.min(LAST);
     let (mut days, second) = (unix_s / 86_400, unix_s % 86_400);
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let mut year = 1970;

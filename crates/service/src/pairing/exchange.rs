@@ -76,7 +76,9 @@ fn reached(channel: &Channel) -> Option<String> {
     let interface = here.split_whitespace().next()?;
     match there.ip() {
         ip if ip.is_loopback() => None,
-        IpAddr::V6(ip) if ip.is_unicast_link_local() => Some(format!("{ip}%{interface}")),
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+            Some(format!("{ip}%{interface}")).filter(|host| linkspan_fabric::keys::is_host(host))
+        }
         ip => Some(ip.to_string()),
     }
 }

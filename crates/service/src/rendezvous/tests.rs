@@ -61,6 +61,49 @@ fn an_impostor_is_named_as_such() {
 }
 
 #[test]
+fn what_answers_byte_by_byte_is_given_its_time_in_all_and_not_for_each() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        for byte in HELLO.into_iter().chain([0; HANDLE_LEN]) {
+            // Each well within the time that there is.
+            let gone = stream.set_read_timeout(Some(Duration::from_millis(100))).and_then(|()| stream.read(&mut [0]));
+            if stream.write_all(&[byte]).is_err() || gone.is_ok() {
+                return;
+            }
+        }
+        panic!("all of it was taken");
+    });
+    let patience = Duration::from_millis(500);
+    let stream = TcpStream::connect(addr).unwrap();
+    let error = fetch(stream, FILES, patience).unwrap_err();
+    assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
+    server.join().unwrap();
+}
+
+#[test]
+fn a_server_of_files_that_asks_for_no_key_is_nobody_s_peer_however_it_was_named() {
+    let peer = |service: Service, key| Peer {
+        name: "10.0.0.2".into(),
+        handle: [0; HANDLE_LEN],
+        key,
+        ring: None,
+        keyed: service.keyed,
+    };
+    let text = |peer: Peer| peer.proof(false).map(drop).map_err(|error| error.to_string());
+    assert!(text(peer(FILES, None)).unwrap_err().contains("lspan pair"));
+    assert!(text(peer(PERF, None)).is_ok(), "with --open there is no key");
+    let dir = std::env::temp_dir().join(format!("linkspan-unproven-{}", std::process::id()));
+    let key = Keyring::make_in(&dir, false).unwrap().public();
+    for service in [FILES, PERF] {
+        assert!(text(peer(service, Some(key))).unwrap_err().contains("the name of a paired peer"));
+        assert!(peer(service, Some(key)).proof(true).is_ok(), "a cluster key goes before");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
 fn nobody_there() {
     let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = ask(&addr.to_string(), PERF).unwrap_err();

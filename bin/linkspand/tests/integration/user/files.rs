@@ -166,6 +166,12 @@ fn whether_shares_are_served_and_why_not_are_properties() {
     fs::remove_dir(world.path("share")).unwrap();
     user.kill_and_restart();
     assert!(!serving(&user) && error(&user).starts_with("LS") && error(&user).contains("share"), "{}", error(&user));
+    // It comes, as a disk or an address does that was not there yet when the session began.
+    fs::create_dir(world.path("share")).unwrap();
+    until("it serves by itself", || serving(&user) && error(&user).is_empty());
+    fs::remove_dir(world.path("share")).unwrap();
+    user.kill_and_restart();
+    assert!(!serving(&user));
     user.ok("Shares.Remove", &"in");
     until("it serves again", || serving(&user) && error(&user).is_empty());
 }

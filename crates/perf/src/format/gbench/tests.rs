@@ -50,6 +50,8 @@ fn dates_are_dates() {
         (951_827_696, "2000-02-29T12:34:56+00:00"),
         (1_735_689_599, "2024-12-31T23:59:59+00:00"),
         (1_795_262_400, "2026-11-21T12:00:00+00:00"),
+        // What a peer may say of its files: no longer than any other to tell.
+        (u64::MAX, "9999-12-31T23:59:59+00:00"),
     ];
     for (unix, text) in known {
         assert_eq!(date(unix), text);
