@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linkspan::Transport;
 use linkspan_net::Quota;
@@ -34,6 +34,9 @@ pub const PER_PEER_OPEN: u64 = 512;
 
 /// How long a new connection may say nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long what a session is at may take when the server ends.
+const ENDING: Duration = Duration::from_secs(10);
 
 /// Who is at the other end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -160,7 +163,7 @@ impl Server {
     }
 
     /// Serves no more: sessions end where they wait, and a connection that comes begins none. What a request or a transfer is at goes on until it
-    /// looks for the next message.
+    /// looks for the next message: that is waited for, 10 s at most, for whoever asks the next server again is not to meet it.
     pub fn close(&self) {
         let lines = {
             let mut books = self.books();
@@ -169,6 +172,10 @@ impl Server {
             std::mem::take(&mut books.lines)
         };
         lines.iter().filter_map(Weak::upgrade).for_each(|line| line.close());
+        let until = Instant::now() + ENDING;
+        while lines.iter().any(|line| line.strong_count() > 0) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// The line of a new session, which [`Server::close`] ends.

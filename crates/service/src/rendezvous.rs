@@ -410,7 +410,7 @@ fn fetch(mut stream: TcpStream, service: Service, patience: Duration) -> io::Res
         while at < to.len() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, "what answers there takes too long"));
             }
             stream.set_read_timeout(Some(left))?;
             match stream.read(&mut to[at..]) {

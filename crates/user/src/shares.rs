@@ -231,15 +231,16 @@ impl Shares {
         Ok(was)
     }
 
-    /// Tries again to serve them, where they are to be and are not: an address, a directory or a peer may have come. Whether they are now. Returns
-    /// at once where something is being changed.
+    /// Tries again to serve them, where they are to be and are not: an address, a directory or a peer may have come. Whether something is different
+    /// now. Returns at once where something is being changed.
     pub fn retry(&self) -> bool {
         let Ok(mut inner) = self.inner.try_lock() else { return false };
         if inner.running.is_some() || inner.file.serve.is_none() || inner.ended {
             return false;
         }
+        let before = inner.error.clone();
         self.again(&mut inner);
-        inner.running.is_some()
+        inner.running.is_some() || inner.error != before
     }
 
     /// Ends the serving for this time.
@@ -293,13 +294,14 @@ impl Shares {
             not_as_root()?;
         }
         let (admits, mut config) = (Admits::of_this_user()?, Config::from_env()?);
+        // Before anything is begun: what is tried again is most often a directory that is not there.
+        let shares = file.shares.iter().map(|kept| share(&kept.text())).collect::<Result<Vec<_>, _>>()?;
         if let Admits::Paired(ring) = &admits {
             config.use_keys(ring.clone(), None);
         }
         let survey = Fabric::new(config.clone(), log(&self.say), false, linkspan_transports::all())?;
         config.warnings.clear();
         let context = Context::new(config, log(&self.say))?;
-        let shares = file.shares.iter().map(|kept| share(&kept.text())).collect::<Result<Vec<_>, _>>()?;
         let (bind, port, state) = (at.bind.clone(), at.port.unwrap_or(FILES.port), transfer::journals().ok());
         let what = Serving { shares, services: Vec::new(), state, bind, port, device: 0 };
         let (say, paired) = (self.say.clone(), matches!(admits, Admits::Paired(_)));
