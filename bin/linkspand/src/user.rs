@@ -138,9 +138,12 @@ async fn serve(user: &Arc<User>, log: &Log, changed: &Notify) -> Result<(), Stri
     }
     say_state(&[NotifyState::Stopping]);
     let own = user.clone();
+    // At once: one after the other they may take longer than systemd waits.
     let ending = move || {
-        own.shares.end();
-        own.tasks.end(FAREWELL);
+        std::thread::scope(|both| {
+            both.spawn(|| own.shares.end());
+            own.tasks.end(FAREWELL);
+        });
     };
     let _ = spawn_blocking(ending).await;
     if let Some(server) = server {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::ring::{self, DEVICE, SYS, both, done, task};
 use super::tb::{self, SOON, found, lost};
 use crate::error::{Error, Result, check};
-use crate::guest::{Guest, Spec};
+use crate::guest::{Guest, Job, Spec};
 use crate::lab::Lab;
 use crate::vcable::Cable;
 
@@ -149,6 +149,17 @@ fn rest(guest: &Guest) -> Result<()> {
     guest.until("the link to be at rest", SOON, &still).map(drop)
 }
 
+/// The link was never restarted; ends the program that was held by it.
+fn unrestarted(guests: &[&Guest], mut holder: Job) -> Result<()> {
+    for guest in guests {
+        let said = guest.sh(&format!("ringtest info {DEVICE}"))?;
+        check(said.contains("restarts=0"), || format!("{}: the link was restarted: {said}", guest.name()))?;
+    }
+    holder.kill();
+    let _ = holder.expect("nothing", Duration::from_millis(10));
+    Ok(())
+}
+
 /// The answer of b to what a program of a begins is a receipt, which is not sent again; then nothing is said for longer than the
 /// 15 s after which a host that does not answer is given up.
 fn last_word(cable: &Cable, a: &Guest, b: &Guest) -> Result<()> {
@@ -161,13 +172,7 @@ fn last_word(cable: &Cable, a: &Guest, b: &Guest) -> Result<()> {
     cable.tell("clear")?;
     check(counter(a, "frames_damaged")? == before + 1, || "nothing was damaged".to_owned())?;
     a.sh("sleep 20")?;
-    for guest in [a, b] {
-        let said = guest.sh(&format!("ringtest info {DEVICE}"))?;
-        check(said.contains("restarts=0"), || format!("{}: the link was restarted: {said}", guest.name()))?;
-    }
-    holder.kill();
-    let _ = holder.expect("nothing", Duration::from_millis(10));
-    Ok(())
+    unrestarted(&[a, b], holder)
 }
 
 fn shaped(lab: &mut Lab, shape: &str, change: impl Fn(&mut Spec)) -> Result<(Cable, [Guest; 2])> {
@@ -236,13 +241,7 @@ fn at_rest(cable: &Cable, a: &Guest, b: &Guest) -> Result<()> {
     a.until("a frame that no interrupt told of", SOON, &found)?;
     check(cable.count("a", "interrupts_lost")? > lost_before, || "a lost no interrupt".to_owned())?;
     cable.tell("clear")?;
-    for guest in [a, b] {
-        let said = guest.sh(&format!("ringtest info {DEVICE}"))?;
-        check(said.contains("restarts=0"), || format!("{}: the link was restarted: {said}", guest.name()))?;
-    }
-    holder.kill();
-    let _ = holder.expect("nothing", Duration::from_millis(10));
-    Ok(())
+    unrestarted(&[a, b], holder)
 }
 
 /// A ring pair whose path is enabled and moves nothing, and one that carries it all.
