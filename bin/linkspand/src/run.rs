@@ -8,7 +8,6 @@ use linkspan_bus::{NAME, Server, zbus};
 use linkspan_service::events::Event;
 use linkspan_service::observe::{Changes, KernelWatch};
 use linkspan_service::system::{Places, System};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
@@ -37,8 +36,7 @@ const THREADS: usize = 8;
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(cli: &Cli, config: Config, log: Arc<Log>) -> Result<(), String> {
     // One for each stream of a job that is steered to lent queues.
-    let most = getrlimit(Resource::Nofile).maximum;
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+    linkspan_user::serve::raise_descriptors();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(THREADS).build();
     let runtime = runtime.map_err(|error| format!("no event loop: {error}"))?;
     let places = Places {

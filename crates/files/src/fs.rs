@@ -161,6 +161,9 @@ pub trait Fs: Send + Sync + 'static {
     fn stat_file(&self, file: &Self::File) -> io::Result<Stat>;
     /// When the file was made, where the file system knows (statx(2), STATX_BTIME): numbers of files are used again.
     fn born(&self, file: &Self::File) -> io::Result<Time>;
+    /// The mount that the file was reached through, by a number that no other one has in this boot (statx(2), STATX_MNT_ID_UNIQUE);
+    /// `None`: the kernel has none (before 6.8).
+    fn mount(&self, file: &Self::File) -> io::Result<Option<u64>>;
     /// getdents64(2), without `.` and `..`, in the order of the file system.
     fn list(&self, at: &Self::Dir) -> io::Result<Self::List>;
     fn mkdir(&self, at: &Self::Dir, name: &Name, mode: u32) -> io::Result<()>;
@@ -194,8 +197,10 @@ pub trait Fs: Send + Sync + 'static {
     /// fsync(2).
     fn sync(&self, file: &Self::File) -> io::Result<()>;
     fn sync_dir(&self, dir: &Self::Dir) -> io::Result<()>;
-    /// syncfs(2).
-    fn sync_all(&self, dir: &Self::Dir) -> io::Result<()>;
+    /// Opens a directory for [`Fs::sync_all`].
+    fn open_sync(&self, dir: &Self::Dir) -> io::Result<Self::Dir>;
+    /// syncfs(2): tells of what could not be written since the descriptor was opened, whoever else was told of it.
+    fn sync_all(&self, opened: &Self::Dir) -> io::Result<()>;
     /// flock(2), exclusive; `false`: somebody else has it.
     fn try_lock(&self, file: &Self::File) -> io::Result<bool>;
     /// Bytes of the file system, and of those the ones that we may still write.

@@ -1,5 +1,5 @@
 //! What is known of a partial file: for each chunk its value, and for which version of the source it was verified. One file in
-//! the user's state directory for each partial file. It is never synced: it is believed only within the boot that wrote it, after
+//! the user's state directory for each partial file. It is never synced: it is believed only within the boot and the mount that wrote it, after
 //! another one every chunk is hashed again.
 
 use std::io;
@@ -16,18 +16,19 @@ const RECORDS: u64 = 8192;
 /// Bytes of a record: the value, the tag of the version, a checksum.
 pub const RECORD_LEN: usize = 48;
 
-/// Which version of a source a chunk belongs to, as far as this boot can tell.
+/// Which version of a source a chunk belongs to, as far as this boot and this mount of the partial file can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag([u8; 8]);
 
 impl Tag {
-    /// The tag of a version. One whose times would not tell a later change gets a tag that no other run has.
+    /// The tag of a version. One whose times would not tell a later change gets a tag that no other run has; so does one whose mount is
+    /// not known: a file system that was taken away and came back may have lost what was not synced.
     ///
     /// # Errors
     /// The error of getrandom(2): the system gives no random numbers.
-    pub fn new(ident: &Ident, settled: bool, boot: [u8; 16]) -> io::Result<Tag> {
+    pub fn new(ident: &Ident, settled: bool, boot: [u8; 16], mount: Option<u64>) -> io::Result<Tag> {
         let mut once = [0; 16];
-        if !settled {
+        if !settled || mount.is_none() {
             getrandom::fill(&mut once).map_err(|error| io::Error::other(error.to_string()))?;
         }
         let mut hasher = blake3::Hasher::new();
@@ -37,7 +38,7 @@ impl Tag {
         for time in [ident.mtime, ident.ctime] {
             hasher.update(&time.sec.to_le_bytes()).update(&time.nsec.to_le_bytes());
         }
-        hasher.update(&boot).update(&once);
+        hasher.update(&boot).update(&mount.unwrap_or(0).to_le_bytes()).update(&once);
         Ok(Tag(first_eight(&hasher.finalize())))
     }
 }
@@ -157,7 +158,7 @@ impl<F: Fs> Journal<F> {
         Ok(Journal { file, name, tag })
     }
 
-    /// What is written of a chunk, and whether it was verified for this version of the source in this boot.
+    /// What is written of a chunk, and whether it was verified for this version of the source in this boot and mount.
     pub(crate) fn get(&self, fs: &F, index: u64) -> Option<(Value, bool)> {
         let mut bytes = [0; RECORD_LEN];
         let at = RECORDS + index * RECORD_LEN as u64;

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::fs::{Entry, Fs, Kind, Links, Rename, Stat, Time};
 use crate::name::{Name, RelPath, is_partial};
 
+mod bug;
 pub mod history;
 pub mod mirrors;
 pub mod requests;
 mod run;
 mod users;
 
+pub use bug::{BUGS, Bug, Mishap};
 pub use users::Users;
 
 /// Bytes of a block: what is zero in one takes no space.
@@ -43,63 +45,13 @@ impl Random {
     }
 }
 
-/// What a file system gets wrong, as if the engine had not asked for it: the histories must find each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
-    /// Directories are not synced.
-    NoDirSync,
-    /// Files are not synced.
-    NoFileSync,
-    /// syncfs does nothing.
-    NoSyncAll,
-    /// An error of fsync is taken for success.
-    SyncErrorIgnored,
-    /// Names are replaced without a look at what they were.
-    BlindRename,
-    /// Only the time of a change counts: no ctime, no inode number.
-    MtimeAlone,
-    /// The journal is written before the data that it is about.
-    JournalFirst,
-    /// A journal is believed after a power loss.
-    BootForgotten,
-    /// A short write is taken for a whole one.
-    ShortWriteIgnored,
-    /// The version of the source is not part of what a journal says.
-    SourceUnchecked,
-    /// A call that has to be repeated is taken for one that found nothing.
-    AgainNotFound,
-    /// A listing that fails is taken for one that has ended.
-    ListingCut,
-}
-
-/// Those that the histories of transfers find; the others are found by those of mirrors.
-pub const BUGS: [Bug; 10] = [
-    Bug::NoDirSync,
-    Bug::NoFileSync,
-    Bug::NoSyncAll,
-    Bug::SyncErrorIgnored,
-    Bug::BlindRename,
-    Bug::MtimeAlone,
-    Bug::JournalFirst,
-    Bug::BootForgotten,
-    Bug::ShortWriteIgnored,
-    Bug::SourceUnchecked,
-];
-
-/// What happens at a call that was chosen before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mishap {
-    /// The process is killed: nothing answers any more.
-    Kill,
-    /// This call fails, with data that was not synced lost where it is a sync.
-    Fail(io::ErrorKind),
-}
-
 #[derive(Clone, Debug)]
 struct Inode {
     kind: Kind,
     data: Vec<u8>,
     durable: Option<Vec<u8>>,
+    /// How often the disk failed to write it.
+    lost: u64,
     target: Vec<u8>,
     entries: BTreeMap<Vec<u8>, u64>,
     durable_entries: BTreeMap<Vec<u8>, u64>,
@@ -132,20 +84,23 @@ struct World {
     folds: bool,
     delayed: Option<(u64, u64, Vec<u8>)>,
     edit: Option<(u64, Edit)>,
+    /// How often the disk failed to write something.
+    lost: u64,
 }
 
 /// The simulated file system.
 #[derive(Clone)]
 pub struct SimFs(Arc<Mutex<World>>);
 
-/// A directory of it.
+/// A directory of it, and what the disk had failed to write when it was opened.
 #[derive(Clone, Copy, Debug)]
-pub struct Dir(u64);
+pub struct Dir(u64, u64);
 
 /// An open file of it.
 pub struct File {
     ino: u64,
     handle: u64,
+    lost: u64,
     world: Arc<Mutex<World>>,
 }
 
@@ -181,6 +136,7 @@ impl SimFs {
             folds,
             delayed: None,
             edit: None,
+            lost: 0,
         };
         world.make(Kind::Dir);
         SimFs(Arc::new(Mutex::new(world)))
@@ -188,7 +144,7 @@ impl SimFs {
 
     /// Its root.
     pub fn root(&self) -> Dir {
-        Dir(ROOT)
+        Dir(ROOT, 0)
     }
 
     fn world(&self) -> MutexGuard<'_, World> {
@@ -298,6 +254,7 @@ impl World {
             kind,
             data: Vec::new(),
             durable: None,
+            lost: 0,
             target: Vec::new(),
             entries: BTreeMap::new(),
             durable_entries: BTreeMap::new(),
@@ -426,7 +383,8 @@ impl World {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         self.handles += 1;
-        Ok((File { ino, handle: self.handles, world: world.clone() }, stat))
+        let lost = self.of(ino)?.lost;
+        Ok((File { ino, handle: self.handles, lost, world: world.clone() }, stat))
     }
 
     fn touch(&mut self, ino: u64, content: bool) {
@@ -473,13 +431,13 @@ impl Fs for SimFs {
         for name in path.bytes().split(|&b| b == b'/').filter(|name| !name.is_empty()) {
             ino = world.find(ino, name)?;
         }
-        if world.of(ino)?.kind == Kind::Dir { Ok(Dir(ino)) } else { Err(io::ErrorKind::NotADirectory.into()) }
+        if world.of(ino)?.kind == Kind::Dir { Ok(Dir(ino, 0)) } else { Err(io::ErrorKind::NotADirectory.into()) }
     }
 
     fn open_child(&self, at: &Dir, name: &Name) -> io::Result<Dir> {
         let world = self.call(None)?;
         let ino = world.find(at.0, name.bytes())?;
-        if world.of(ino)?.kind == Kind::Dir { Ok(Dir(ino)) } else { Err(io::ErrorKind::NotADirectory.into()) }
+        if world.of(ino)?.kind == Kind::Dir { Ok(Dir(ino, 0)) } else { Err(io::ErrorKind::NotADirectory.into()) }
     }
 
     fn open_read(&self, at: &Dir, name: &Name, _: Links) -> io::Result<(File, Stat)> {
@@ -489,7 +447,12 @@ impl Fs for SimFs {
     }
 
     fn open_write(&self, at: &Dir, name: &Name) -> io::Result<(File, Stat)> {
-        self.open_read(at, name, Links::Refuse)
+        let mut world = self.call(None)?;
+        let ino = world.find(at.0, name.bytes())?;
+        if world.of(ino)?.mode & 0o200 == 0 {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        world.open(ino, &self.0)
     }
 
     fn create(&self, at: &Dir, name: &Name) -> io::Result<File> {
@@ -518,6 +481,10 @@ impl Fs for SimFs {
 
     fn born(&self, file: &File) -> io::Result<Time> {
         Ok(self.call(None)?.of(file.ino)?.born)
+    }
+
+    fn mount(&self, _: &File) -> io::Result<Option<u64>> {
+        Ok(Some(0))
     }
 
     fn list(&self, at: &Dir) -> io::Result<Self::List> {
@@ -716,6 +683,9 @@ impl Fs for SimFs {
 
     fn sync(&self, file: &File) -> io::Result<()> {
         let mut world = self.call(Some(file.ino))?;
+        if world.of(file.ino)?.lost != file.lost {
+            return Err(io::Error::other("something was not written"));
+        }
         if world.bug != Some(Bug::NoFileSync)
             && let Some(inode) = world.inodes.get_mut(&file.ino)
         {
@@ -746,8 +716,16 @@ impl Fs for SimFs {
         Ok(())
     }
 
-    fn sync_all(&self, _: &Dir) -> io::Result<()> {
+    fn open_sync(&self, dir: &Dir) -> io::Result<Dir> {
+        let lost = self.call(None)?.lost;
+        Ok(Dir(dir.0, lost))
+    }
+
+    fn sync_all(&self, opened: &Dir) -> io::Result<()> {
         let mut world = self.call(None)?;
+        if world.lost != opened.1 {
+            return Err(io::Error::other("something was not written"));
+        }
         if world.bug == Some(Bug::NoSyncAll) {
             return Ok(());
         }

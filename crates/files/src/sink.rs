@@ -7,6 +7,7 @@ use crate::engine::{Clock, Engine, Event, Geometry, Happened, LinkLost, UNITS_MA
 use crate::fs::{Fs, Kind, Links, Stat};
 use crate::hash::{Merger, Value};
 use crate::name::{Name, RelPath};
+use crate::source;
 use crate::trash::Trash;
 use crate::wire::{Delete, Fault, FaultKind, FileInfo, ITEMS_MAX, Item, Key, Message, Note, Verdict, What};
 
@@ -27,6 +28,9 @@ const FILES_MAX: usize = 16;
 
 /// Files that are wanted and not here yet.
 const WANTED_MAX: usize = 4 * ITEMS_MAX;
+
+/// Directories of files that are wanted: those of a sender's batches, and of one more.
+const OPEN_MAX: usize = (source::BATCHES_MAX + 1) * source::BATCH_DIRS;
 
 /// Chunks that a sender may be ahead of the first missing one: every unit under way at its largest.
 const AHEAD_MAX: u64 = (UNITS_MAX * crate::wire::VALUES_MAX * 2) as u64;
@@ -129,8 +133,8 @@ pub struct Sink<F: Fs> {
     out: VecDeque<Message>,
     jobs: VecDeque<Job<F>>,
     events: VecDeque<Event>,
-    /// Directories or links were made that are not on the disk for sure.
-    unsynced: bool,
+    /// Opened before directories or links were made that are not on the disk for sure.
+    unsynced: Option<F::Dir>,
     peer_over: bool,
     finishing: bool,
     over: bool,
@@ -161,7 +165,7 @@ impl<F: Fs> Sink<F> {
             out: VecDeque::new(),
             jobs: VecDeque::new(),
             events: VecDeque::new(),
-            unsynced: false,
+            unsynced: None,
             peer_over: false,
             finishing: false,
             over: false,
@@ -239,6 +243,12 @@ impl<F: Fs> Sink<F> {
         if self.wanted.len() + self.files.len() + items.len() > WANTED_MAX {
             return Err(Violation("more files are offered than it waited for"));
         }
+        let held: BTreeSet<*const F::Dir> = self.wanted.values().map(|wanted| Arc::as_ptr(&wanted.dir)).collect();
+        let files = items.iter().filter(|item| matches!(item.what, What::File(_)));
+        let more: BTreeSet<Option<RelPath>> = files.map(|item| item.path.split().map(|(parent, _)| parent)).collect();
+        if held.len() + more.len() > OPEN_MAX {
+            return Err(Violation("files of more directories are offered than it may have under way"));
+        }
         // Before anything of the batch is carried out.
         if !items.iter().all(|item| self.place.is_asked(&item.path)) {
             return Err(Violation("it offers something that was not asked for"));
@@ -300,9 +310,9 @@ impl<F: Fs> Sink<F> {
         self.extras.as_mut().ok_or(fault)?.conflict(&*fs, dir, name)?;
         if !self.place.dry_run {
             let whole = self.place.base.join_path(path).map_err(|why| Fault::new(FaultKind::Limit, why.to_string()))?;
+            self.open_sync()?;
             let gone = self.place.trash.discard(&*fs, &self.place.root, &whole, true);
             gone.map_err(|error| Fault::io("moving what had this name to the trash", &error))?;
-            self.unsynced = true;
         }
         self.tell_extra(path.clone(), extras::extra(old));
         Ok(())
@@ -368,14 +378,23 @@ impl<F: Fs> Sink<F> {
         }
     }
 
+    /// Before a name is changed that the last sync brings to the disk.
+    fn open_sync(&mut self) -> Result<(), Fault> {
+        if self.unsynced.is_none() && !self.place.no_fsync {
+            let opened = self.fs().open_sync(&self.place.root);
+            self.unsynced = Some(opened.map_err(|error| Fault::io("the share", &error))?);
+        }
+        Ok(())
+    }
+
     fn make_dir(&mut self, dir: &F::Dir, name: &Name, mode: u32, old: Option<Stat>) -> Result<Verdict, Fault> {
         if old.is_some() {
             return Ok(Verdict::Have);
         }
         if !self.place.dry_run {
+            self.open_sync()?;
             // What comes into it must be writable by us.
             self.fs().mkdir(dir, name, mode & 0o777 | 0o700).map_err(|error| Fault::io("the directory", &error))?;
-            self.unsynced = true;
         }
         Ok(Verdict::Made)
     }
@@ -396,13 +415,17 @@ impl<F: Fs> Sink<F> {
         if self.place.dry_run {
             return Ok(Verdict::Made);
         }
-        self.unsynced = true;
+        self.open_sync()?;
         match old {
             None => self.fs().symlink(dir, name, target).map_err(failed)?,
             Some(old) => {
                 let part = target::random_part().map_err(failed)?;
                 self.fs().symlink(dir, &part, target).map_err(failed)?;
-                commit::give_name(&self.place, dir, &part, path, Some(&old))?;
+                let named = commit::give_name(&self.place, dir, &part, path, Some(&old));
+                if named.is_err() {
+                    let _ = self.fs().unlink(dir, &part);
+                }
+                named?;
             }
         }
         Ok(Verdict::Made)
@@ -710,8 +733,7 @@ impl<F: Fs> Engine for Sink<F> {
             if self.place.dry_run {
                 self.show(std::mem::take(&mut gone));
             }
-            let needed = self.unsynced && !self.place.no_fsync;
-            self.jobs.push_back(Job::Finish { needed, gone });
+            self.jobs.push_back(Job::Finish { opened: self.unsynced.take(), gone });
         }
     }
 

@@ -42,13 +42,13 @@ pub(crate) fn below<F: Fs>(fs: &F, start: Start<F>) -> impl Iterator<Item = Belo
 type Next<F> = Result<(Arc<Found<F>>, u8), What>;
 
 /// Batches that are not answered and done with.
-const BATCHES_MAX: usize = 3;
+pub(crate) const BATCHES_MAX: usize = 3;
 
 /// Bytes of a batch, about.
 const BATCH_BYTES: usize = 128 << 10;
 
-/// Directories whose entries are in one batch: each is held open.
-const BATCH_DIRS: usize = 64;
+/// Directories whose entries are in one batch: each is held open, here and at the receiver.
+pub(crate) const BATCH_DIRS: usize = 64;
 
 /// Large files under way at a time.
 const FILES_MAX: usize = 4;

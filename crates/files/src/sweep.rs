@@ -23,7 +23,8 @@ pub(crate) fn sweep<F: Fs>(fs: &F, state: &F::Dir, roots: &[&F::Dir], say: &dyn 
         let Some(root) = roots.iter().find(is_root) else { continue };
         if let Ok(dir) = fs.open_dir(root, &place.dir, Links::Refuse) {
             let part = partial(place.id);
-            if let Ok((file, stat)) = fs.open_write(&dir, &part)
+            // It may have the permissions of the file that it was to be.
+            if let Ok((file, stat)) = fs.open_read(&dir, &part, Links::Refuse)
                 && (stat.dev, stat.ino) == place.part
             {
                 if !fs.try_lock(&file)? {

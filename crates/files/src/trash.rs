@@ -266,9 +266,10 @@ pub(crate) fn restore<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath, run: Option<
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             other => other?,
         };
+        let opened = fs.open_sync(root)?;
         let to = make_dirs(fs, root, &parent)?;
         put_back(fs, (&from, &to), &name, 0)?;
-        fs.sync_all(root)?;
+        fs.sync_all(&opened)?;
         drop_empty(fs, &trash, &found, 0);
         tidy(fs, root);
         return Ok(());

@@ -17,6 +17,7 @@ use linkspan_net::{Notifier, WaitSet};
 use linkspan_service::rendezvous::RendezvousServer;
 use linkspan_topology::{Host, Roots};
 use linkspan_transport::WaitFd;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::Error;
 
@@ -115,6 +116,13 @@ pub struct Waiting {
     paired: bool,
 }
 
+/// As many descriptors as the system lets this process have: what peers may open comes to more than a process has by default.
+pub fn raise_descriptors() {
+    let most = getrlimit(Resource::Nofile).maximum;
+    // With fewer it serves fewer.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+}
+
 impl Waiting {
     /// Waits over the devices of this context, on addresses of the interfaces of this fabric, which have been told whom to let in.
     /// `paired`: those are known by their keys. `say` gets what is worth a line.
@@ -133,6 +141,7 @@ impl Waiting {
                 return Err(Error::Usage(format!("two shares are called {}", share.name)));
             }
         }
+        raise_descriptors();
         let listener = context.listen_on(what.device)?;
         let rendezvous = RendezvousServer::open(survey, &what.bind, what.bind.is_empty(), what.port)?;
         let memory = Host::read(&Roots::default()).memory_bytes;

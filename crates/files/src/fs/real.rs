@@ -289,10 +289,15 @@ impl Fs for RealFs {
         Ok(if known { born } else { Time::default() })
     }
 
+    fn mount(&self, file: &OwnedFd) -> io::Result<Option<u64>> {
+        // STATX_MNT_ID_UNIQUE of linux/stat.h, which rustix does not name.
+        let unique = fs::StatxFlags::from_bits_retain(0x4000);
+        let stat = fs::statx(file, "", AtFlags::EMPTY_PATH, unique)?;
+        Ok((stat.stx_mask & unique.bits() != 0).then_some(stat.stx_mnt_id))
+    }
+
     fn list(&self, at: &OwnedFd) -> io::Result<Listing> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let dir = open_beneath(at, b".", flags, Mode::empty(), Links::Refuse)?;
-        Ok(Listing(fs::Dir::new(dir)?))
+        Ok(Listing(fs::Dir::new(self.open_sync(at)?)?))
     }
 
     fn mkdir(&self, at: &OwnedFd, name: &Name, mode: u32) -> io::Result<()> {
@@ -421,13 +426,15 @@ impl Fs for RealFs {
     }
 
     fn sync_dir(&self, dir: &OwnedFd) -> io::Result<()> {
-        let dir = open_beneath(dir, b".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty(), Links::Refuse)?;
-        Ok(fs::fsync(dir)?)
+        Ok(fs::fsync(self.open_sync(dir)?)?)
     }
 
-    fn sync_all(&self, dir: &OwnedFd) -> io::Result<()> {
-        let dir = open_beneath(dir, b".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty(), Links::Refuse)?;
-        Ok(fs::syncfs(dir)?)
+    fn open_sync(&self, dir: &OwnedFd) -> io::Result<OwnedFd> {
+        open_beneath(dir, b".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty(), Links::Refuse)
+    }
+
+    fn sync_all(&self, opened: &OwnedFd) -> io::Result<()> {
+        Ok(fs::syncfs(opened)?)
     }
 
     fn try_lock(&self, file: &OwnedFd) -> io::Result<bool> {

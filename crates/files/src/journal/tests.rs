@@ -8,17 +8,19 @@ fn ident(ino: u64) -> Ident {
 }
 
 #[test]
-fn a_tag_differs_with_the_version_the_boot_and_where_times_cannot_tell() {
-    let tag = |ino, settled, boot| Tag::new(&ident(ino), settled, [boot; 16]).unwrap();
-    assert_eq!(tag(1, true, 0), tag(1, true, 0));
-    assert_ne!(tag(1, true, 0), tag(2, true, 0));
-    assert_ne!(tag(1, true, 0), tag(1, true, 1));
-    assert_ne!(tag(1, false, 0), tag(1, false, 0));
+fn a_tag_differs_with_the_version_the_boot_the_mount_and_where_nothing_can_tell() {
+    let tag = |ino, settled, boot, mount| Tag::new(&ident(ino), settled, [boot; 16], mount).unwrap();
+    assert_eq!(tag(1, true, 0, Some(5)), tag(1, true, 0, Some(5)));
+    assert_ne!(tag(1, true, 0, Some(5)), tag(2, true, 0, Some(5)));
+    assert_ne!(tag(1, true, 0, Some(5)), tag(1, true, 1, Some(5)));
+    assert_ne!(tag(1, true, 0, Some(5)), tag(1, true, 0, Some(6)));
+    assert_ne!(tag(1, false, 0, Some(5)), tag(1, false, 0, Some(5)));
+    assert_ne!(tag(1, true, 0, None), tag(1, true, 0, None));
 }
 
 #[test]
 fn a_record_of_another_chunk_or_half_of_one_is_none() {
-    let tag = Tag::new(&ident(1), true, [0; 16]).unwrap();
+    let tag = Tag::new(&ident(1), true, [0; 16], Some(0)).unwrap();
     let bytes = encode(5, &[7; 32], tag);
     assert_eq!(decode(5, &bytes), Some(([7; 32], tag)));
     assert_eq!(decode(6, &bytes), None);

@@ -129,6 +129,47 @@ pub fn between(seed: u64) -> Result<(), String> {
     }
 }
 
+/// The disk fails to write something just before a call of the receiver, and another program's syncfs(2) is told first.
+///
+/// # Errors
+/// A text: a file that is reported as received has another content.
+pub fn unwritten(len: usize, call: u64) -> Result<(), String> {
+    let mut world = World::new(0, None);
+    world.src.users(|users| users.write("home/a", &vec![3; len], false));
+    world.src.jump(10_000_000_000);
+    world.dst.edit_at(call, |users| users.lose());
+    let run = world.transfer(&[("a", "a")]);
+    let mut files = BTreeMap::new();
+    world.dst.users(|users| files = users.files());
+    let told = run.events.iter().any(|event| matches!(event.what, Happened::Done(..)));
+    match told && files.get("home/a") != Some(&vec![3; len]) {
+        true => Err(format!("it is reported as received: {:?}", run.events)),
+        false => Ok(()),
+    }
+}
+
+/// A file that nobody may write is sent by a transfer that is killed at a call of the receiver, and then by one that is not.
+///
+/// # Errors
+/// A text: the file is not there, or its partial one stays.
+pub fn protected(call: u64) -> Result<(), String> {
+    let mut world = World::new(0, None);
+    world.src.users(|users| users.write("home/a", &[3; 5000], false));
+    world.src.users(|users| users.protect("home/a"));
+    world.src.jump(10_000_000_000);
+    world.dst.plan(Some((call, Mishap::Kill)), false);
+    world.transfer(&[("a", "a")]);
+    world.dst.restart(false);
+    let run = world.transfer(&[("a", "a")]);
+    let mut files = BTreeMap::new();
+    world.dst.users(|users| files = users.files());
+    files.retain(|path, _| path.starts_with("home/") && path != "home/sub/keep");
+    match run.complete && files.len() == 1 && files.get("home/a").is_some_and(|bytes| bytes == &[3; 5000]) {
+        true => Ok(()),
+        false => Err(format!("there are {:?}: {:?}", files.keys(), run.events)),
+    }
+}
+
 impl World {
     fn new(seed: u64, bug: Option<Bug>) -> World {
         let mut random = Random(seed);

@@ -52,6 +52,27 @@ impl Users<'_> {
         self.0.sync_names();
     }
 
+    /// The disk fails to write what it has not yet, and another program is told of it.
+    pub fn lose(&mut self) {
+        for inode in self.0.inodes.values_mut() {
+            if inode.kind == Kind::File && inode.durable.as_ref() != Some(&inode.data) {
+                inode.data.fill(0);
+                inode.durable = Some(inode.data.clone());
+                inode.lost += 1;
+                self.0.lost += 1;
+            }
+        }
+    }
+
+    /// Nobody may write the file any more.
+    pub fn protect(&mut self, path: &str) {
+        let (dir, name) = self.parent(path);
+        let ino = self.0.inodes[&dir].entries[&name];
+        if let Some(inode) = self.0.inodes.get_mut(&ino) {
+            inode.mode = 0o444;
+        }
+    }
+
     /// Whether a path leads to a directory.
     pub fn is_dir(&self, path: &str) -> bool {
         let mut at = ROOT;

@@ -80,7 +80,7 @@ pub(super) fn give_name<F: Fs>(
                 // It stays, and its place in the trash goes onto the disk.
                 Ok(_) if place.delete.is_some() && place.no_fsync => Ok(()),
                 Ok(_) if place.delete.is_some() => fs.sync_dir(&trash).map_err(failed),
-                Ok(_) => fs.sync_all(&place.root).map_err(failed),
+                Ok(_) => fs.open_sync(&place.root).and_then(|root| fs.sync_all(&root)).map_err(failed),
                 Err(error) => Err(failed(error)),
             };
         }

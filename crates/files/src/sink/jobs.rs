@@ -39,7 +39,7 @@ pub enum Job<F: Fs> {
     Keep { key: Key, target: Arc<Target<F>>, first: u64, count: u16 },
     Unpack { slot: u16, files: Vec<Small<F>> },
     Commit { key: Key, target: Arc<Target<F>>, hash: Value },
-    Finish { needed: bool, gone: Vec<Gone> },
+    Finish { opened: Option<F::Dir>, gone: Vec<Gone> },
 }
 
 /// What came of it.
@@ -80,23 +80,26 @@ impl<F: Fs> Sink<F> {
                 let result = clock.time(Stage::Write, || commit(place, &target));
                 Done::Committed { key, hash, result }
             }
-            Job::Finish { needed, gone } => clock.time(Stage::Write, || finish(place, needed, gone)),
+            Job::Finish { opened, gone } => clock.time(Stage::Write, || finish(place, opened, gone)),
         }
     }
 }
 
 /// What goes goes to the trash; then all names go onto the disk.
-fn finish<F: Fs>(place: &DestDir<F>, needed: bool, gone: Vec<Gone>) -> Done {
+fn finish<F: Fs>(place: &DestDir<F>, opened: Option<F::Dir>, gone: Vec<Gone>) -> Done {
     let fs = &*place.fs;
-    let (mut told, mut needed) = (Vec::with_capacity(gone.len()), needed);
+    let mut told = Vec::with_capacity(gone.len());
+    let opened = match opened {
+        None if !gone.is_empty() && !place.no_fsync => fs.open_sync(&place.root).map(Some),
+        opened => Ok(opened),
+    };
     for one in gone {
         let whole = place.base.join_path(&one.path).map_err(|_| io::ErrorKind::InvalidFilename.into());
         let done = whole.and_then(|path| place.trash.discard(fs, &place.root, &path, false));
-        needed |= !place.no_fsync;
         told.push((one, done.map_err(|error| Fault::io("moving it to the trash", &error))));
     }
     place.trash.tidy(fs, &place.root);
-    let synced = if needed { fs.sync_all(&place.root) } else { Ok(()) };
+    let synced = opened.and_then(|opened| opened.map_or(Ok(()), |opened| fs.sync_all(&opened)));
     Done::Finished { result: synced.map_err(|error| Fault::unwritten("syncfs", &error)), gone: told }
 }
 
@@ -264,11 +267,17 @@ fn unpack<F: Fs>(
     let fs = &*place.fs;
     let mut written = Vec::with_capacity(files.len());
     let begin = random();
+    // Before the first write: what cannot be written from here on is told to this descriptor.
+    let opened = match place.no_fsync {
+        true => Ok(None),
+        false => fs.open_sync(&place.root).map(Some).map_err(|error| Fault::io("the share", &error)),
+    };
     for (n, small) in (0..).zip(files) {
         let bytes = &mut scratch[..small.info.ident.size as usize];
         slots.read(slot, small.at, bytes);
         let part = match clock.time(Stage::Check, || whole(bytes)) == small.hash {
             true => clock.time(Stage::Write, || {
+                opened.as_ref().map_err(Fault::clone)?;
                 let id = begin.as_ref().map_err(|error| Fault::io("random numbers", error))?;
                 write_small(fs, &small, partial(id.wrapping_add(n)), bytes)
             }),
@@ -277,9 +286,9 @@ fn unpack<F: Fs>(
         clock.count_moved(small.info.ident.size);
         written.push((small, part));
     }
-    let sync = |fault: fn(&str, &io::Error) -> Fault| match place.no_fsync {
-        true => Ok(()),
-        false => clock.time(Stage::Write, || fs.sync_all(&place.root)).map_err(|error| fault("syncfs", &error)),
+    let sync = |fault: fn(&str, &io::Error) -> Fault| match &opened {
+        Ok(Some(opened)) => clock.time(Stage::Write, || fs.sync_all(opened)).map_err(|error| fault("syncfs", &error)),
+        _ => Ok(()),
     };
     let data = sync(Fault::unwritten);
     let mut named = Vec::with_capacity(written.len());

@@ -38,7 +38,14 @@ impl<F: Fs> Target<F> {
         let failed = |error: io::Error| Fault::io("its partial file", &error);
         let id = part_id(fs, &dir, &name).map_err(failed)?;
         let mut part = partial(id);
-        let (file, resumed) = match fs.open_write(&dir, &part) {
+        let opened = match fs.open_write(&dir, &part) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                unlock(fs, &dir, &part)?;
+                fs.open_write(&dir, &part)
+            }
+            opened => opened,
+        };
+        let (file, resumed) = match opened {
             Ok((file, stat)) => {
                 if !fs.try_lock(&file).map_err(failed)? {
                     return Err(Fault::new(FaultKind::Busy, "another transfer is writing this file"));
@@ -70,7 +77,8 @@ impl<F: Fs> Target<F> {
         if (ours.dev, ours.ino) != (named.dev, named.ino) {
             return Err(Fault::new(FaultKind::Busy, "another transfer has just written this file"));
         }
-        let tag = Tag::new(&info.ident, info.settled, fs.boot_id()).map_err(failed)?;
+        let mount = fs.mount(&file).map_err(failed)?;
+        let tag = Tag::new(&info.ident, info.settled, fs.boot_id(), mount).map_err(failed)?;
         let root = fs.stat_dir(&place.root).map_err(failed)?;
         let born = fs.born(&file).map_err(failed)?;
         let parent = path.split().map(|(parent, _)| parent).unwrap_or_default();
@@ -158,6 +166,18 @@ fn journal<F: Fs>(
     };
     let is_gone = |done: io::Result<()>| done.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     if is_gone(fs.stat(state, &name).map(drop)) || fs.unlink(state, &name).is_ok() { Ok(None) } else { Err(error) }
+}
+
+/// A partial file that had its permissions already, and no name yet when its transfer ended, is made one that we may write.
+fn unlock<F: Fs>(fs: &F, dir: &F::Dir, part: &Name) -> Result<(), Fault> {
+    if let Ok((file, _)) = fs.open_read(dir, part, Links::Refuse) {
+        if !fs.try_lock(&file).map_err(|error| Fault::io("its partial file", &error))? {
+            return Err(Fault::new(FaultKind::Busy, "another transfer is writing this file"));
+        }
+        // One of somebody else stays as it is: another name is taken.
+        let _ = fs.set_mode(&file, 0o600);
+    }
+    Ok(())
 }
 
 /// Space for all of it, so that a full disk is known before the first byte.

@@ -27,6 +27,24 @@ fn what_somebody_wrote_before_a_name_was_exchanged_is_kept_whatever_fails_then()
 }
 
 #[test]
+fn bytes_that_the_disk_did_not_write_are_no_success_whoever_was_told_first() {
+    for (len, call) in [500, 5000].into_iter().flat_map(|len| (1..80).map(move |call| (len, call))) {
+        if let Err(why) = history::unwritten(len, call) {
+            panic!("{len} bytes, lost before call {call}: {why}");
+        }
+    }
+}
+
+#[test]
+fn a_partial_file_that_nobody_may_write_is_taken_up() {
+    for call in 1..120 {
+        if let Err(why) = history::protected(call) {
+            panic!("killed at call {call}: {why}");
+        }
+    }
+}
+
+#[test]
 fn a_transfer_that_is_taken_up_after_one_of_another_source_has_the_content_of_its_own() {
     for seed in 0..count() {
         if let Err(why) = history::between(seed) {

@@ -154,6 +154,22 @@ fn what_a_sender_can_have_under_way_is_bounded() {
 }
 
 #[test]
+fn directories_that_a_sender_can_have_held_open_are_bounded() {
+    let fs = SimFs::new(1, None, false);
+    fs.users(|users| (0..400).for_each(|n| users.write(&format!("{n}/keep"), b"", false)));
+    let mut sink = sink(&fs);
+    let one = |id: u32| Message::Batch { id, items: vec![file(&format!("{id}/f"), 5000)] };
+    let held = (0..400).take_while(|&id| sink.on(one(id)).is_ok()).count();
+    assert_eq!(held, 256);
+    // What a batch of a sender has at most is taken beside two others.
+    let mut sink = self::sink(&fs);
+    for id in 0..3 {
+        let items = (0..ITEMS_MAX).map(|n| file(&format!("{}/{n}", id * 64 + n as u32 / 8), 5000)).collect();
+        sink.on(Message::Batch { id, items }).unwrap();
+    }
+}
+
+#[test]
 fn a_file_that_is_too_large_for_any_disk_is_refused_before_anything_is_made() {
     let fs = SimFs::new(1, None, false);
     let mut sink = sink(&fs);
