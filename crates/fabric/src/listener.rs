@@ -3,13 +3,11 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle, HandleError};
-use linkspan_proto::login::{
-    Guard, LOGIN_DEADLINE, LoginTable, PublicKey, Secret, ServerParams, Session, Token, USED_BOUND,
-};
+use linkspan_proto::login::{Guard, LoginTable, PublicKey, Secret, ServerParams, Session, Token, USED_BOUND};
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
 use linkspan_setup::handshake::QPS_MAX;
 use linkspan_setup::log::warn_seldom;
@@ -161,7 +159,11 @@ impl Listener {
         acceptor.pending_conns.values().filter_map(|a| a.offer.as_ref()?.as_ref().ok()).for_each(|o| o.wait_fds(fds));
         acceptor.pending_logins.iter().for_each(|login| login.setup.wait_fds(fds));
         acceptor.handshakes.iter().for_each(|(_, stream)| stream.setup.wait_fds(fds));
-        acceptor.pending_conns.values().flat_map(|a| &a.streams).for_each(|stream| stream.setup.wait_fds(fds));
+        // Once the plan is here nothing more is read before the connection is up.
+        for conn in acceptor.pending_conns.values() {
+            let read = |stream: &&PendingStream| conn.plan.is_none() || stream.setup.is_handshake();
+            conn.streams.iter().filter(read).for_each(|stream| stream.setup.wait_fds(fds));
+        }
     }
 
     /// Whether more streams are logging in than a job's own peers make at a time: with each pass all of them are looked at, so whoever
@@ -289,10 +291,13 @@ impl Acceptor {
     }
 
     /// Accepts as many streams as there are slots, from each socket in turn, and reads what they have said already. The others
-    /// stay in the kernel's queues.
+    /// stay in the kernel's queues; so do those beyond a number that keeps nobody waiting, for one that ends at once takes no slot.
     fn admit(&mut self) -> Result<(), Error> {
         let mut empty = 0;
-        while empty < self.sockets.len() {
+        for _ in 0..ADMITTED {
+            if empty == self.sockets.len() {
+                break;
+            }
             let Some(slot) = self.slot() else { return Ok(()) };
             let at = self.turn % self.sockets.len();
             self.turn = at + 1;
@@ -325,23 +330,28 @@ impl Acceptor {
         if let Some(slot) = Slot::take() {
             return Some(slot);
         }
-        self.drop_overdue();
         // Listeners that nobody polls at the moment. One that is locked is being polled.
         let others: Vec<_> = acceptors().iter().filter_map(Weak::upgrade).collect();
-        for other in &others {
-            if let Ok(mut other) = other.try_lock() {
-                other.drop_overdue();
+        for drop_some in [Acceptor::drop_strangers, Acceptor::drop_overdue] {
+            drop_some(self);
+            others.iter().filter_map(|other| other.try_lock().ok()).for_each(|mut other| drop_some(&mut other));
+            if let Some(slot) = Slot::take() {
+                return Some(slot);
             }
         }
-        Slot::take()
+        None
     }
 
-    /// Ends streams whose peers have not proven themselves in time, or are long in making a connection of theirs.
-    fn drop_overdue(&mut self) {
+    /// Ends streams whose peers have not proven themselves in time.
+    fn drop_strangers(&mut self) {
         drop_unproven(&mut self.pending_logins, self.fabric.stats(), |p| {
             Some((p.setup.login_run()?, p.slot.as_ref()?))
         });
-        self.pending_conns.retain(|_, a| a.is_complete() || a.since.elapsed() < LOGIN_DEADLINE);
+    }
+
+    /// Ends those whose peers are long in making a connection of theirs.
+    fn drop_overdue(&mut self) {
+        self.pending_conns.retain(|_, a| a.is_complete() || a.since.elapsed() < MAKING);
     }
 
     fn enter(&mut self, slot: Slot, stream: Stream, peer: SocketAddr) -> Result<(), Error> {
@@ -502,7 +512,12 @@ impl PendingStream {
             self.no_devmem = format!("the peer says: {}", asked.no_devmem);
         }
         if asked.wants_local {
-            match local::offer(fabric.config(), &asked.shm) {
+            let path = &fabric.config().path;
+            let offered = match path.allows("shm") {
+                true => local::offer(fabric.config(), &asked.shm),
+                false => Err(format!("LINKSPAN_PATH={} here", path.forced().unwrap_or_default())),
+            };
+            match offered {
                 Ok((offer, shm)) => {
                     answer = Greeting { wants_local: true, shm, ..answer };
                     self.offer = Some(Ok(offer));
@@ -524,6 +539,13 @@ impl PendingStream {
 fn relayed(hosts: u8) -> Option<String> {
     (hosts > 0).then(|| format!("relayed over {hosts} host(s), chosen by the peer"))
 }
+
+/// Streams that are accepted in one go: a millisecond's worth, also where each is refused at once.
+const ADMITTED: usize = 64;
+
+/// How long a connection whose peer has proven itself may be in the making where strangers want its place: a login, and a handshake beside
+/// it at its longest.
+const MAKING: Duration = Duration::from_secs(5 + 20);
 
 /// The oldest may be of a connection that has ended and is never taken.
 fn make_space<T>(list: &mut Vec<T>) {
@@ -650,6 +672,12 @@ impl PendingConn {
         if plan.carrier != Carrier::Devmem && fabric.config().path.is("devmem") {
             let why = lost_devmem.unwrap_or_else(|| "the peer refuses it; its log gives the reason".into());
             return Err(Error::Forced { path: "devmem".into(), why });
+        }
+        for (path, carrier) in [("shm", Carrier::Shm), ("tcp", Carrier::Tcp)] {
+            if fabric.config().path.is(path) && plan.carrier != carrier {
+                let why = format!("the peer has chosen {:?}: give it the same LINKSPAN_PATH", plan.carrier);
+                return Err(Error::Forced { path: path.into(), why });
+            }
         }
         let by_path = fabric.config().path.forced().is_some();
         let forced = fabric.forced().filter(|_| by_path || plan.carrier == Carrier::Tcp);

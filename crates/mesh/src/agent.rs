@@ -131,6 +131,13 @@ impl Agent {
                     self.beat(now);
                 }
                 self.open();
+                // Another process of this host spoke, with a newer epoch than ours, and has ended.
+                let (newest, said) = self.shared.known().database.own_epoch();
+                if self.speaks() && newest > self.epoch && now.saturating_sub(said) >= LOOK {
+                    self.renew();
+                    self.publish_own();
+                    self.beat(now);
+                }
             }
             let hurry = self.shared.known().database.hurries(self.said, now);
             if hurry || now.saturating_sub(self.said) >= BEAT {
@@ -166,7 +173,7 @@ impl Agent {
         if moved {
             let server_port = self.config.port;
             self.sockets = self.ports.iter().map(|c| BeaconSocket::open(&c.port.name, c.index, server_port)).collect();
-            self.epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+            self.renew();
             let same = |a: &Cabled, b: &Cabled| (&a.port.name, a.index) == (&b.port.name, b.index);
             let place = |at: u8| {
                 let port = was.get(usize::from(at))?;
@@ -196,10 +203,19 @@ impl Agent {
             }
         }
         if !self.listens.is_empty() {
+            // Whoever was heard of this host before may have begun later than this process.
+            self.renew();
             let seen: Vec<String> = self.listens.iter().map(|l| l.local_addr().to_string()).collect();
             self.config.log.info(&format!("mesh: this process looks for neighbours on {}", seen.join(", ")));
         }
         self.publish_own();
+    }
+
+    /// A newer epoch than all that neighbours can have heard of this host, also where its clock was set back.
+    fn renew(&mut self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let heard = self.shared.known().database.own_epoch().0;
+        self.epoch = now.max(self.epoch.max(heard).saturating_add(1));
     }
 
     /// Name of this host.
@@ -209,6 +225,11 @@ impl Agent {
 
     fn owns(&self) -> bool {
         !self.listens.is_empty()
+    }
+
+    /// A host without an address yet still says that it is there.
+    fn speaks(&self) -> bool {
+        !self.mute && (self.owns() || self.ports.iter().all(|c| c.addr.is_none()))
     }
 
     fn publish_own(&self) {
@@ -228,9 +249,7 @@ impl Agent {
     /// Tells every neighbour everything that is known.
     fn beat(&mut self, now: Duration) {
         self.said = now;
-        // A host without an address yet still says that it is there.
-        let speaks = self.owns() || self.ports.iter().all(|c| c.addr.is_none());
-        if self.mute || !speaks {
+        if !self.speaks() {
             return;
         }
         self.seq += 1;

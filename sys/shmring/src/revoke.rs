@@ -229,7 +229,7 @@ mod system {
         /// Whether the thread is certainly not inside a copy, at a moment within this call.
         pub(super) fn at_border(&self) -> bool {
             match self.state() {
-                Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => return true,
+                Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => return ours(),
                 // T: stopped, t: traced, Z, X: ended.
                 Ok('T' | 't' | 'Z' | 'X') => return true,
                 _ => {}
@@ -239,11 +239,20 @@ mod system {
         }
     }
 
+    /// Whether the numbers in `/proc` are those of this process's namespace, and there are any.
+    fn ours() -> bool {
+        std::fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == std::process::id().to_string().as_str())
+    }
+
     /// Whether the kernel shows this process whether threads of `pid` are at their border.
     ///
     /// # Errors
-    /// The error of reading `/proc/PID/task/TID/stat` or `syscall`: `/proc` is not mounted, hides the peer or lacks the file.
+    /// The error of reading `/proc/PID/task/TID/stat` or `syscall`: `/proc` is not mounted, hides the peer or lacks the file;
+    /// `NotFound`: it is that of another pid namespace.
     pub fn provable(pid: i32) -> io::Result<()> {
+        if !ours() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let main = Thread::new(pid, pid as u64);
         main.state()?;
         main.call().map(drop)

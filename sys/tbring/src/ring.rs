@@ -204,7 +204,8 @@ impl Drop for RingMr {
 /// An open device whose link is up. One thread at a time.
 ///
 /// Dropping it closes the device, though regions and [`Registrar`]s are still there, and returns when no transfer touches memory any more; their
-/// calls wait as long. In a child of fork() it is of no use: every call fails with [`Error::Gone`], and the parent's goes on.
+/// calls wait as long. In a child of fork() it is of no use: the queues are not mapped there, so that what uses them (put, take,
+/// the doorbell) ends the child with SIGSEGV, and what asks the driver fails with [`Error::Gone`]. The parent's goes on.
 #[derive(Debug)]
 pub struct Ring {
     queues: Queues,

@@ -26,6 +26,11 @@ pub(crate) const ALL: &[Test] = &[
     test("mesh-cut-around", "a cable is cut in mid-transfer: the ring is walked the other way", cut_around),
     test("mesh-dead-relay", "a relay is killed in mid-transfer: the other way round carries on", dead_relay),
     test(
+        "mesh-heir",
+        "the mesh server of a host passes to a process that began before the last one: its neighbours know it",
+        heir,
+    ),
+    test(
         "mesh-late-way",
         "a host that joins in mid-transfer: a relayed connection takes the way over it too",
         late_way,
@@ -335,6 +340,24 @@ fn dead_relay() -> Outcome<String> {
     let done = to.expect("done", SOON * 6)?;
     from.expect("done", SOON)?;
     Ok(format!("noticed after {took:.1?}; {done}"))
+}
+
+fn heir() -> Outcome<String> {
+    const OWNS: &str = "INFO mesh: this process looks for neighbours";
+    let mesh = Mesh::new(&["a", "b", "c"], &[("a", "b"), ("b", "c")])?;
+    let _ends = mesh.sit(&["a", "c"])?;
+    let mut ranks = mesh.sit(&["b", "b", "b"])?;
+    // The one that began last is the next.
+    ranks[1].signal("STOP")?;
+    ranks[0].signal("KILL")?;
+    ranks[2].expect(OWNS, SOON)?;
+    wants(&mesh.send("a", "c")?, &["relayed over b"])?;
+    ranks[1].signal("CONT")?;
+    ranks[2].signal("KILL")?;
+    ranks[1].expect(OWNS, SOON)?;
+    // Until neighbours would have forgotten it.
+    std::thread::sleep(Duration::from_secs(5));
+    mesh.send("a", "c").inspect(|_| drop(ranks)).and_then(|up| wants(&up, &["relayed over b"]).map(|()| up))
 }
 
 fn late_way() -> Outcome<String> {

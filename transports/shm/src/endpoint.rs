@@ -26,6 +26,8 @@ pub struct ShmRail {
     watch: Watch,
     /// Idle polls since the peer was found gone.
     grace: u8,
+    /// That a copy was refused was told.
+    told: bool,
 }
 
 /// What the set-up found out, for [`ShmRail::new`].
@@ -59,6 +61,7 @@ impl ShmRail {
             reach,
             watch,
             grace: 0,
+            told: false,
         })
     }
 
@@ -146,6 +149,7 @@ unsafe impl Rail for ShmRail {
     #[inline]
     fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
         self.watch.disarm();
+        self.send.polled();
         let active = match self.recv.poll(sink, &self.reach) {
             Ok(active) => active,
             Err(fault) => return Err(self.down(fault)),
@@ -172,6 +176,17 @@ unsafe impl Rail for ShmRail {
             return None;
         }
         Some(wait)
+    }
+
+    /// That memory cannot be copied directly, once: the set-up has said that it can.
+    fn event(&mut self) -> Option<String> {
+        let error = self.reach.refused().filter(|_| !self.told)?;
+        self.told = true;
+        Some(format!(
+            "{}: some memory cannot be copied directly and goes through the ring buffers, with one copy more: \
+             process_vm_readv(2) or process_vm_writev(2): {error}",
+            self.info.path
+        ))
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct PeerMemory {
     guard: AccessGuard,
     /// Nothing could prove that a late writer is gone: so only this process writes its memory.
     pull_only: bool,
+    /// Why the last copy was refused that was.
+    refused: Cell<Option<i32>>,
     #[cfg(feature = "sim")]
     between: Option<fn()>,
 }
@@ -66,6 +68,7 @@ impl PeerMemory {
             remote,
             guard,
             pull_only,
+            refused: Cell::new(None),
             #[cfg(feature = "sim")]
             between: config.between,
         }
@@ -91,6 +94,11 @@ impl PeerMemory {
         self.pull_only = true;
     }
 
+    /// Why a copy was refused, since this was asked.
+    pub(crate) fn refused(&self) -> Option<io::Error> {
+        self.refused.take().map(io::Error::from_raw_os_error)
+    }
+
     /// Reads claimed slices.
     pub(crate) fn pull(&self, w: &SlotWords<'_>, generation: u32, ranges: &mut Ranges) -> Copied {
         self.copy(w, generation, |remote| remote.pull_all(ranges))
@@ -113,7 +121,10 @@ impl PeerMemory {
             }
             match self.is_there().then(|| copy(remote)) {
                 Some(Ok(())) => Copied::Whole,
-                Some(Err(_)) => Copied::Refused,
+                Some(Err(error)) => {
+                    self.refused.set(error.raw_os_error());
+                    Copied::Refused
+                }
                 None => Copied::Stopped,
             }
         } else {

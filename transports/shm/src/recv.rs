@@ -57,8 +57,8 @@ struct Transfer {
     /// Slices that we have read, and slices that came through the ring.
     read: u64,
     ringed: u64,
-    /// Bytes of the slice that is coming through the ring.
-    ringed_at: usize,
+    /// Where the slice that is coming through the ring goes on; 0: none is half here.
+    ringed_to: u64,
     /// We could not read the sender's memory once and do not try again.
     quit: bool,
 }
@@ -272,7 +272,7 @@ impl Receiver {
             claimed: all(taken),
             read: 0,
             ringed: 0,
-            ringed_at: 0,
+            ringed_to: 0,
             quit: false,
         };
         let (head, dest) = (batch.chunks[0].0, Some(MemSlice::EMPTY));
@@ -316,7 +316,7 @@ impl Receiver {
             claimed: if reach.pull_only() { all(count) } else { 0 },
             read: 0,
             ringed: 0,
-            ringed_at: 0,
+            ringed_to: 0,
             quit: false,
         }))
     }
@@ -364,7 +364,7 @@ impl Receiver {
         let (len, place) = t.part(index as u32, dest, batch);
         let end = start + len as u64;
         let expected = (t.claimed | t.read | t.ringed) & (1 << index) == 0
-            && offset - start == t.ringed_at as u64
+            && offset == if t.ringed_to == 0 { start } else { t.ringed_to }
             && r.len > 0
             && r.len as u64 <= end.saturating_sub(offset);
         if !expected {
@@ -373,10 +373,10 @@ impl Receiver {
         if let Some(part) = place.and_then(|(place, _)| place.sub(offset - start, r.len as u64)) {
             self.rx.get_checked(LINE_LEN, part).map_err(|e| Fault::System("pread(2) to a destination", e))?;
         }
-        t.ringed_at += r.len;
-        if offset + r.len as u64 == end {
+        t.ringed_to = offset + r.len as u64;
+        if t.ringed_to == end {
             t.ringed |= 1 << index;
-            t.ringed_at = 0;
+            t.ringed_to = 0;
         }
         Ok(())
     }

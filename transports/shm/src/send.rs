@@ -162,6 +162,8 @@ pub(crate) struct Sender {
     batch_from: usize,
     direct_copy: DirectCopyHeuristic,
     slice: usize,
+    /// Bytes that the ring had no space for, since the last poll.
+    refused: usize,
     fault: Option<Fault>,
 }
 
@@ -193,6 +195,7 @@ impl Sender {
             batch_from: if config.batches { 1 } else { COMPARED },
             direct_copy: DirectCopyHeuristic { never: config.batches && direct, ..DirectCopyHeuristic::default() },
             slice: config.slice,
+            refused: 0,
             fault: None,
         }
     }
@@ -250,7 +253,10 @@ impl Sender {
             self.turn_back();
         }
         match self.tx.free(want) {
-            Ok(free) => free >= want,
+            Ok(free) => {
+                self.refused = if free >= want { 0 } else { want };
+                free >= want
+            }
             Err(lie) => {
                 self.fault =
                     Some(Fault::CorruptIndex(format!("its ring position is {}, ours {}", lie.theirs, lie.ours)));
@@ -478,6 +484,12 @@ impl Sender {
         sent
     }
 
+    /// The caller polls, and then asks again for what there was no space for.
+    #[inline]
+    pub(crate) fn polled(&mut self) {
+        self.refused = 0;
+    }
+
     /// A bounded step: pieces while the ring takes them, at most one slice, and the end of finished transfers.
     pub(crate) fn advance(&mut self, reach: &PeerMemory) -> Result<bool, Fault> {
         self.close_batch();
@@ -494,8 +506,8 @@ impl Sender {
             let Some(out) = self.out.get_mut(i) else {
                 break;
             };
-            match step? {
-                Step::Done => {
+            match step {
+                Ok(Step::Done) => {
                     self.free |= 1 << t.slot;
                     if let Some(mut batch) = t.batch.take() {
                         batch.clear();
@@ -505,13 +517,18 @@ impl Sender {
                     out.done = true;
                     active = true;
                 }
-                Step::Copied => {
+                Ok(Step::Copied) => {
                     self.dirty = true;
                     out.direct = Some(t);
                     active = true;
                     worked = true;
                 }
-                Step::Nothing => out.direct = Some(t),
+                Ok(Step::Nothing) => out.direct = Some(t),
+                Err(fault) => {
+                    // The end of the rail stops it.
+                    out.direct = Some(t);
+                    return Err(fault);
+                }
             }
         }
         while self.out.front().is_some_and(|o| o.done) {
@@ -535,8 +552,8 @@ impl Sender {
         if !state.open || state.stopped || worked {
             return Ok(Step::Nothing);
         }
-        // What the receiver could not read goes through the ring, once.
-        let unread = w.unread().load(Ordering::Acquire) & all(t.count) & !t.unread;
+        // What the receiver could not read goes through the ring, once; not while another slice is half sent.
+        let unread = if t.ringed_at == 0 { w.unread().load(Ordering::Acquire) & all(t.count) & !t.unread } else { 0 };
         t.unread |= unread;
         t.ringed |= unread;
         // Cannot write and the receiver can: leave the rest to it. Neither can: the ring takes the rest.
@@ -606,6 +623,7 @@ impl Sender {
     pub(crate) fn could_work(&self) -> bool {
         if self.fault.is_some()
             || self.batch.is_some()
+            || (self.refused != 0 && self.tx.has_space(self.refused))
             || (self.partial.is_some() && self.tx.has_space(self.piece + self.reserve + 128))
         {
             return true;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::stats::{self, Counter};
-use linkspan_fabric::{Access, Buf, Cancel, Channel, Config, Fabric, Log, Poll, RemoteSlice, Ticket};
+use linkspan_fabric::{Access, Buf, Cancel, Channel, Config, Error, Fabric, Log, Poll, RemoteSlice, Ticket};
 use linkspan_transport::StaticBuf;
 use linkspan_transport::conformance::{Direction, Proxy};
 use linkspan_verbs::Rdma;
@@ -121,6 +121,32 @@ fn a_forced_path_that_cannot_be_taken_is_an_error() {
     let fabric = fabric(&[("LINKSPAN_TCP_CONGESTION", "no-such-control")], false);
     let error = fabric.listen(0).unwrap_err().to_string();
     assert!(error.contains("no-such-control"), "{error}");
+}
+
+#[test]
+fn a_path_that_the_accepting_side_names_is_taken_or_nothing() {
+    const AUTO: &[(&str, &str)] = &[("LINKSPAN_PATH", "auto")];
+    const SHM: &[(&str, &str)] = &[("LINKSPAN_PATH", "shm")];
+    // It says tcp; the peer would take shared memory.
+    let (a, b) = between(&fabric(AUTO, false), &fabric(&[], false));
+    for end in [&a, &b] {
+        assert!(end.describe().starts_with("tcp"), "{}", end.describe());
+    }
+    // It says shm; the peer has nothing but tcp.
+    let (near, far) = (fabric(&[], false), fabric(SHM, false));
+    let listener = far.listen(0).unwrap();
+    let mut connecting = near.connect(0, &listener.handle()).unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    let error = loop {
+        assert!(Instant::now() < until, "neither refused nor timed out");
+        let _ = connecting.poll();
+        match listener.accept() {
+            Ok(None) => {}
+            Ok(Some(channel)) => panic!("{}", channel.describe()),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(&error, Error::Forced { path, .. } if path == "shm"), "{error}");
 }
 
 #[test]

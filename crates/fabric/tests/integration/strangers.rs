@@ -444,3 +444,18 @@ fn a_listener_that_is_slept_on_wakes_for_shared_memory() {
     assert!(here.describe().starts_with("shm"), "{}", here.describe());
     assert!(sleeper.join().unwrap().describe().starts_with("shm"));
 }
+
+#[test]
+fn an_accept_ends_however_many_connections_end_at_once() {
+    let listener = fabric(&[], Log::off()).listen(0).unwrap();
+    let handle = Handle::decode(&listener.handle()).unwrap();
+    let to = handle.addrs().iter().find(|addr| addr.ip.is_loopback()).unwrap();
+    for _ in 0..100 {
+        drop(TcpStream::connect((to.ip, to.port)).unwrap());
+    }
+    assert!(listener.accept().unwrap().is_none());
+    let (mut set, mut fds) = (WaitSet::new(), Vec::new());
+    listener.wait_fds(&mut fds);
+    fds.iter().for_each(|fd| _ = set.add(*fd));
+    assert!(set.wait(Some(Duration::ZERO)).unwrap() > 0, "it has gone on until nobody came any more");
+}

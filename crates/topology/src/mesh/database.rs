@@ -56,6 +56,8 @@ struct Adjacent {
 pub struct Database {
     known: Vec<Known>,
     adjacent: Vec<Adjacent>,
+    /// The newest epoch that a process of this host has said, and when.
+    own: (u64, Duration),
     hurry: Option<Duration>,
     /// When something new was learnt last.
     news: Duration,
@@ -66,6 +68,9 @@ impl Database {
     /// who is there or how they are joined.
     pub fn take(&mut self, own: u64, port: u8, beacon: Beacon, now: Duration) -> bool {
         if beacon.sender == own {
+            if beacon.epoch >= self.own.0 {
+                self.own = (beacon.epoch, now);
+            }
             return false;
         }
         let mut news = self.hear(port, &beacon, now);
@@ -77,6 +82,11 @@ impl Database {
             self.news = now;
         }
         news
+    }
+
+    /// The newest epoch that a process of this host has said, and when: neighbours take no older one any more.
+    pub fn own_epoch(&self) -> (u64, Duration) {
+        self.own
     }
 
     fn hear(&mut self, port: u8, beacon: &Beacon, now: Duration) -> bool {

@@ -133,12 +133,15 @@ fn iperf(a: &Guest, b: &Guest) -> Result<()> {
         let said = a.run(SOON, &format!("iperf3 -c {THERE} -t 2 -J {how}"))?;
         let arrived = serde_json::from_str::<Value>(&said.out).ok().and_then(|all| {
             let end = &all["end"];
-            let datagrams =
-                || Some(end["sum"]["packets"].as_u64()?.saturating_sub(end["sum"]["lost_packets"].as_u64()?));
+            // How large they are is iperf3's affair.
+            let datagrams = || {
+                let of = |name: &str| end["sum"][name].as_u64();
+                Some(of("bytes")? / of("packets")?.max(1) * of("packets")?.saturating_sub(of("lost_packets")?))
+            };
             let arrived = |sum: &str| end[sum]["bytes"].as_u64();
             match how {
                 "--bidir" => Some(arrived("sum_received")?.min(arrived("sum_received_bidir_reverse")?)),
-                "-u -b 4M" => Some(datagrams()? * 1000),
+                "-u -b 4M" => datagrams(),
                 _ => arrived("sum_received"),
             }
         });

@@ -1,8 +1,10 @@
 //! Memory that cannot be copied directly: the ring carries it, and memory that cannot be read at all is an error.
 
+use std::cell::RefCell;
+
 use crate::common::{Catch, ctrl, drive, filled, head, pattern, until_down};
 use linkspan_proto::Kind;
-use linkspan_shm::{Config, pair};
+use linkspan_shm::{Config, ShmRail, pair};
 use linkspan_shmring::strange::{forbidden, secret};
 use linkspan_transport::{Buf, Down, MemSlice, Rail, StaticBuf};
 
@@ -27,6 +29,9 @@ fn transfer(src: MemSlice, dst: MemSlice) {
         drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, t| t == item && b.landed.len() as u32 == seq + 1);
         assert!(dst.to_vec() == bytes, "other bytes");
     }
+    let told = [a.event(), b.event()];
+    assert!(told.iter().flatten().any(|line| line.contains("cannot be copied directly")), "{told:?}");
+    assert_eq!([a.event(), b.event()], [None, None], "once");
 }
 
 /// Memory that nobody can read or write. What touches it in the tests below are system calls.
@@ -48,6 +53,37 @@ fn a_destination_the_sender_cannot_write() {
 #[test]
 fn neither_can_reach_the_other() {
     with_secret(|secret| transfer(secret(), secret()));
+}
+
+thread_local! {
+    static SENDER: RefCell<Option<ShmRail>> = const { RefCell::new(None) };
+}
+
+/// The sender goes on while the receiver reads.
+fn sender_goes_on() {
+    if let Some(mut a) = SENDER.take() {
+        // It cannot write the next slice, and fills the ring with it.
+        (0..2).for_each(|_| _ = a.poll(&mut Catch::new(MemSlice::EMPTY)).expect("a step"));
+        SENDER.set(Some(a));
+    }
+}
+
+#[test]
+fn a_slice_that_comes_back_while_a_later_one_is_half_in_the_ring() {
+    with_secret(|secret| {
+        let (mut a, mut b) =
+            pair(Config { ring: 64 << 10, between: Some(sender_goes_on), ..Config::default() }).expect("a step");
+        let (src, dst, bytes) = (secret(), secret(), pattern(6, LEN));
+        assert!(src.fill(0, &bytes));
+        let item = a.data(&head(Kind::Chunk, 0, LEN, 0), src).expect("a step");
+        a.flush().expect("a step");
+        SENDER.set(Some(a));
+        let (mut sink, mut none) = (Catch::new(dst), Catch::new(MemSlice::EMPTY));
+        b.poll(&mut sink).expect("a step");
+        let mut a = SENDER.take().expect("a step");
+        drive((&mut a, &mut none), (&mut b, &mut sink), |_, b, t| t == item && b.landed.len() == 1);
+        assert!(dst.to_vec() == bytes, "other bytes");
+    });
 }
 
 #[test]

@@ -125,6 +125,21 @@ fn a_receiver_that_never_polls_makes_the_sender_busy_and_nothing_else() {
 }
 
 #[test]
+fn a_rail_that_was_busy_does_not_sleep_where_there_is_space_by_now() {
+    let (mut a, mut b) = pair(Config { ring: 64 << 10, ..Config::default() }).expect("a step");
+    let mut sink = Catch::new(MemSlice::EMPTY);
+    let mut sent = 0;
+    while a.poll(&mut sink).is_ok() && ctrl(&mut a, sent, &[7; 1000]).is_ok() {
+        sent += 1;
+    }
+    // The peer does not know that somebody is about to sleep.
+    while b.poll(&mut sink).expect("a step") == Poll::Active {}
+    assert!(a.flush().is_ok() && a.arm().is_none(), "it sleeps over the space that it has waited for");
+    while a.poll(&mut sink).expect("a step") == Poll::Active {}
+    assert!(a.arm().is_some(), "nothing is to be sent any more");
+}
+
+#[test]
 fn a_closed_rail_gives_what_it_carried_and_then_says_so() {
     for (way, config) in ways() {
         let (mut a, mut b) = pair(config).expect("a step");

@@ -49,6 +49,18 @@ fn copies_from_the_past_keep_nobody_alive() {
 }
 
 #[test]
+fn the_newest_epoch_of_this_host_is_kept_whichever_process_said_it() {
+    let list = nodes(2, &[(0, 1)]);
+    let mut db = Database::default();
+    let said = |epoch, tick| Beacon { epoch, ..beacon(&list[0], 0, tick) };
+    for (epoch, tick, at) in [(7, 1, 1.0), (5, 9, 2.0), (7, 2, 3.0)] {
+        assert!(!db.take(list[0].id, 0, said(epoch, tick), s(at)));
+    }
+    assert_eq!(db.own_epoch(), (7, s(3.0)));
+    assert!(db.heard(s(3.0)).is_empty());
+}
+
+#[test]
 fn a_node_is_heard_around_its_cables_while_others_alone_tell_of_it() {
     let list = nodes(3, &[(0, 1), (1, 2), (2, 0)]);
     let node = list[1].id;
