@@ -7,7 +7,7 @@ mod used;
 
 use std::path::PathBuf;
 
-use linkspan_doctor::{Finding, Report, Setting, Snapshot, Sources, fatal, judge, settings};
+use linkspan_doctor::{Finding, Report, Setting, Snapshot, Sources, fatal, judge, settings, takes_linkspan};
 use linkspan_fabric::chain;
 
 /// This machine, what a job on it needs, and how it stands with that set.
@@ -56,7 +56,7 @@ pub(crate) fn line(finding: &Finding) -> String {
 
 /// A choice of plugins that leaves linkspan out.
 fn foreign(value: Option<&str>) -> Option<&str> {
-    value.filter(|list| !list.split(',').any(|one| one == "linkspan" || one.contains("-net-linkspan.so")))
+    value.filter(|list| !takes_linkspan(list))
 }
 
 /// Folders beside this program that may have the plugin: as the archive and Debian install it, and `dist/`.

@@ -8,6 +8,8 @@ mod peer;
 mod rdma;
 mod thunderbolt;
 
+pub use nccl::takes_linkspan;
+
 use linkspan_topology::is_link_local;
 
 use crate::finding::{Finding, Rule, Step, root_causes};

@@ -28,7 +28,7 @@ mod speed;
 pub use end::{BadEnd, END_MAX, End};
 pub use finding::{Finding, Rule, Severity, Step, exit_code};
 pub use job::{Setting, costs, fatal, plugin_below, settings};
-pub use judge::{Report, judge};
+pub use judge::{Report, judge, takes_linkspan};
 pub use list::{ALL, MESH};
 pub use older::names as older_names;
 pub use pair::together;

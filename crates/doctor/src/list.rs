@@ -72,7 +72,7 @@ findings! {
         "cables are used by the kernel's slower ways",
         "install the headers of the running kernel and build again; the log says what failed", [];
     TB_MODULE_UNSIGNED = "LS2115 tb-module-unsigned", Slower,
-        "the module linkspan is not signed with a key that the kernel knows, and it loads signed modules only (Secure Boot or module.sig_enforce)",
+        "the module linkspan is not signed, and the kernel loads signed modules only (Secure Boot or module.sig_enforce)",
         "cables are used by the kernel's slower ways",
         "sign it with a key that the firmware knows (DKMS makes one, mokutil enrols it)", [];
     TB_MODULE_OFF = "LS2116 tb-module-off", Slower,
@@ -135,7 +135,7 @@ findings! {
     RDMA_V1_ONLY = "LS2209 rdma-v1-only", Broken,
         "an RDMA port has RoCE v1 GIDs only",
         "no RDMA over that cable, TCP only",
-        "switch RoCE v2 on in the card's settings", [RDMA_DOWN, RDMA_NO_ADDRESS];
+        "RoCE v2 by the card's firmware, driver or settings, where it has it", [RDMA_DOWN, RDMA_NO_ADDRESS];
     RDMA_NO_MANAGER = "LS2210 rdma-no-manager", Broken,
         "no subnet manager has set an InfiniBand port up",
         "no RDMA over that cable",

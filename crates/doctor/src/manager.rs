@@ -57,7 +57,8 @@ impl Manages {
                 Kind::Infiniband => Profile::Own("infiniband"),
                 _ => active.map_or(Profile::Unknown, Profile::Active),
             })
-        } else if roots.has("/run/systemd/netif/links")
+        } else if !networkd.is_empty()
+            // A running networkd has a file for each link; Debian makes the folder at boot whether it runs or not.
             && !ifupdown(roots, name)
             && value(&networkd, "ADMIN_STATE") != Some("unmanaged")
         {
@@ -72,7 +73,7 @@ impl Manages {
         let own = word(name);
         let run = match self {
             Manages::NetworkManager(profile) => {
-                return profile.set(name, &format!("ipv4.method manual ipv4.addresses {addr} ipv6.method link-local"));
+                return profile.set(name, &format!("ipv4.addresses {addr} ipv4.method manual ipv6.method link-local"));
             }
             Manages::Networkd => networkd(name, &format!("Address={addr}")),
             Manages::None => format!("sudo ip addr add {addr} dev {own} && sudo ip link set {own} up"),
@@ -85,7 +86,8 @@ impl Manages {
         let own = word(name);
         let run = match self {
             Manages::NetworkManager(profile) => {
-                return profile.set(name, "ipv4.method disabled ipv6.method link-local");
+                // NetworkManager takes no `disabled` beside addresses, which an earlier command may have set.
+                return profile.set(name, "ipv4.addresses \"\" ipv4.method disabled ipv6.method link-local");
             }
             Manages::Networkd => networkd(name, "LinkLocalAddressing=ipv6"),
             // A slash stands for a dot in a name (sysctl(8)).
@@ -152,9 +154,11 @@ impl Profile {
         match self {
             Profile::Own(kind) => {
                 let (name, profile) = (word(name), word(&format!("linkspan-{name}")));
+                let settings = format!("connection.autoconnect-priority 10 {settings}");
+                // Changed where it is there: of two profiles of one name the next command would not know which.
                 vec![Step::Run(format!(
-                    "sudo nmcli connection add type {kind} ifname {name} con-name {profile} connection.autoconnect-priority 10 {settings} && \
-                     sudo nmcli connection up {profile}"
+                    "sudo nmcli connection modify {profile} {settings} 2>/dev/null || sudo nmcli connection add type {kind} ifname {name} con-name \
+                     {profile} {settings} && sudo nmcli connection up {profile}"
                 ))]
             }
             Profile::Active(uuid) => {

@@ -2,9 +2,6 @@
 
 use linkspan_topology::Roots;
 
-/// Longest list of keys that is read, bytes.
-const KEYS_MAX: u64 = 1 << 20;
-
 /// Whether the module is loaded or part of the kernel.
 pub(crate) fn loaded(roots: &Roots, name: &str) -> bool {
     roots.has(&format!("/sys/module/{name}"))
@@ -37,15 +34,6 @@ pub(crate) fn signatures_wanted(roots: &Roots) -> bool {
     let enforced = roots.text("/sys/module/module/parameters/sig_enforce").as_deref() == Some("Y");
     let locked = roots.text("/sys/kernel/security/lockdown");
     enforced || locked.is_some_and(|modes| modes.contains("[integrity]") || modes.contains("[confidentiality]"))
-}
-
-/// Whether a key of this name (`12:AB:...`; empty for none) is on a keyring of the kernel's. Only root sees those: a user is told of
-/// modules without any signature alone.
-pub(crate) fn trusted(roots: &Roots, signer: &str) -> bool {
-    let id = signer.replace(':', "").to_ascii_lowercase();
-    let keys = roots.bytes("/proc/keys", KEYS_MAX).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let mut keys = keys.iter().flat_map(|text| text.lines()).filter(|line| line.contains("asymmetri")).peekable();
-    !id.is_empty() && (keys.peek().is_none() || keys.any(|line| line.contains(&*id)))
 }
 
 /// `kernel/drivers/net/thunderbolt/thunderbolt_net.ko.zst` is `thunderbolt_net`; `-` and `_` are the same in names of modules.

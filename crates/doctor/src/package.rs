@@ -1,4 +1,5 @@
-//! Which package a file is of, by the lists that package managers keep in files: dpkg's, and those of wheels.
+//! Packages: how they are installed here, and which one a file is of, by the lists that package managers keep in files: dpkg's, and those of
+//! wheels.
 
 use linkspan_topology::Roots;
 
@@ -13,6 +14,20 @@ const RPM: [&str; 2] = ["/usr/lib/sysimage/rpm", "/var/lib/rpm"];
 
 /// Longest list that is read, bytes: that of a kernel's package has a MiB.
 const LIST_MAX: u64 = 8 << 20;
+
+/// Package managers, and how they install. Some SUSE systems have dnf beside their own.
+const MANAGERS: [(&str, &str); 4] = [
+    ("/usr/bin/apt-get", "sudo apt install"),
+    ("/usr/bin/zypper", "sudo zypper install"),
+    ("/usr/bin/dnf", "sudo dnf install"),
+    ("/usr/bin/pacman", "sudo pacman -S"),
+];
+
+/// The command that installs something, whose packages are named for each of [`MANAGERS`], empty where none is known.
+pub(crate) fn install(roots: &Roots, names: [&str; 4]) -> Option<String> {
+    let ((_, command), names) = MANAGERS.iter().zip(names).find(|((program, _), _)| roots.has(program))?;
+    (!names.is_empty()).then(|| format!("{command} {names}"))
+}
 
 /// How an older file is taken away: by the package manager that put it there, else by hand.
 pub(crate) fn remove(roots: &Roots, file: &str) -> Vec<Step> {

@@ -67,10 +67,12 @@ fn judged(ends: &[End], work: &mut Work) -> Result<Report, BadEnd> {
     let mut found = Vec::new();
     for one in mesh_findings(&graph).into_iter().take(FINDINGS + 1) {
         let Some(rule) = MESH.iter().find(|rule| rule.code() == one.code) else { continue };
-        let mend = match one.fix.starts_with("sudo ") {
+        let keep = one.keep().map(|what| Step::Do(what.to_owned()));
+        let mut mend = match one.fix.starts_with("sudo ") {
             true => vec![Step::Run(one.fix)],
             false => vec![Step::Do(one.fix)],
         };
+        mend.extend(keep);
         let subject = one.what.split_once('/').and_then(|(_, rest)| rest.split([' ', ',']).next()).unwrap_or_default();
         found.push(Finding { rule, host: one.node, subject: subject.to_owned(), what: one.what, mend });
     }

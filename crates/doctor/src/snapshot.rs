@@ -303,9 +303,11 @@ impl Snapshot {
 
     /// Bytes that this process may lock; `None` where it is not limited, or nothing is known.
     pub(crate) fn memlock(&self) -> Option<u64> {
-        // CAP_IPC_LOCK, bit 14 of linux/capability.h, lifts the limit.
+        // CAP_IPC_LOCK, bit 14 of linux/capability.h, lifts the limit in the first user namespace alone, which maps all users to themselves.
         let caps = self.field("/proc/self/status", "CapEff").and_then(|hex| u64::from_str_radix(&hex, 16).ok());
-        if caps.is_some_and(|caps| caps & 1 << 14 != 0) {
+        let users = self.text("/proc/self/uid_map");
+        let first = users.is_none_or(|map| map.split_whitespace().eq(["0", "0", "4294967295"]));
+        if first && caps.is_some_and(|caps| caps & 1 << 14 != 0) {
             return None;
         }
         let limits = self.text("/proc/self/limits")?;
@@ -324,17 +326,17 @@ impl Snapshot {
 
     /// Whether this process is in a container, as far as the usual marks tell.
     pub(crate) fn container(&self) -> Option<&'static str> {
-        if self.env("KUBERNETES_SERVICE_HOST").is_some() {
-            Some("kubernetes")
-        } else if self.sources.roots.has("/run/.toolboxenv") {
-            Some("toolbox")
-        } else if self.sources.roots.has("/run/.containerenv") {
-            Some("podman")
-        } else if self.sources.roots.has("/.dockerenv") {
-            Some("docker")
-        } else {
-            None
+        let has = |path: &&str| self.sources.roots.has(path);
+        // A shell by ssh has not the environment that its pod was started with.
+        let pod = ["/run/secrets/kubernetes.io", "/var/run/secrets/kubernetes.io"];
+        if self.env("KUBERNETES_SERVICE_HOST").is_some() || pod.iter().any(has) {
+            return Some("kubernetes");
         }
+        let files = ["/run/.toolboxenv", "/run/.containerenv", "/.dockerenv", "/.singularity.d"];
+        // systemd's container interface; what it calls `wsl` is a virtual machine.
+        let engine = self.text("/run/systemd/container").or_else(|| self.env("container").map(str::to_owned));
+        let inside = engine.is_some_and(|engine| !matches!(&*engine, "" | "wsl"));
+        (inside || files.iter().any(has)).then_some("container")
     }
 }
 

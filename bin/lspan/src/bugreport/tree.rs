@@ -84,7 +84,7 @@ const ATTRIBUTES: [&str; 62] = [
 const LINKS: [&str; 3] = ["driver", "device", "master"];
 
 /// Single files.
-const FILES: [&str; 27] = [
+const FILES: [&str; 29] = [
     "/etc/os-release",
     "/proc/net/route",
     "/proc/net/ipv6_route",
@@ -93,6 +93,8 @@ const FILES: [&str; 27] = [
     "/proc/meminfo",
     "/proc/self/status",
     "/proc/self/limits",
+    "/proc/self/uid_map",
+    "/run/systemd/container",
     "/proc/sys/kernel/hostname",
     "/proc/sys/kernel/osrelease",
     "/proc/sys/kernel/yama/ptrace_scope",
@@ -115,7 +117,7 @@ const FILES: [&str; 27] = [
 ];
 
 /// Files whose presence counts.
-const NODES: [&str; 17] = [
+const NODES: [&str; 19] = [
     "/dev/infiniband/uverbs0",
     "/dev/kfd",
     "/dev/nvidiactl",
@@ -125,6 +127,8 @@ const NODES: [&str; 17] = [
     "/run/.toolboxenv",
     "/run/.containerenv",
     "/.dockerenv",
+    "/run/secrets/kubernetes.io",
+    "/.singularity.d",
     "/opt/rocm",
     "/usr/bin/nvidia-smi",
     "/run/firewalld",

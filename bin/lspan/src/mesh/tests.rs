@@ -23,7 +23,16 @@ fn people_see_hosts_cables_ways_and_what_is_wrong() {
     graph.nodes[c].ports.iter_mut().for_each(|p| p.mtu = 9000);
     let view = View::new(1, graph, Vec::new());
     let shown = text::mesh(&view);
-    for part in ["a (this one)", "10.0.3.0/24", "direct, 1 cable\n", " and over ", "LS1415", "mtu 9000", "on d:"] {
+    for part in [
+        "a (this one)",
+        "10.0.3.0/24",
+        "direct, 1 cable\n",
+        " and over ",
+        "LS1415",
+        "mtu 9000",
+        "on d:",
+        "lost at reboot",
+    ] {
         assert!(shown.contains(part), "no {part:?} in\n{shown}");
     }
     assert_eq!(view.exit(), Exit::Degraded);

@@ -99,6 +99,9 @@ pub(super) fn mesh(view: &View) -> String {
                 finding.code, finding.what, finding.node, finding.fix
             ));
         }
+        if let Some(keep) = view.findings.iter().find_map(|finding| finding.keep()) {
+            text.push_str(&format!("  {keep}\n"));
+        }
     }
     if let Some(settings) = &view.nccl {
         text.push_str(&format!(

@@ -8,19 +8,35 @@ use crate::package;
 use crate::shell::word;
 use crate::snapshot::PLUGINS;
 
-/// Files of settings that NCCL reads where the environment does not say otherwise (NCCL's documentation, "Environment Variables").
+/// The file of settings that NCCL reads last.
 const CONF: &str = "/etc/nccl.conf";
+
+/// Whether a value of NCCL_NET_PLUGIN has linkspan: by its name, or by a file.
+pub fn takes_linkspan(list: &str) -> bool {
+    list.split(',').any(is_linkspan)
+}
+
+fn is_linkspan(one: &str) -> bool {
+    one == "linkspan" || one.contains("-net-linkspan.so")
+}
 
 pub(super) fn judge(case: &mut Case<'_>) {
     names(case);
     let snap = case.snap;
-    let asked = value(case, "NCCL_NET_PLUGIN").is_some_and(|list| list.split(',').any(|one| one == "linkspan"));
+    let list = value(case, "NCCL_NET_PLUGIN").unwrap_or_default();
+    let asked = takes_linkspan(&list);
     if asked && let Some(net) = value(case, "NCCL_NET").filter(|net| !net.eq_ignore_ascii_case("linkspan")) {
         let what = format!("NCCL_NET={net}, while NCCL_NET_PLUGIN asks for linkspan: NCCL takes {net}");
         case.add(&NCCL_OTHER_NET, "NCCL_NET", what, unset(case, "NCCL_NET"));
     }
     // NCCL looks for one name, RCCL for the other; a host has one of the two.
-    if asked && snap.plugins.iter().all(Vec::is_empty) {
+    let path = list.split(',').find(|one| is_linkspan(one) && one.contains('/'));
+    if let Some(path) = path {
+        if !snap.sources.roots.has(path) {
+            let what = format!("NCCL_NET_PLUGIN asks for {path}, and there is no such file");
+            case.add(&NCCL_NOT_FOUND, "", what, by_hand("correct the path; inside a container it has to be mounted"));
+        }
+    } else if asked && snap.plugins.iter().all(Vec::is_empty) {
         let what = format!(
             "NCCL_NET_PLUGIN asks for linkspan, and neither {} nor {} is in LD_LIBRARY_PATH, ld.so.cache or the usual folders",
             PLUGINS[0], PLUGINS[1]
@@ -47,7 +63,7 @@ pub(super) fn judge(case: &mut Case<'_>) {
     }
 }
 
-/// Older names in the environment and in NCCL's own file.
+/// Older names in the environment and in NCCL's own files.
 fn names(case: &mut Case<'_>) {
     let snap = case.snap;
     let with_value = |(name, value): (&String, &String)| match &**name == "NCCL_NET_PLUGIN" {
@@ -61,29 +77,55 @@ fn names(case: &mut Case<'_>) {
         case.add(&NCCL_OLD_NAMES, variable, what, run(format!("unset {}", word(variable))));
     }
     let conf = conf(case);
-    for (name, instead) in crate::older::names(conf.iter().map(|(name, _)| name.as_str())) {
-        let what = format!("{CONF} sets {name}, of an older project; instead: {instead}");
-        case.add(&NCCL_OLD_NAMES, name, what, run(format!("sudo sed -i '/^{name}=/d' {CONF}")));
+    for one in &conf {
+        for (name, instead) in crate::older::names(std::iter::once(one.name.as_str())) {
+            let what = format!("{} sets {name}, of an older project; instead: {instead}", one.file);
+            case.add(&NCCL_OLD_NAMES, name, what, vec![one.taken_out()]);
+        }
     }
 }
 
-/// Lines `NAME=VALUE` of NCCL's file.
-fn conf(case: &Case<'_>) -> Vec<(String, String)> {
-    let text = case.snap.text(CONF).unwrap_or_default();
-    let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
-    let plain = |name: &&str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    lines.filter(|(name, _)| plain(name)).map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
+/// A line `NAME=VALUE` of one of NCCL's files.
+struct Line {
+    file: String,
+    name: String,
+    value: String,
 }
 
-/// What NCCL takes for a name: the environment's value, else that of its file.
+impl Line {
+    fn taken_out(&self) -> Step {
+        let sudo = if self.file == CONF { "sudo " } else { "" };
+        Step::Run(format!("{sudo}sed -i '/^{}=/d' {}", self.name, word(&self.file)))
+    }
+}
+
+/// The lines of NCCL's files, of which the first of a name counts: the user's goes before that of the machine (src/misc/param.cc of NCCL).
+fn conf(case: &Case<'_>) -> Vec<Line> {
+    let own = case.snap.env("NCCL_CONF_FILE").filter(|file| !file.is_empty()).map(str::to_owned);
+    let own = own.or_else(|| Some(format!("{}/.nccl.conf", case.snap.env("HOME")?)));
+    let lines = |file: String| {
+        let text = case.snap.text(&file).unwrap_or_default();
+        let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
+        let plain = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        let line = |(name, value): (&str, &str)| Line {
+            file: file.clone(),
+            name: name.to_owned(),
+            value: value.trim().to_owned(),
+        };
+        lines.filter(|(name, _)| plain(name)).map(line).collect::<Vec<_>>()
+    };
+    own.into_iter().chain([CONF.to_owned()]).flat_map(lines).collect()
+}
+
+/// What NCCL takes for a name: the environment's value, else that of its files.
 fn value(case: &Case<'_>, name: &str) -> Option<String> {
     let own = case.snap.env(name).map(str::to_owned);
-    own.or_else(|| conf(case).into_iter().find(|(key, _)| key == name).map(|(_, value)| value))
+    own.or_else(|| conf(case).into_iter().find(|one| one.name == name).map(|one| one.value))
 }
 
+/// Out of all places: what is set in one is hidden by another.
 fn unset(case: &Case<'_>, name: &str) -> Vec<Step> {
-    match case.snap.env(name) {
-        Some(_) => run(format!("unset {name}")),
-        None => run(format!("sudo sed -i '/^{name}=/d' {CONF}")),
-    }
+    let env = case.snap.env(name).map(|_| Step::Run(format!("unset {name}")));
+    let lines = conf(case).into_iter().filter(|one| one.name == name).map(|one| one.taken_out());
+    env.into_iter().chain(lines).collect()
 }

@@ -155,6 +155,9 @@ fn subnets(case: &mut Case<'_>) {
             first.addrs.iter().any(nets)
         };
         let Some(first) = used[..at].iter().find(meets) else { continue };
+        // The cable is changed: the other one may be that over which somebody types.
+        let swap = leads_to_one(case, first) && !leads_to_one(case, second);
+        let (first, second) = if swap { (*second, *first) } else { (*first, *second) };
         let both = |iface: &Interface| {
             iface
                 .addrs
@@ -166,7 +169,7 @@ fn subnets(case: &mut Case<'_>) {
         };
         let what = format!("{} ({}) and {} ({}) are in one subnet", first.name, both(first), second.name, both(second));
         let name = &*second.name;
-        if !leads_to_one(case, first) && !leads_to_one(case, second) {
+        if !leads_to_one(case, second) {
             case.fact(format!(
                 "{what}: linkspan sends over each of them, other programs over one; hosts may see the address of one at the card of the other \
                  (arp_ignore and arp_announce of Documentation/networking/ip-sysctl.rst)"

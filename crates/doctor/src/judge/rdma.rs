@@ -5,6 +5,7 @@ use linkspan_topology::{Interface, LinkLayer, NotReady, RdmaDevice, RdmaPort};
 use super::{Case, by_hand, give_address, routed, run};
 use crate::finding::Step;
 use crate::list::*;
+use crate::package;
 use crate::shell::word;
 use crate::snapshot::Snapshot;
 
@@ -62,13 +63,9 @@ fn process(case: &mut Case<'_>) {
         case.add(&RDMA_NO_NODE, "", what, steps);
     }
     if !FOLDERS.iter().any(|dir| roots.has(&format!("{dir}/libibverbs.so.1"))) {
-        let steps = if roots.has("/usr/bin/dnf") {
-            run("sudo dnf install libibverbs rdma-core")
-        } else if roots.has("/usr/bin/pacman") {
-            run("sudo pacman -S rdma-core")
-        } else {
-            run("sudo apt install libibverbs1 ibverbs-providers")
-        };
+        let packages = ["libibverbs1 ibverbs-providers", "libibverbs rdma-core", "libibverbs rdma-core", "rdma-core"];
+        let steps = package::install(roots, packages)
+            .map_or_else(|| by_hand("install libibverbs and its providers (rdma-core)"), run);
         case.add(&RDMA_NO_LIBRARY, "", format!("{names}: libibverbs.so.1 is not installed"), steps);
     }
     if let Some(limit) = snap.memlock().filter(|&limit| limit < MEMLOCK) {
@@ -127,12 +124,11 @@ fn port(case: &mut Case<'_>, device: &RdmaDevice, port: &RdmaPort) {
         (Ok(_), None) => {}
         (Err(NotReady::NoLid | NotReady::State { infiniband: true, .. }), _) if linked || port.phys_state.is_none() => {
             let what = format!("{over}: no subnet manager has set this InfiniBand port up");
-            case.add(
-                &RDMA_NO_MANAGER,
-                &over,
-                what,
-                run("sudo apt install opensm && sudo systemctl enable --now opensm"),
-            );
+            let steps = match package::install(&snap.sources.roots, ["opensm", "", "opensm", ""]) {
+                Some(command) => run(format!("{command} && sudo systemctl enable --now opensm")),
+                None => by_hand("install opensm and start it, here or on another host of the fabric"),
+            };
+            case.add(&RDMA_NO_MANAGER, &over, what, steps);
         }
         (Err(_), Some(iface)) if port.link_layer == LinkLayer::Ethernet && !iface.up && linked => {
             let what = format!("{}, the interface of {over}, is switched off", iface.name);
@@ -146,8 +142,9 @@ fn port(case: &mut Case<'_>, device: &RdmaDevice, port: &RdmaPort) {
         }
         (Err(NotReady::RoceV1Only), Some(iface)) if iface.carrier == Some(true) => {
             let what = format!("{over} has RoCE v1 GIDs only");
-            let steps = run(format!("sudo cma_roce_mode -d {} -p {} -m 2", word(&device.name), port.number));
-            case.add(&RDMA_V1_ONLY, &iface.name, what, steps);
+            let steps = "RoCE v2 is up to the card, its firmware and its driver: update both, and look for a setting in the maker's documentation; some \
+                         older cards, as ConnectX-3 without Pro, have v1 alone";
+            case.add(&RDMA_V1_ONLY, &iface.name, what, by_hand(steps));
         }
         (Err(NotReady::Iwarp), _) => {
             case.fact(format!("{over} is an iWARP device; linkspan uses InfiniBand and RoCE v2"))

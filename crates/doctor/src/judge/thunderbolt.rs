@@ -276,28 +276,34 @@ fn ring(case: &mut Case<'_>, xdomain: &XDomain, peer: &str) {
 
 /// The package that has the kernel's further modules.
 fn package(snap: &crate::snapshot::Snapshot) -> Vec<Step> {
-    let id = distribution(snap);
-    match &*id {
-        "ubuntu" => run("sudo apt install linux-modules-extra-$(uname -r)"),
-        "debian" => by_hand("boot the kernel of linux-image-amd64 or linux-image-arm64; the cloud kernels lack it"),
-        "fedora" | "rhel" | "centos" => run("sudo dnf install kernel-modules-$(uname -r)"),
-        "arch" => by_hand("reboot: the running kernel's modules were replaced by an update"),
-        _ => by_hand("install the package of this kernel with drivers/net/thunderbolt (CONFIG_USB4_NET)"),
-    }
-}
-
-/// `ID` of os-release(5).
-fn distribution(snap: &crate::snapshot::Snapshot) -> String {
+    // ID and ID_LIKE of os-release(5).
     let text = snap.text("/etc/os-release").unwrap_or_default();
-    text.lines().find_map(|line| line.strip_prefix("ID=")).unwrap_or_default().trim_matches('"').to_owned()
+    let ubuntu = text.lines().any(|line| line.starts_with("ID") && line.contains("ubuntu"));
+    let apt = if ubuntu { "linux-modules-extra-$(uname -r)" } else { "" };
+    crate::package::install(&snap.sources.roots, [apt, "", "kernel-modules-$(uname -r)", ""]).map_or_else(
+        || {
+            by_hand(
+                "reboot, where an update has replaced the running kernel; else install a kernel that has drivers/net/thunderbolt \
+                 (CONFIG_USB4_NET), which those for clouds (Debian's linux-image-cloud-*) lack",
+            )
+        },
+        run,
+    )
 }
 
-/// The package of the running kernel's headers.
-fn headers(snap: &crate::snapshot::Snapshot) -> &'static str {
-    match &*distribution(snap) {
-        "fedora" | "rhel" | "centos" => "sudo dnf install kernel-devel-$(uname -r)",
-        "arch" => "sudo pacman -S linux-headers",
-        _ => "sudo apt install linux-headers-$(uname -r)",
+/// Has DKMS build the module, with the headers of the running kernel, and types `then`.
+fn built(snap: &crate::snapshot::Snapshot, then: &str) -> Vec<Step> {
+    let names = [
+        "linux-headers-$(uname -r)",
+        "kernel-default-devel",
+        "kernel-devel-$(uname -r)",
+        // The kernels of Arch and of what is made of it say which package they are of.
+        "$(cat /usr/lib/modules/$(uname -r)/pkgbase)-headers",
+    ];
+    let then = format!("sudo dkms autoinstall{then}");
+    match crate::package::install(&snap.sources.roots, names) {
+        Some(command) => run(format!("{command} && {then}")),
+        None => vec![Step::Do("install the headers of the running kernel, then:".into()), Step::Run(then)],
     }
 }
 
@@ -313,35 +319,57 @@ fn driver(case: &mut Case<'_>) {
         let others = module::elsewhere(roots, release, "linkspan");
         if let Some(log) = log {
             let what = format!("DKMS could not build the module linkspan for kernel {release}: {log}");
-            case.add(&TB_DKMS_FAILED, "linkspan.ko", what, run(format!("{} && sudo dkms autoinstall", headers(snap))));
+            case.add(&TB_DKMS_FAILED, "linkspan.ko", what, built(snap, ""));
         }
         if !others.is_empty() {
             let what =
                 format!("the module linkspan is there for kernel {}, not for the running {release}", others.join(", "));
-            let steps = run(format!("{} && sudo dkms autoinstall && sudo modprobe linkspan", headers(snap)));
-            case.add(&TB_MODULE_OTHER_KERNEL, "linkspan.ko", what, steps);
+            case.add(&TB_MODULE_OTHER_KERNEL, "linkspan.ko", what, built(snap, " && sudo modprobe linkspan"));
         }
         return;
     };
-    if let Some(signer) = snap.sources.signer.as_ref().filter(|_| module::signatures_wanted(roots))
-        && !module::trusted(roots, signer)
-    {
-        let how = if signer.is_empty() { "not signed" } else { "signed with a key that this kernel does not know" };
-        let what = format!("{file} is {how}, and this kernel loads signed modules only");
-        case.add(&TB_MODULE_UNSIGNED, "linkspan.ko", what, trust(snap));
+    let mut steps = run("sudo modprobe linkspan");
+    if let Some(signer) = snap.sources.signer.as_ref().filter(|_| module::signatures_wanted(roots)) {
+        if signer.is_empty() {
+            let what = format!("{file} is not signed, and this kernel loads signed modules only");
+            case.add(&TB_MODULE_UNSIGNED, "linkspan.ko", what, trust(snap));
+        } else if roots.has(EFI) {
+            // Whether the kernel knows the key is not seen: modules name it by its serial number, keyrings by another one.
+            let enrol = enrol(snap);
+            steps.push(Step::Do(format!(
+                "where that says `Key was rejected by service`: {enrol}, reboot and enrol the key at the blue screen, then the same again"
+            )));
+        }
     }
-    case.add(&TB_MODULE_OFF, "linkspan.ko", format!("{file} is not loaded"), run("sudo modprobe linkspan"));
+    case.add(&TB_MODULE_OFF, "linkspan.ko", format!("{file} is not loaded"), steps);
 }
 
-/// How the kernel comes to know DKMS's key. Without UEFI there is no place to enrol one.
+const EFI: &str = "/sys/firmware/efi";
+
+/// Where DKMS keeps what it built, a folder for each version.
+const DKMS: &str = "/var/lib/dkms/linkspan";
+
+/// Hands the certificate that DKMS signs with to the firmware: on Ubuntu that of shim-signed.
+fn enrol(snap: &crate::snapshot::Snapshot) -> String {
+    let ubuntu = "/var/lib/shim-signed/mok/MOK.der";
+    let key = if snap.sources.roots.has(ubuntu) { ubuntu } else { "/var/lib/dkms/mok.pub" };
+    format!("sudo mokutil --import {key}")
+}
+
+/// How the module gets a signature of DKMS's, and the kernel its key. Without UEFI there is no place to enrol one.
 fn trust(snap: &crate::snapshot::Snapshot) -> Vec<Step> {
-    if snap.sources.roots.has("/sys/firmware/efi") {
+    let roots = &snap.sources.roots;
+    if roots.has(EFI) {
+        // Beside the versions stand links for each kernel.
+        let version = roots.names(DKMS).into_iter().rfind(|name| roots.has(&format!("{DKMS}/{name}/source")));
         return vec![
-            Step::Run("sudo mokutil --import /var/lib/dkms/mok.pub".into()),
-            Step::Do("reboot and enrol the key at the blue screen, then:".into()),
-            Step::Run(
-                "sudo dkms remove linkspan/1 --all && sudo dkms install linkspan/1 && sudo modprobe linkspan".into(),
+            version.map_or_else(
+                || Step::Do("have DKMS install it, which signs it".into()),
+                |v| Step::Run(format!("sudo dkms remove linkspan/{v} --all && sudo dkms install linkspan/{v}")),
             ),
+            Step::Run(enrol(snap)),
+            Step::Do("reboot and enrol the key at the blue screen, then:".into()),
+            Step::Run("sudo modprobe linkspan".into()),
         ];
     }
     let line = snap.text("/proc/cmdline").unwrap_or_default();
@@ -357,9 +385,8 @@ fn trust(snap: &crate::snapshot::Snapshot) -> Vec<Step> {
 /// The log of a build for this kernel that failed: DKMS keeps it in the build folder, which it removes after one that did not
 /// (dkms(8)).
 fn failed(snap: &crate::snapshot::Snapshot, release: &str) -> Option<String> {
-    let base = "/var/lib/dkms/linkspan";
-    let versions = snap.sources.roots.names(base);
-    let logs = versions.iter().map(|version| format!("{base}/{version}/build/make.log"));
+    let versions = snap.sources.roots.names(DKMS);
+    let logs = versions.iter().map(|version| format!("{DKMS}/{version}/build/make.log"));
     let names = |text: String| text.split_whitespace().any(|word| word == release);
     logs.into_iter().find(|log| snap.text(log).is_some_and(names))
 }

@@ -10,7 +10,7 @@ fn address(files: &str, kind: &Kind) -> String {
     text
 }
 
-const OWN: &str = "sudo nmcli connection add type ethernet ifname x0 con-name linkspan-x0";
+const OWN: &str = "sudo nmcli connection modify linkspan-x0 ";
 const BY_HAND: &str = "sudo ip addr add 10.0.0.1/30 dev x0";
 
 #[test]
@@ -37,6 +37,8 @@ fn who_manages_the_interface_is_told_to_change_it() {
             BY_HAND,
         ),
         ("run/systemd/netif/links/7\tADMIN_STATE=pending", "printf '[Match]\\nName=x0"),
+        // Debian makes the folder at boot, where networkd does not run too.
+        ("run/systemd/netif/links/1\tADMIN_STATE=unmanaged", BY_HAND),
         ("run/NetworkManager/devices/7\t[device]\\nmanaged=true\nproc/1/net/dev\tInter-|\\n lo: 0", BY_HAND),
         ("", BY_HAND),
     ] {
@@ -50,13 +52,37 @@ fn a_bond_or_a_vlan_keeps_its_own_profile() {
     let active = "run/NetworkManager/devices/7\t[device]\\nmanaged=true\\nconnection-uuid=6f0-1";
     for kind in [Kind::Bond, Kind::Vlan, Kind::Bridge { wired: true }] {
         assert!(
-            address(active, &kind).starts_with("sudo nmcli connection modify uuid 6f0-1 ipv4.method manual"),
+            address(active, &kind)
+                .starts_with("sudo nmcli connection modify uuid 6f0-1 ipv4.addresses 10.0.0.1/30 ipv4.method manual"),
             "{kind}"
         );
         let text = address("run/NetworkManager/devices/7\t[device]\\nmanaged=true", &kind);
         assert!(text.starts_with("change the connection of x0") && !text.contains("type ethernet"), "{text}");
     }
     assert!(address(active, &Kind::Infiniband).contains("type infiniband ifname x0"));
+}
+
+#[test]
+fn a_profile_that_is_there_is_changed_and_no_second_one_of_its_name_added() {
+    let fixture = Fixture::new();
+    let own = Manages::NetworkManager(Profile::Own("ethernet"));
+    // An `nmcli` that keeps a profile of this name as one line of settings.
+    fixture.file(
+        "nmcli",
+        "#!/bin/sh\ncase \"$2\" in\nmodify) test -e profile || exit 10; shift 3;;\nadd) test ! -e profile || exit 9; shift 8;;\n\
+         up) exit 0;;\nesac\nprintf '[%s] ' \"$@\" >profile\n",
+    );
+    let mut kept = Vec::new();
+    for steps in [own.address("x0", "10.0.0.1/30"), own.link_local("x0"), own.address("x0", "10.0.0.5/30")] {
+        let [Step::Run(text)] = &steps[..] else { panic!("{steps:?}") };
+        let text = text.replace("sudo nmcli", "sh ./nmcli");
+        let done = std::process::Command::new("sh").args(["-c", &text]).current_dir(&fixture.root).status().unwrap();
+        assert!(done.success(), "{text}");
+        kept.push(std::fs::read_to_string(fixture.root.join("profile")).unwrap());
+    }
+    assert!(kept[0].contains("[ipv4.addresses] [10.0.0.1/30] [ipv4.method] [manual]"), "{kept:?}");
+    assert!(kept[1].contains("[ipv4.addresses] [] [ipv4.method] [disabled]"), "{kept:?}");
+    assert!(kept[2].contains("[ipv4.addresses] [10.0.0.5/30] [ipv4.method] [manual]"), "{kept:?}");
 }
 
 #[test]

@@ -86,7 +86,9 @@ fn cables_are_judged_as_in_a_mesh_and_mended_by_commands() {
     let mut ends = pair(1);
     ends[1].ports[0].addrs.remove(0);
     let found = together(&ends).unwrap().findings;
-    assert_eq!(found[0].mend, [Step::Run("sudo ip addr add 10.0.0.2/24 dev cab0".into())]);
+    let [Step::Run(command), Step::Do(keep)] = &found[0].mend[..] else { panic!("{:?}", found[0].mend) };
+    assert_eq!(command, "sudo ip addr add 10.0.0.2/24 dev cab0");
+    assert!(keep.contains("lost at reboot"), "{keep}");
     assert_eq!(found[0].subject, "cab0");
 }
 

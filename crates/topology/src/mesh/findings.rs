@@ -95,6 +95,14 @@ impl Finding {
         let (code, what) = text.split_once(' ').unwrap_or((text, ""));
         Finding { code: code.to_owned(), node, what: what.to_owned(), fix }
     }
+
+    /// What is done beside the command, where it sets something for the moment alone.
+    pub fn keep(&self) -> Option<&'static str> {
+        let sets = self.fix.contains(" addr add ") || self.fix.contains(" mtu ");
+        sets.then_some(
+            "what `ip` sets is lost at reboot, or with the cable unplugged: put it into netplan, NetworkManager or systemd-networkd",
+        )
+    }
 }
 
 fn add(graph: &Graph, at: End, text: &str, fix: String, found: &mut Vec<Finding>) {

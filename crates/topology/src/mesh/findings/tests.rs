@@ -139,6 +139,21 @@ fn an_unused_half_and_a_missing_gid() {
 }
 
 #[test]
+fn a_setting_of_ip_is_to_be_kept_elsewhere() {
+    let kept = |list: Vec<_>| found(list).iter().map(|one| one.keep().is_some()).collect::<Vec<_>>();
+    let mut list = nodes(2, &[(0, 1)]);
+    list[0].ports[0].mtu = 1500;
+    assert_eq!(kept(list), [true]);
+    let mut list = nodes(2, &[(0, 1)]);
+    list[0].ports[0].addr = None;
+    assert_eq!(kept(list), [true]);
+    // A new cable, and an interface that is switched off and on, stay as they are.
+    let mut list = nodes(2, &[(0, 1)]);
+    (list[0].ports[0].mbps, list[1].ports[0].gid) = (13_000, false);
+    assert_eq!(kept(list), [false, false]);
+}
+
+#[test]
 fn nccl_serves_the_pair_and_the_triangle_itself() {
     let settings = nccl_settings(&graph(3, &[(0, 1), (1, 2), (2, 0)])).unwrap();
     assert_eq!(settings, ["NCCL_IB_SUBNET_AWARE_ROUTING=1", "NCCL_IB_SUBNET_PREFIX_LEN=24", "NCCL_IB_MERGE_NICS=1"]);
