@@ -154,7 +154,8 @@ impl Fabric {
     ) -> Result<Fabric, Error> {
         config.check()?;
         config.check_path(&transports)?;
-        // The library lets its callers unmap what no operation uses; NCCL says when, and may unload the plugin.
+        // The library lets its callers unmap what no operation uses (what the kernel does not watch, as files, is not kept registered);
+        // NCCL says when, and may unload the plugin.
         for transport in &mut transports {
             let configured = transport.configure(&|name| config.settings.get(name).cloned(), acked);
             configured.map_err(|why| Error::Setting { transport: transport.name(), why })?;

@@ -1,7 +1,7 @@
 //! Which memory of this process went back to the system: code that has registered some with a device forgets that, for the device goes
 //! on using the pages that it knows, whatever is mapped at their addresses next.
 //!
-//! [`Pages`](crate::Pages) say so themselves before they go. Of other memory whoever hears of it tells ([`hear`]).
+//! [`Pages`](crate::Pages) say so themselves before they go, and so do owners who have promised it ([`promise`]). Of other memory whoever hears of it tells ([`hear`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -34,8 +34,22 @@ fn push(range: Range) {
     log.count += 1;
 }
 
+/// Ranges of which their owners have promised to tell.
+static PROMISED: Mutex<Vec<Range>> = Mutex::new(Vec::new());
+
+/// For memory that the kernel does not watch, as a file's: its owner will [`tell`] of exactly this range before it goes.
+pub fn promise(range: Range) {
+    PROMISED.lock().unwrap_or_else(PoisonError::into_inner).push(range);
+}
+
+/// Whether the owner of all of this range has promised to tell.
+pub fn is_promised((from, to): Range) -> bool {
+    PROMISED.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|known| known.0 <= from && to <= known.1)
+}
+
 /// To be called before these addresses can be mapped anew, from any thread.
 pub fn tell(range: Range) {
+    PROMISED.lock().unwrap_or_else(PoisonError::into_inner).retain(|known| *known != range);
     push(range);
     EPOCH.fetch_add(2, Ordering::AcqRel);
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
+use linkspan_mem::gone;
 use linkspan_transport::MemSlice;
 use rustix::fs::{FileType, SeekFrom};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -50,7 +51,14 @@ impl Pages {
         // SAFETY: a fresh mapping at an address of the kernel's choice.
         let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, fd, offset) };
         let base = NonNull::new(base?.cast()).ok_or_else(|| invalid("mapped at address 0".into()))?;
-        Ok(Pages { base, len })
+        let pages = Pages { base, len };
+        gone::promise(pages.range());
+        Ok(pages)
+    }
+
+    fn range(&self) -> gone::Range {
+        let from = self.base.as_ptr() as u64;
+        (from, from + self.len as u64)
     }
 
     /// A handle on all of them.
@@ -65,6 +73,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
+        gone::tell(self.range());
         // SAFETY: our own mapping, whole, and no handle on it is used any more, as `slice` asks.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok());

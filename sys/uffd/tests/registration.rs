@@ -1,9 +1,11 @@
 //! A registration is not used for what is mapped where its memory was.
 
 use std::net::Ipv4Addr;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use linkspan_mem::gone;
 use linkspan_thunderbolt::soft::SoftRingLink;
 use linkspan_thunderbolt::{RingDevice, RingRail};
 use linkspan_transport::{Buf, Conn, MemSlice, Rail, StaticBuf};
@@ -27,6 +29,17 @@ fn map(at: *mut libc::c_void) -> *mut libc::c_void {
     at
 }
 
+/// A file's pages, which the kernel does not watch.
+fn map_file(at: *mut libc::c_void, byte: u8) {
+    let path = format!("{}/{:x}-{byte}", env!("CARGO_TARGET_TMPDIR"), at.addr());
+    std::fs::write(&path, vec![byte; LEN]).expect("written");
+    let file = std::fs::File::open(&path).expect("open");
+    std::fs::remove_file(&path).expect("there");
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE);
+    // SAFETY: new memory, which replaces none.
+    assert_eq!(unsafe { libc::mmap(at, LEN, prot, flags, file.as_raw_fd(), 0) }, at);
+}
+
 fn slice(at: *mut libc::c_void) -> MemSlice {
     // SAFETY: mapped until each operation on it has reported; see the test.
     unsafe { MemSlice::new(at.cast(), LEN) }
@@ -45,6 +58,46 @@ fn message<R: Rail>(a: &mut Conn<R>, b: &mut Conn<R>, src: MemSlice, dst: MemSli
             Some(ticket) => sent = sent || a.test(ticket).expect("up").is_some(),
         }
         got = got || b.test(receive).expect("up").is_some();
+    }
+}
+
+/// As a program does that sends the parts of a model, each in a file of its own.
+#[test]
+fn a_file_mapped_where_another_was_is_registered_anew_and_none_is_kept_but_by_promise() {
+    let net = SoftNet::new(1);
+    let domain = |end| Domain::new(net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, end), 1))).watching();
+    let (here, there) = (domain(1), domain(2));
+    if let Err(why) = here.watches() {
+        println!("nothing shown here: {why}");
+        return;
+    }
+    let side = |d: &Domain<SoftNic>| Setup::new(d.clone(), Config::default()).expect("a side");
+    let (a, b) = join(side(&here), side(&there)).expect("joined");
+    let (mut a, mut b) = (Conn::new([a], false), Conn::new([b], false));
+    let kept = StaticBuf::new(LEN);
+    message(&mut a, &mut b, kept.slice(), kept.slice());
+    message(&mut b, &mut a, kept.slice(), kept.slice());
+    let (known, at) = (here.kept(), place());
+    let range = (at.addr() as u64, (at.addr() + LEN) as u64);
+    for (round, promised) in (1..20u8).zip([false, false, true].into_iter().cycle()) {
+        map_file(at, round);
+        if promised {
+            gone::promise(range);
+        }
+        let before = here.registrations();
+        message(&mut a, &mut b, slice(at), kept.slice());
+        assert!(kept.slice().to_vec().iter().all(|&x| x == round), "another file came");
+        assert!(here.registrations() > before, "the registration of another file was used");
+        message(&mut b, &mut a, kept.slice(), slice(at));
+        let before = here.registrations();
+        message(&mut a, &mut b, slice(at), kept.slice());
+        assert_eq!(here.registrations() - before, u64::from(!promised), "known where its owner tells, else once");
+        assert_eq!(here.kept() > known, promised);
+        if promised {
+            gone::tell(range);
+        }
+        // SAFETY: no operation uses it any more.
+        assert_eq!(unsafe { libc::munmap(at, LEN) }, 0);
     }
 }
 

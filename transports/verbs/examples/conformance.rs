@@ -4,7 +4,7 @@
 //! is. Exit code 4 when there is none. `LINKSPAN_CONFORMANCE=full` takes long. With `cost` behind the port, what a stream of
 //! messages costs the card in requests, doorbells, completions and registrations, how fast it is, and half a round trip.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use linkspan_transport::conformance::{Level, Side, Testbed, Want, behaviours};
 use linkspan_transport::{Conn, Rail, StaticBuf};
@@ -20,7 +20,7 @@ struct Device {
 
 impl Device {
     fn rails(&self) -> (VerbsRail<HwNic>, VerbsRail<HwNic>) {
-        let config = Config { port: self.port, close_wait: Duration::from_secs(1), ..Config::default() };
+        let config = Config { port: self.port, ..Config::default() };
         let side = |n: usize| {
             let end = self.ends[n % self.ends.len()].clone();
             Setup::new(end, config.clone()).unwrap_or_else(|e| panic!("{e}"))

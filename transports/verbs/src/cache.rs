@@ -2,8 +2,9 @@
 //!
 //! Registering pins pages and costs from tens of microseconds up; so a region stays registered until it is
 //! invalidated or pushed out. A card goes on using the pages that it knows, whatever is mapped there by then. So what goes back to the
-//! system is forgotten ([`gone`]): our own buffers say so. Other memory a domain may be told to watch ([`Domain::watching`]); without
-//! that, code that unmaps memory that was ever posted says so first ([`Domain::invalidate`]).
+//! system is forgotten ([`gone`]): our own buffers say so. Other memory a domain may be told to watch ([`Domain::watching`]); what cannot be
+//! watched, as a file's pages, it registers for each chunk anew. Without the watch, code that unmaps memory that was ever posted says so
+//! first ([`Domain::invalidate`]).
 //!
 //! The key of a target opens all of its region, to every queue pair of the protection domain, for as long as it is registered. So
 //! its end is not left to the rails, which may be idle: a target that is forgotten is deregistered at once, whoever still knows it.
@@ -17,7 +18,7 @@ use linkspan_transport::{Buf, DeviceReach, MemSlice, Refusal, Regions, Registrar
 use linkspan_uffd::Unmaps;
 use linkspan_verbs_sys::{Access, AsyncEvent, Error, Keys, Mr, Nic};
 
-/// Regions a domain keeps that no rail knows, and regions a rail knows before it begins anew.
+/// Regions a domain keeps that no operation uses, and regions a rail knows before it begins anew.
 const KEEP: usize = 1024;
 
 /// A registered region.
@@ -25,6 +26,8 @@ pub(crate) struct CachedRegion<M> {
     keys: Keys,
     mem: MemSlice,
     target: bool,
+    /// Later operations may use it too: somebody says when its memory goes, or holds it.
+    kept: bool,
     /// `None`: it was deregistered before its last user was gone.
     mr: Mutex<Option<M>>,
     /// How many [`Hold`]s there are; changed under the domain's lock.
@@ -32,9 +35,9 @@ pub(crate) struct CachedRegion<M> {
 }
 
 impl<M: Mr> CachedRegion<M> {
-    fn new(mr: M, mem: MemSlice, target: bool) -> Arc<CachedRegion<M>> {
+    fn new(mr: M, mem: MemSlice, target: bool, kept: bool) -> Arc<CachedRegion<M>> {
         let (keys, mr) = (mr.keys(), Mutex::new(Some(mr)));
-        Arc::new(CachedRegion { keys, mem, target, mr, holds: AtomicUsize::new(0) })
+        Arc::new(CachedRegion { keys, mem, target, kept, mr, holds: AtomicUsize::new(0) })
     }
 
     pub(crate) fn keys(&self) -> &Keys {
@@ -67,7 +70,9 @@ impl<M: Mr> Known<M> {
     fn add(&mut self, region: Arc<CachedRegion<M>>) {
         self.live.retain(|known| known.strong_count() > 0);
         self.live.push(Arc::downgrade(&region));
-        self.show(region);
+        if region.kept {
+            self.show(region);
+        }
     }
 
     /// Where no other of its kind covers it.
@@ -80,6 +85,15 @@ impl<M: Mr> Known<M> {
         }
         let (mem, target) = (region.mem, region.target);
         self.regions.insert(mem, region, target);
+    }
+
+    /// Drops what nothing uses and nobody holds.
+    fn shed(&mut self) {
+        let mut before = usize::MAX;
+        while self.regions.count() < before {
+            before = self.regions.count();
+            self.regions.drop_unused();
+        }
     }
 
     fn live(&self) -> impl Iterator<Item = Arc<CachedRegion<M>>> {
@@ -159,7 +173,8 @@ impl<N: Nic> Domain<N> {
     }
 
     /// From now on memory that is unmapped, moved or given back to the kernel is forgotten by itself, before anything else can be
-    /// mapped and posted there. Costs a thread of the process, which is asleep, and a system call for each registration.
+    /// mapped and posted there; memory of which the kernel does not tell, as a file's, is not kept, but where its owner tells
+    /// ([`gone::promise`]). Costs a thread of the process, which is asleep, and a system call for each registration.
     #[must_use]
     pub fn watching(self) -> Domain<N> {
         self.0.unmaps.get_or_init(Unmaps::of_process);
@@ -228,7 +243,7 @@ impl<N: Nic> Domain<N> {
     /// Forgets every region that shares a byte with `mem` and that nobody holds ([`Domain::hold`]); to be called before memory
     /// that was posted is unmapped. When it returns no peer writes there any more by a key of such a region, also where a rail
     /// is idle. A chunk that was under way ends its rail then, and so does a send from memory that was registered as a target
-    /// only. Sources, which have no key for a peer, are deregistered when rails operate again and sends from them have ended.
+    /// only. Sources, which have no key for a peer, are deregistered when sends from them have ended.
     pub fn invalidate(&self, mem: MemSlice) {
         self.forget(mem.as_ptr() as u64, mem.len() as u64, false);
     }
@@ -241,13 +256,16 @@ impl<N: Nic> Domain<N> {
         }
     }
 
-    /// The region that holds `mem`, made where there is none.
-    pub(crate) fn register(&self, mem: MemSlice, target: bool) -> Result<Arc<CachedRegion<N::Mr>>, Error> {
+    fn find(&self, mem: MemSlice, target: bool) -> Option<Arc<CachedRegion<N::Mr>>> {
         self.catch_up();
-        if let Some(region) = self.lock().regions.find(mem, target) {
-            return Ok(region.clone());
-        }
-        self.made(mem, target, false)
+        self.lock().regions.find(mem, target).cloned()
+    }
+
+    /// Whether somebody says when this memory goes: the kernel, or its owner, whose duty that is without the watch.
+    fn is_told(&self, mem: MemSlice) -> bool {
+        let from = mem.as_ptr() as u64;
+        let promised = || gone::is_promised((from, from.saturating_add(mem.len() as u64)));
+        self.unmaps().is_none_or(|unmaps| !mem.is_host() || unmaps.watch(mem).is_ok() || promised())
     }
 
     /// Registers exactly this memory, until the value is dropped. Holders of the same range with the same right share a region.
@@ -256,7 +274,7 @@ impl<N: Nic> Domain<N> {
     /// [`Error::System`]: the device refuses; ENOMEM when no more memory may be locked.
     pub fn hold(&self, mem: MemSlice, target: bool) -> Result<Hold<N>, Error> {
         self.catch_up();
-        let is = |r: &Arc<CachedRegion<N::Mr>>| r.target == target && r.mem == mem;
+        let is = |r: &Arc<CachedRegion<N::Mr>>| r.kept && r.target == target && r.mem == mem;
         let regions = self.lock();
         if let Some(region) = regions.live().find(is) {
             region.holds.fetch_add(1, Ordering::Relaxed);
@@ -267,12 +285,18 @@ impl<N: Nic> Domain<N> {
     }
 
     fn made(&self, mem: MemSlice, target: bool, held: bool) -> Result<Arc<CachedRegion<N::Mr>>, Error> {
-        if let (Some(unmaps), true) = (self.unmaps(), mem.is_host()) {
-            // Where the kernel cannot (a file's pages, a device's), its owner says when it goes, as without the watch.
-            let _ = unmaps.watch(mem);
-        }
+        // Before it is registered: what goes from here on is told.
+        let kept = self.is_told(mem) || held;
         let access = if target { Access::REMOTE_WRITE } else { Access::LOCAL_READ };
-        Ok(self.add(CachedRegion::new(self.0.nic.register(mem, access)?, mem, target), held))
+        let mr = match self.0.nic.register(mem, access) {
+            // What is kept for later must not be in the way of what is needed now.
+            Err(error) if error.os() == Some(ENOMEM) => {
+                self.lock().shed();
+                self.0.nic.register(mem, access)
+            }
+            mr => mr,
+        };
+        Ok(self.add(CachedRegion::new(mr?, mem, target, kept), held))
     }
 
     fn add(&self, region: Arc<CachedRegion<N::Mr>>, held: bool) -> Arc<CachedRegion<N::Mr>> {
@@ -301,7 +325,7 @@ impl<N: Nic> Domain<N> {
         let access = if target { Access::REMOTE_WRITE } else { Access::LOCAL_READ };
         let (at, len) = (mem.as_ptr() as u64, mem.len() as u64);
         let mr = self.0.nic.register_dmabuf(dmabuf, offset, len, at, access)?;
-        Ok(Hold { domain: self.clone(), region: self.add(CachedRegion::new(mr, mem, target), true) })
+        Ok(Hold { domain: self.clone(), region: self.add(CachedRegion::new(mr, mem, target, true), true) })
     }
 }
 
@@ -349,10 +373,10 @@ impl<N: Nic> Drop for Hold<N> {
     }
 }
 
-/// A rail's own copy of the map: looked up without a lock.
+/// A rail's own copy of the map: looked up without a lock. It keeps nothing registered: the domain does, and what uses it.
 pub(crate) struct Cache<N: Nic> {
     domain: Domain<N>,
-    regions: Regions<CachedRegion<N::Mr>>,
+    regions: Regions<Weak<CachedRegion<N::Mr>>>,
     generation: u64,
     epoch: u64,
 }
@@ -368,6 +392,22 @@ impl<N: Nic> Cache<N> {
 
     /// The region that holds `mem`. Without a system call and a lock when it is known.
     pub(crate) fn get(&mut self, mem: MemSlice, target: bool) -> Result<Arc<CachedRegion<N::Mr>>, Error> {
+        match self.known(mem, target) {
+            Some(region) => Ok(region),
+            None => self.register(mem, target),
+        }
+    }
+
+    /// The same before it is used; `None` where it would not be kept until then, or is refused.
+    pub(crate) fn ahead(&mut self, mem: MemSlice, target: bool) -> Option<Arc<CachedRegion<N::Mr>>> {
+        let known = self.known(mem, target);
+        if known.is_some() || !(self.domain.find(mem, target).is_some() || self.domain.is_told(mem)) {
+            return known;
+        }
+        self.register(mem, target).ok()
+    }
+
+    fn known(&mut self, mem: MemSlice, target: bool) -> Option<Arc<CachedRegion<N::Mr>>> {
         if gone::epoch() != self.epoch {
             self.epoch = self.domain.catch_up();
         }
@@ -376,11 +416,20 @@ impl<N: Nic> Cache<N> {
             self.regions = Regions::default();
             self.generation = generation;
         }
-        if let Some(region) = self.regions.find(mem, target) {
-            return Ok(region.clone());
+        self.regions.find(mem, target)?.upgrade()
+    }
+
+    #[cold]
+    fn register(&mut self, mem: MemSlice, target: bool) -> Result<Arc<CachedRegion<N::Mr>>, Error> {
+        let region = match self.domain.find(mem, target) {
+            Some(region) => region,
+            None => self.domain.made(mem, target, false)?,
+        };
+        if region.kept {
+            // What the domain has let go would hide what lies inside it.
+            self.regions.retain(|known| known.strong_count() > 0);
+            self.regions.insert(region.mem, Arc::new(Arc::downgrade(&region)), region.target);
         }
-        let region = self.domain.register(mem, target)?;
-        self.regions.insert(region.mem, region.clone(), region.target);
         Ok(region)
     }
 }
@@ -406,10 +455,15 @@ unsafe impl<N: Nic> DeviceReach for Registered<N> {
         let now = (shared.generation.load(Ordering::Acquire), shared.registrations.load(Ordering::Acquire));
         if now != self.seen {
             (self.regions, self.seen) = (self.domain.lock().regions.clone(), now);
+            // Only that of devices is asked about, and what is known here stays registered.
+            self.regions.retain(|region| !region.mem.is_host());
         }
         self.regions.find(mem, target).is_some()
     }
 }
+
+/// Linux, `asm-generic/errno-base.h`: no more memory may be locked.
+const ENOMEM: i32 = 12;
 
 #[cfg(test)]
 mod tests;

@@ -39,10 +39,18 @@ pub struct Config {
     pub reason: String,
     /// A peer that says nothing for so long is asked with a write of nothing, which its card answers by itself.
     pub ask_after: Duration,
-    /// How long a rail that closes waits for what it sent last to be acknowledged.
-    pub close_wait: Duration,
+    /// How long a rail that closes waits at most for what it sent last to be acknowledged; `None`: twice what a card may take
+    /// until it sends again what was lost, at least 1 s, and at most 2 s, as it may be that nobody is there any more.
+    pub close_wait: Option<Duration>,
     /// How long the handshake may take.
     pub deadline: Duration,
+}
+
+impl Config {
+    pub(crate) fn close_wait(&self) -> Duration {
+        let resend = 4 * Duration::from_nanos(4096 << self.timeout.min(31));
+        self.close_wait.unwrap_or((2 * resend).clamp(Duration::from_secs(1), Duration::from_secs(2)))
+    }
 }
 
 impl Default for Config {
@@ -64,7 +72,7 @@ impl Default for Config {
             chunk: 512 << 10,
             reason: "asked for".into(),
             ask_after: Duration::from_secs(1),
-            close_wait: Duration::from_millis(100),
+            close_wait: None,
             deadline: Duration::from_secs(20),
         }
     }

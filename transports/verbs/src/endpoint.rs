@@ -24,6 +24,9 @@ const BATCH: usize = 32;
 /// Idle polls between looks at the clock.
 const LOOK: u32 = 256;
 
+/// How long a rail whose path is dead waits when it closes.
+const DEAD_WAIT: Duration = Duration::from_millis(100);
+
 /// A peer whose card does not answer for so many times [`Config::ask_after`] is not reached.
 const UNANSWERED: u32 = 10;
 
@@ -111,6 +114,7 @@ impl<N: Nic> VerbsRail<N> {
             local: false,
             tells_end: false,
         };
+        let close_wait = config.close_wait();
         let mut info = RailInfo::new(NAME, path, config.reason, caps);
         // The path names the device; the port is on an interface.
         if !config.interface.is_empty() {
@@ -132,7 +136,7 @@ impl<N: Nic> VerbsRail<N> {
             cache: Cache::new(domain),
             info,
             ask_after: config.ask_after,
-            close_wait: config.close_wait,
+            close_wait,
             end: None,
             stash: [Completion::NONE; BATCH],
             stashed: 0,
@@ -233,7 +237,7 @@ impl<N: Nic> VerbsRail<N> {
             }
             Say::Ask => {
                 let cache = &mut self.cache;
-                self.rx.asked(sink, id, &head, |mem| cache.get(mem, true).map_err(|e| e.to_string()))
+                return self.rx.asked(sink, id, &head, |mem| cache.get(mem, true).map_err(unregistered));
             }
             Say::Place => self.tx.answered(id, Some(place)),
             Say::Nowhere => self.tx.answered(id, None),
@@ -331,9 +335,7 @@ impl<N: Nic> VerbsRail<N> {
         }
         let cache = &mut self.cache;
         let seated = match self.rx.waits() {
-            true => {
-                self.rx.assign(async_sink, |mem| cache.get(mem, true).map_err(|e| e.to_string())).map_err(End::Protocol)
-            }
+            true => self.rx.assign(async_sink, |mem| cache.get(mem, true).map_err(unregistered)),
             false => Ok(()),
         };
         seated.and_then(|()| self.repost(async_sink.held())).map_err(|end| self.ended(end))
@@ -379,13 +381,13 @@ unsafe impl<N: Nic> Rail for VerbsRail<N> {
 
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
         debug_assert!(head.len.get() as usize == src.len());
-        if self.end.is_some() {
+        if self.end.is_some() || !self.tx.takes(src) {
             return Err(Busy);
         }
         match self.cache.get(src, false) {
-            Ok(region) => self.tx.data(ring!(self), head, src, region).map_err(|_| Busy),
+            Ok(region) => Ok(self.tx.data(ring!(self), head, src, region)),
             Err(error) => {
-                self.end = Some(End::System("ibv_reg_mr", error.os().unwrap_or(0)));
+                self.end = Some(unregistered(error));
                 Err(Busy)
             }
         }
@@ -398,15 +400,17 @@ unsafe impl<N: Nic> Rail for VerbsRail<N> {
     fn prepare(&mut self, mem: MemSlice, target: bool) {
         // Where it fails, the chunk that needs it says so.
         if self.end.is_none() && !mem.is_empty() {
-            let _ = self.cache.get(mem, target);
+            let _ = self.cache.ahead(mem, target);
         }
     }
 
     fn granted(&mut self, id: u32, mem: MemSlice) {
         if self.end.is_none()
-            && let Ok(region) = self.cache.get(mem, true)
+            && self.rx.is_untold(id)
+            && let Some(region) = self.cache.ahead(mem, true)
+            && self.tx.tell(id, mem.as_ptr() as u64, region.keys().rkey(), mem.len() as u64)
         {
-            self.tx.tell(id, mem.as_ptr() as u64, region.keys().rkey(), mem.len() as u64);
+            self.rx.told(id, region);
         }
     }
 
@@ -477,10 +481,11 @@ impl<N: Nic> Drop for VerbsRail<N> {
         if self.end.is_some() {
             return;
         }
+        let wait = if self.stalled() { self.close_wait.min(DEAD_WAIT) } else { self.close_wait };
         self.tx.close(ring!(self));
         let since = Instant::now();
         let mut list = [Completion::NONE; BATCH];
-        while self.tx.post(&mut self.qp).is_ok() && self.tx.outstanding() && since.elapsed() < self.close_wait {
+        while self.tx.post(&mut self.qp).is_ok() && self.tx.outstanding() && since.elapsed() < wait {
             let Ok(n) = self.cq.poll(&mut list) else { return };
             for completion in &list[..n] {
                 if completion.status != Status::Success {
@@ -497,6 +502,11 @@ impl<N: Nic> Drop for VerbsRail<N> {
             }
         }
     }
+}
+
+/// Memory of ours could not be registered.
+fn unregistered(error: linkspan_verbs_sys::Error) -> End {
+    End::System("ibv_reg_mr", error.os().unwrap_or(0))
 }
 
 fn fault(status: Status) -> End {

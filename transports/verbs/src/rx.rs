@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use linkspan_proto::Head;
-use linkspan_transport::{Buf, MemSlice};
+use linkspan_transport::{Buf, End, MemSlice};
 use linkspan_verbs_sys::{Mr, RecvWr};
 
 use crate::async_sink::{AsyncSink, Placement};
 use crate::cache::CachedRegion;
 use crate::frame::SLOT;
-use crate::tx::CHUNKS;
+use crate::tx::{CHUNKS, GRANTS};
 
 /// Bit in the number of a receive request; below it are how often its slot was taken before, and the slot.
 pub(crate) const RECV: u64 = 1 << 63;
@@ -27,6 +27,15 @@ struct IncomingChunk<M> {
     _region: Option<Arc<CachedRegion<M>>>,
 }
 
+/// A receive whose place the peer was told.
+struct Told<M> {
+    id: u32,
+    /// Bytes written there by this rail.
+    arrived: u64,
+    /// Keeps the memory registered.
+    _region: Arc<CachedRegion<M>>,
+}
+
 /// The answer to a chunk: its number and where it goes.
 pub(crate) type Reply = (u32, Option<(u64, u32, u64)>);
 
@@ -40,6 +49,8 @@ pub(crate) struct Rx<M> {
     waiting: VecDeque<(u32, Head)>,
     pub(crate) replies: VecDeque<Reply>,
     next_ask: u32,
+    /// By the low bits of the receive's number, as the peer keeps them.
+    told: Box<[Option<Told<M>>]>,
 }
 
 impl<M: Mr> Rx<M> {
@@ -52,7 +63,19 @@ impl<M: Mr> Rx<M> {
             waiting: VecDeque::with_capacity(CHUNKS),
             replies: VecDeque::with_capacity(CHUNKS),
             next_ask: 0,
+            told: (0..GRANTS).map(|_| None).collect(),
         }
+    }
+
+    /// Whether the peer was not told the place of this receive. One that had its place in the table has ended, and lets go of its memory.
+    pub(crate) fn is_untold(&mut self, id: u32) -> bool {
+        self.told[id as usize % GRANTS].take_if(|told| told.id != id);
+        self.told[id as usize % GRANTS].is_none()
+    }
+
+    /// The peer is told.
+    pub(crate) fn told(&mut self, id: u32, region: Arc<CachedRegion<M>>) {
+        self.told[id as usize % GRANTS] = Some(Told { id, arrived: 0, _region: region });
     }
 
     /// The request for a slot that was taken so often.
@@ -95,11 +118,11 @@ impl<M: Mr> Rx<M> {
         async_sink: &mut I,
         ask: u32,
         head: &Head,
-        find: impl FnMut(MemSlice) -> Result<Arc<CachedRegion<M>>, String>,
-    ) -> Result<(), String> {
+        find: impl FnMut(MemSlice) -> Result<Arc<CachedRegion<M>>, End>,
+    ) -> Result<(), End> {
         let under_way = self.arriving.len() + self.waiting.len();
         if ask != self.next_ask || under_way >= CHUNKS {
-            return Err(format!("chunk {ask} asks, {} was due and {under_way} arrive", self.next_ask));
+            return Err(End::Protocol(format!("chunk {ask} asks, {} was due and {under_way} arrive", self.next_ask)));
         }
         self.next_ask = ask.wrapping_add(1);
         self.waiting.push_back((ask, *head));
@@ -115,10 +138,10 @@ impl<M: Mr> Rx<M> {
     pub(crate) fn assign<I: AsyncSink + ?Sized>(
         &mut self,
         async_sink: &mut I,
-        mut find: impl FnMut(MemSlice) -> Result<Arc<CachedRegion<M>>, String>,
-    ) -> Result<(), String> {
+        mut find: impl FnMut(MemSlice) -> Result<Arc<CachedRegion<M>>, End>,
+    ) -> Result<(), End> {
         while let Some(&(ask, head)) = self.waiting.front() {
-            match async_sink.place(&head).map_err(|v| v.0)? {
+            match async_sink.place(&head).map_err(|v| End::Protocol(v.0))? {
                 Placement::At(mem) if mem.len() == head.len.get() as usize => {
                     let region = find(mem)?;
                     let place = (mem.as_ptr() as u64, region.keys().rkey(), mem.len() as u64);
@@ -130,13 +153,11 @@ impl<M: Mr> Rx<M> {
                         _region: Some(region),
                     });
                 }
-                Placement::At(mem) => {
-                    return Err(format!("a chunk of {} bytes met a place of {}", head.len.get(), mem.len()));
-                }
+                Placement::At(mem) => return Err(End::Protocol(other_length(&head, mem))),
                 Placement::Nowhere => {
                     self.replies.push_back((ask, None));
                     self.arriving.push_back(IncomingChunk { ask: None, head, landed: true, _region: None });
-                    self.land(async_sink)?;
+                    self.land(async_sink).map_err(End::Protocol)?;
                 }
                 Placement::Later => return Ok(()),
             }
@@ -164,13 +185,15 @@ impl<M: Mr> Rx<M> {
         }
         match async_sink.place(head).map_err(|v| v.0)? {
             Placement::At(mem) if mem.len() == head.len.get() as usize => {}
-            Placement::At(mem) => {
-                return Err(format!("a chunk of {} bytes met a place of {}", head.len.get(), mem.len()));
-            }
+            Placement::At(mem) => return Err(other_length(head, mem)),
             Placement::Nowhere | Placement::Later => {
                 return Err(format!("a write into receive {:#x}, which has ended", head.id.get()));
             }
         }
+        self.told[head.id.get() as usize % GRANTS].take_if(|told| {
+            told.arrived += if told.id == head.id.get() { head.len.get().into() } else { 0 };
+            told.id == head.id.get() && told.arrived >= head.total.get()
+        });
         self.arriving.push_back(IncomingChunk { ask: None, head: *head, landed: true, _region: None });
         self.land(async_sink)
     }
@@ -183,4 +206,8 @@ impl<M: Mr> Rx<M> {
         }
         Ok(())
     }
+}
+
+fn other_length(head: &Head, mem: MemSlice) -> String {
+    format!("a chunk of {} bytes met a place of {}", head.len.get(), mem.len())
 }

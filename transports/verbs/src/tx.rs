@@ -21,7 +21,7 @@ const SIGNAL_EVERY: u32 = 16;
 pub(crate) const CHUNKS: usize = 64;
 
 /// Places that the peer has told, by the low bits of the receive's number (the engine has 512 receives in 1,024).
-const GRANTS: usize = 1024;
+pub(crate) const GRANTS: usize = 1024;
 
 /// Places of ours not told yet; more are not told, and are asked for.
 const UNTOLD: usize = 512;
@@ -232,16 +232,13 @@ impl<M: Mr> Tx<M> {
         Ok(self.accept(Item { stage: Stage::Frame(id), head: *head, src: MemSlice::NONE, region: None }))
     }
 
-    pub(crate) fn data(
-        &mut self,
-        ring: &Ring<'_, M>,
-        head: &Head,
-        src: MemSlice,
-        region: Arc<CachedRegion<M>>,
-    ) -> Result<u64, Full> {
-        if self.chunks >= CHUNKS || !self.transport(self.writes(src) + 1, RESERVE) {
-            return Err(Full);
-        }
+    /// Whether there is space for a chunk.
+    pub(crate) fn takes(&self, src: MemSlice) -> bool {
+        self.chunks < CHUNKS && self.transport(self.writes(src) + 1, RESERVE)
+    }
+
+    /// A chunk for which there is space.
+    pub(crate) fn data(&mut self, ring: &Ring<'_, M>, head: &Head, src: MemSlice, region: Arc<CachedRegion<M>>) -> u64 {
         let grant = self.grants[head.id.get() as usize % GRANTS];
         let offset = head.offset.get();
         let known = head.kind == Kind::Chunk as u8
@@ -264,7 +261,7 @@ impl<M: Mr> Tx<M> {
         if let Some(item) = self.items.back_mut() {
             item.stage = stage;
         }
-        Ok(n)
+        n
     }
 
     fn writes(&self, src: MemSlice) -> u64 {
@@ -316,11 +313,13 @@ impl<M: Mr> Tx<M> {
         self.grants[id as usize % GRANTS] = Grant { id, addr, rkey, len };
     }
 
-    /// A place of ours that the peer may know ahead.
-    pub(crate) fn tell(&mut self, id: u32, addr: u64, rkey: u32, len: u64) {
-        if self.untold.len() < UNTOLD && self.untold.back().is_none_or(|u| u.0 != id) {
+    /// A place of ours that the peer may know ahead; whether it will be told.
+    pub(crate) fn tell(&mut self, id: u32, addr: u64, rkey: u32, len: u64) -> bool {
+        let space = self.untold.len() < UNTOLD;
+        if space {
             self.untold.push_back((id, addr, rkey, len));
         }
+        space
     }
 
     /// Makes requests of what waits for space: answers first, they set the peer free.

@@ -40,6 +40,19 @@ fn a_reader_that_is_far_behind_is_told_that_all_may_be_gone_and_then_what_goes()
 }
 
 #[test]
+fn a_promise_covers_what_lies_inside_its_range_until_that_is_told() {
+    let _alone = alone();
+    promise((1000, 2000));
+    promise((2000, 3000));
+    assert!(is_promised((1000, 2000)) && is_promised((1500, 1600)));
+    assert!(!is_promised((999, 1001)) && !is_promised((1999, 2001)));
+    tell((1000, 2000));
+    assert!(!is_promised((1500, 1600)) && is_promised((2000, 3000)));
+    tell((2000, 3000));
+    assert!(!is_promised((2000, 3000)));
+}
+
+#[test]
 fn the_number_is_odd_while_somebody_hears_and_another_one_afterwards() {
     let _alone = alone();
     let before = settled();

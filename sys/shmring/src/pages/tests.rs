@@ -49,6 +49,20 @@ fn dropped_pages_are_unmapped() {
 }
 
 #[test]
+fn pages_promise_to_tell_that_they_go_and_do() {
+    let fd = memfd(1 << 16);
+    let pages = Pages::map(fd.as_fd(), 0, 1 << 16, true).unwrap();
+    let (range, mut seen, mut told) = (pages.range(), 0, false);
+    assert!(gone::is_promised(range));
+    gone::since(&mut seen, |_| {});
+    let before = gone::settled();
+    drop(pages);
+    assert_ne!(gone::epoch(), before);
+    gone::since(&mut seen, |gone| told |= gone == range);
+    assert!(told);
+}
+
+#[test]
 fn ranges_outside_the_file_are_refused() {
     let fd = memfd(1 << 16);
     for (offset, len) in [(0, 0), (0, (1 << 16) + 1), (1 << 16, 1), (u64::MAX, 2)] {

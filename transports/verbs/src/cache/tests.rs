@@ -93,12 +93,48 @@ fn what_is_sent_from_is_not_what_a_peer_may_be_refused() {
 fn a_refusal_is_told_and_leaves_nothing() {
     let domain = domain();
     let buf = StaticBuf::new(4096);
-    domain.nic().script().register = Some((1, 12));
+    domain.nic().script().register = Some((1, 14));
     let mut cache = Cache::new(domain.clone());
     let refused = cache.get(buf.slice(), true).err().expect("scripted");
-    assert_eq!(refused.os(), Some(12));
+    assert_eq!(refused.os(), Some(14));
     cache.get(buf.slice(), true).expect("the next one");
     assert_eq!(domain.registrations(), 1);
+}
+
+#[test]
+fn where_no_more_memory_may_be_locked_what_nothing_uses_gives_way() {
+    let domain = domain();
+    let buf = StaticBuf::new(6 * 4096);
+    let (mut one, mut two) = (Cache::new(domain.clone()), Cache::new(domain.clone()));
+    for n in 0..3 {
+        one.get(part(&buf, n * 4096, 10), n == 0).expect("registered");
+        two.get(part(&buf, n * 4096, 10), n == 0).expect("a hit");
+    }
+    let used = one.get(part(&buf, 3 * 4096, 10), false).expect("registered");
+    let held = domain.hold(part(&buf, 4 * 4096, 10), true).expect("registered");
+    assert_eq!(domain.kept(), 5);
+    domain.nic().script().register = Some((1, ENOMEM));
+    two.get(part(&buf, 5 * 4096, 10), false).expect("something could go");
+    assert_eq!(domain.kept(), 3, "what is used, what is held and the new one");
+    let registered = domain.registrations();
+    assert_eq!(one.get(part(&buf, 3 * 4096, 10), false).expect("a hit").keys(), used.keys());
+    assert_eq!(domain.registrations(), registered);
+    one.get(part(&buf, 0, 10), true).expect("registered anew");
+    assert_eq!(domain.registrations(), registered + 1);
+    domain.nic().script().register = Some((1, ENOMEM));
+    let _another = domain.hold(part(&buf, 0, 4096), false).expect("space for a holder too");
+    drop(held);
+}
+
+#[test]
+fn what_lies_inside_a_region_that_was_let_go_is_known_again() {
+    let domain = domain();
+    let buf = StaticBuf::new(1 << 16);
+    let mut cache = Cache::new(domain.clone());
+    cache.get(buf.slice(), false).expect("registered");
+    domain.lock().shed();
+    let new = cache.get(part(&buf, 4096, 10), false).expect("registered");
+    assert_eq!(cache.known(part(&buf, 4096, 10), false).expect("known").keys(), new.keys());
 }
 
 proptest! {

@@ -42,7 +42,7 @@ fn against() -> (VerbsRail<SoftNic>, Liar) {
     let net = SoftNet::new(1);
     let side = |last| {
         let nic = net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, last), 1));
-        Setup::new(Domain::new(nic), Config { close_wait: Duration::ZERO, ..Config::default() }).expect("a side")
+        Setup::new(Domain::new(nic), Config { close_wait: Some(Duration::ZERO), ..Config::default() }).expect("a side")
     };
     let (mut a, mut b) = (side(1), side(2));
     while !a.is_done() || !b.is_done() {

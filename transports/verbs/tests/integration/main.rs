@@ -1,9 +1,11 @@
 //! The tests of this crate through its public items, as one program.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
 
+mod closing;
 mod common;
 mod conformance;
 mod device;
 mod keys;
 mod rail;
+mod regions;
 mod relay;

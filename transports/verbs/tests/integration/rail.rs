@@ -363,7 +363,7 @@ fn a_completion_with_an_error_is_told_with_its_reason() {
 fn memory_that_cannot_be_registered_ends_the_rail_by_name() {
     let transport = Scripted::new();
     let (mut a, _b) = transport.rails();
-    transport.a.nic().script().register = Some((1, 12));
+    transport.a.nic().script().register = Some((100, 12));
     let src = pattern(100_000, 1);
     let mut head = Head::new(Kind::Chunk);
     head.len.set(100_000);

@@ -46,7 +46,7 @@ pub(crate) fn config() -> Config {
     Config {
         timeout: 8,
         ask_after: Duration::from_millis(20),
-        close_wait: Duration::from_millis(20),
+        close_wait: Some(Duration::from_millis(20)),
         ..Config::default()
     }
 }
