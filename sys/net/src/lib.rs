@@ -31,7 +31,7 @@ pub use interfaces::{Interface, interface_of, interfaces};
 pub use limit::{LineLimit, Quota, Share};
 pub use linkspan_thread::block_signals;
 pub use notifier::Notifier;
-pub use options::{bind_late_port, incoming_cpu};
+pub use options::{bind_late_port, incoming_cpu, peer_of};
 pub use order::{copy_ascending, fill_ascending};
 pub use ping::{NEIGHBOURS_MAX, Ping, neighbours};
 pub use wait::WaitSet;

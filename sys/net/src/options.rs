@@ -33,3 +33,17 @@ pub fn incoming_cpu(fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
     };
     if rc == 0 { Ok(usize::try_from(value).ok()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// User and process at the other end of a local socket (SO_PEERCRED, unix(7)); process 0: its pid namespace cannot be seen from ours.
+///
+/// # Errors
+/// The error of `getsockopt(SO_PEERCRED)`.
+pub fn peer_of(fd: BorrowedFd<'_>) -> io::Result<(u32, i32)> {
+    let mut who = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `who` is such a structure and `len` its length, both ours to write.
+    let rc = unsafe {
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut who).cast(), &raw mut len)
+    };
+    if rc == 0 { Ok((who.uid, who.pid)) } else { Err(io::Error::last_os_error()) }
+}

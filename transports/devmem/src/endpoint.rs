@@ -320,14 +320,17 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
             };
         }
         let device = gpu.info().id();
-        let pool = match self.socket.bind(gpu) {
+        // What the card has written is flushed before the GPU looks: one that cannot is not written by the card.
+        let bound = match gpu.flush_writes() {
+            Ok(()) => self.socket.bind(gpu).map_err(|why| with_sources(&why)),
+            Err(why) => Err(with_sources(&why)),
+        };
+        let pool = match bound {
             Ok(pool) => Some(pool),
             Err(why) if self.config.strict => {
-                let why = with_sources(&why);
                 return Err(GpuError::Unsupported { device, what: "be filled by the network card", why });
             }
             Err(why) => {
-                let why = with_sources(&why);
                 self.events.push_back(format!("downgrade: {why}; it comes to the host and is copied to the GPU"));
                 self.info.reason = format!("{}; {device} through host memory: {why}", self.info.reason);
                 None

@@ -223,7 +223,9 @@ impl Outgoing {
     fn stage(&mut self) -> Result<bool, GpuError> {
         let (Some(gpu), memory) = (&self.gpu, &self.memory) else { return Ok(false) };
         let mut moved = false;
-        for item in self.queue.iter_mut().filter(|i| i.way == SendMode::Staged && i.copied < i.src.len()) {
+        // Not beyond what is sent from where it lies: that may have to be copied after all, and copies leave in the order of the queue.
+        let before = self.queue.iter_mut().take_while(|i| !matches!(i.way, SendMode::Lent { .. }));
+        for item in before.filter(|i| i.way == SendMode::Staged && i.copied < i.src.len()) {
             let staging = match &mut self.staging {
                 Some(staging) => staging,
                 none => none.insert(Staging::new(gpu, memory)?),

@@ -5,10 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType, sockopt,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix,
+    SocketFlags, SocketType, sockopt,
 };
 
 use super::wire::{ANSWER_MAX, BrokerReply, BrokerRequest};
@@ -24,9 +24,22 @@ pub fn path(folder: &Path, interface: &str) -> PathBuf {
     folder.join(format!("devmem-{interface}.sock"))
 }
 
-/// A process's part of an interface. What it bound and steered ends when this is dropped.
+/// A process's part of an interface. What it bound and steered ends when this is dropped, also where a child of fork() has the socket
+/// too.
 #[derive(Debug)]
-pub struct Session(OwnedFd);
+pub struct Session {
+    fd: OwnedFd,
+    /// The process that opened it.
+    process: u32,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            self.end();
+        }
+    }
+}
 
 impl Session {
     /// Connects to the broker (`lspan devmem up`) at `path`.
@@ -42,11 +55,17 @@ impl Session {
         sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(PATIENCE)).map_err(|e| no("SO_SNDTIMEO", e))?;
         rustix::net::connect(&fd, &addr).map_err(|e| no("connect to", e))?;
         // The process that binds our memory can let any stream write it.
-        let them = sockopt::socket_peercred(&fd).map_err(|e| no("SO_PEERCRED of", e))?.uid;
-        if !them.is_root() && them != rustix::process::geteuid() {
-            return Err(format!("{} belongs to user {}, neither root nor us", path.display(), them.as_raw()));
+        let (them, _) =
+            linkspan_net::peer_of(fd.as_fd()).map_err(|e| format!("SO_PEERCRED of {}: {e}", path.display()))?;
+        if them != 0 && them != rustix::process::geteuid().as_raw() {
+            return Err(format!("{} belongs to user {them}, neither root nor us", path.display()));
         }
-        Ok(Session(fd))
+        Ok(Session { fd, process: std::process::id() })
+    }
+
+    /// The broker takes back what it gave, and every later question fails.
+    fn end(&self) {
+        let _ = rustix::net::shutdown(&self.fd, Shutdown::Both);
     }
 
     fn ask(&self, question: BrokerRequest, with: Option<BorrowedFd<'_>>) -> Result<u32, String> {
@@ -58,13 +77,18 @@ impl Session {
             return Err("no space for a descriptor".into());
         }
         let bytes = question.encode();
-        match rustix::net::sendmsg(&self.0, &[std::io::IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
+        let bytes = [std::io::IoSlice::new(&bytes)];
+        // A signal interrupts both calls, for they have a time limit (signal(7)).
+        match retry_on_intr(|| rustix::net::sendmsg(&self.fd, &bytes, &mut control, SendFlags::NOSIGNAL)) {
             // Who is refused is told so and hung up on, maybe before it has asked: the words are there to be read.
             Ok(_) | Err(Errno::PIPE) => {}
             Err(e) => return Err(no("sendmsg", e)),
         }
         let mut answer = [0; ANSWER_MAX];
-        let (n, _) = rustix::net::recv(&self.0, &mut answer[..], RecvFlags::empty()).map_err(|e| no("recv", e))?;
+        let (n, _) = retry_on_intr(|| rustix::net::recv(&self.fd, &mut answer[..], RecvFlags::empty()))
+            // An answer that comes later would be taken for that of the next question.
+            .inspect_err(|_| self.end())
+            .map_err(|e| no("recv", e))?;
         if n == 0 {
             return Err("lspan devmem up has ended this session: it prints why".into());
         }
@@ -100,6 +124,6 @@ impl Session {
 
 impl AsFd for Session {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }

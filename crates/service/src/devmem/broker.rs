@@ -193,8 +193,7 @@ impl DevmemBroker {
                 return;
             }
         };
-        let Ok(who) = sockopt::socket_peercred(&fd) else { return };
-        let (user, process) = (who.uid.as_raw(), who.pid.as_raw_nonzero().get());
+        let Ok((user, process)) = linkspan_net::peer_of(fd.as_fd()) else { return };
         let no = if !self.allowed.0.contains(&user) {
             Some(format!("user {user} may not use the queues of this card: lspan devmem up --allow {user}"))
         } else if sessions.len() == SESSIONS {
