@@ -592,10 +592,10 @@ int32_t linkspan_transport_open(struct linkspan_context *from, uint32_t device, 
 int32_t linkspan_transport_attach(struct linkspan_transport *transport,
                                   const char *gpu);
 
-// Ends a transport: what is pending reports LINKSPAN_ABORTED, the peer is told. That of an endpoint's peer stays connected
-// (linkspan_endpoint_remove ends it); what was exposed through this handle is taken back.
+// Ends a transport: what is pending reports LINKSPAN_ABORTED, the peer is told. That of an endpoint's peer stays connected, and what is
+// pending there goes on (linkspan_endpoint_remove ends both); what was exposed through this handle is taken back.
 //
-// Threads: calls of other threads on it end first; it waits for them.
+// Threads: calls of other threads on it end first; it waits for them. Those on a handle of an endpoint's peer go on, and are not waited for.
 int32_t linkspan_transport_close(struct linkspan_transport *transport);
 
 // Lets a peer connect: writes the URL for it, which carries a secret. LINKSPAN_URL_SIZE bytes suffice.
@@ -636,9 +636,10 @@ int32_t linkspan_transport_expose(struct linkspan_transport *transport,
                                   struct linkspan_remote *out,
                                   uint32_t *reused);
 
-// Takes access back. Afterwards nothing of the peer lands in the region any more; where that takes longer than the timeout the
-// path is revoked and made again. Over RDMA the network card refuses the key of the region from then on. Bytes that another
-// transport of this process still exposes for writing stay open to its key until that takes them back.
+// Takes access back: `region` is what linkspan_transport_expose of this handle gave, anything else is LINKSPAN_NOT_EXPOSED. Afterwards
+// nothing of the peer lands in the region any more; where that takes longer than the timeout the path is revoked and made again. Over
+// RDMA the network card refuses the key of the region from then on. Bytes that another transport of this process still exposes for
+// writing stay open to its key until that takes them back.
 int32_t linkspan_transport_unexpose(struct linkspan_transport *transport,
                                     const struct linkspan_remote *region,
                                     int64_t timeout_ms);
@@ -892,7 +893,7 @@ int32_t linkspan_op_then(struct linkspan_op *op,
 
 // Ends an operation. One that is under way is cancelled: afterwards nothing of it reads or writes local memory any more.
 //
-// Threads: one that another thread waits for goes on for that thread.
+// Threads: one that another thread waits for goes on for that thread. Other calls that have begun find it LINKSPAN_ABORTED.
 int32_t linkspan_op_free(struct linkspan_op *op);
 
 // What the device at `path` (/dev/linkspan/0) says about its link and the other host, without waiting for it.

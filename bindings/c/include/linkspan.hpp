@@ -1000,7 +1000,8 @@ public:
         return served;
     }
 
-    /// The transport of a peer, for all that goes to it or comes from it. The peer stays connected when the result is dropped.
+    /// The transport of a peer, for all that goes to it or comes from it. When the result is dropped the peer stays connected, and what is
+    /// pending goes on.
     Transport peer(const std::string &name) const {
         linkspan_transport *out = nullptr;
         detail::check(linkspan_endpoint_peer(handle(), name.c_str(), &out));

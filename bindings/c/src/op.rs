@@ -118,10 +118,16 @@ impl Started {
 
     /// Ends it; one that is under way is cancelled. One that another thread waits for goes on for that thread.
     pub(crate) fn free(mut started: Arc<Started>) {
-        let callback = match &*started.lock() {
+        let mut stage = started.lock();
+        let callback = match &*stage {
             Stage::Called(callback) => Some(callback.clone()),
             _ => None,
         };
+        // Another thread may be in a call on it, which finds it ended.
+        let under = matches!(&*stage, Stage::Under(_))
+            .then(|| std::mem::replace(&mut *stage, Stage::Over(over(Err(linkspan::Error::Aborted)))));
+        drop(stage);
+        drop(under);
         if let Some(callback) = callback {
             callback.cancel();
         }

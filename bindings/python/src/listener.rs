@@ -79,6 +79,7 @@ impl Listener {
     ///
     /// Raises:
     ///     TimedOut: Nobody connected in time; the listener goes on.
+    ///     Aborted: `close` came meanwhile.
     ///     BadValue: A timeout below 0 or no number.
     ///     Closed: After `close`.
     ///     Forked: In a child of fork(2).
@@ -91,7 +92,7 @@ impl Listener {
     /// As `accept`, to be awaited; `asyncio.timeout` limits it.
     ///
     /// Returns:
-    ///     An operation of which the result is the transport.
+    ///     An operation of which the result is the transport; `close` ends it with `Aborted`.
     ///
     /// Raises:
     ///     Closed: After `close`.
@@ -100,14 +101,16 @@ impl Listener {
         Ok(Op::new(Under::Accept(self.inner()?)))
     }
 
-    /// Turns new peers away; transports that were accepted live on. Closing again does nothing.
+    /// Turns new peers away, those included that were not accepted yet, and ends what waits for one with `Aborted`; transports that were
+    /// accepted live on. Closing again does nothing.
     ///
     /// Raises:
     ///     Forked: In a child of fork(2).
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         process::ours()?;
         let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).take();
-        py.detach(|| drop(inner));
+        // What waits for a peer has it too.
+        py.detach(|| inner.inspect(|listener| listener.close()));
         Ok(())
     }
 

@@ -195,11 +195,18 @@ impl Under {
                 }
             }
             (Under::Op(op, _) | Under::Notification(op, _) | Under::Dial(op, ..), None) => op.test().map(Found::Report),
-            (Under::Accept(listener), Some(mut cx)) => match pin!(listener.accept()).poll(&mut cx) {
-                Poll::Ready(transport) => Some(Found::Peer(transport)),
-                Poll::Pending => None,
-            },
-            (Under::Accept(listener), None) => listener.try_accept().map(Found::Peer),
+            (Under::Accept(listener), cx) => {
+                if let Some(mut cx) = cx
+                    && let Poll::Ready(transport) = pin!(listener.accept()).poll(&mut cx)
+                {
+                    return Some(Found::Peer(transport));
+                }
+                match listener.accept_blocking(Duration::ZERO) {
+                    Ok(transport) => Some(Found::Peer(transport)),
+                    Err(error) if error.is_timeout() => None,
+                    Err(error) => Some(Found::Report(Err(error))),
+                }
+            }
             (Under::Event(endpoint), Some(mut cx)) => match pin!(endpoint.next_event()).poll(&mut cx) {
                 Poll::Ready(Ok(event)) => Some(Found::Event(event)),
                 Poll::Ready(Err(error)) => Some(Found::Report(Err(error))),

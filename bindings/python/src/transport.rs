@@ -2,7 +2,6 @@
 
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use linkspan::Context;
 use pyo3::prelude::*;
@@ -727,7 +726,8 @@ impl Transport {
         Ok(py.detach(|| inner.poll()))
     }
 
-    /// Ends everything pending with `Aborted`, closes the connection and releases all memory. Closing again does nothing.
+    /// Ends everything pending with `Aborted`, calls of other threads too, closes the connection and releases all memory: a call that it ends
+    /// lets go of its own as it returns. A signal handler may close it. Closing again does nothing.
     ///
     /// Raises:
     ///     Forked: In a child of fork(2).
@@ -738,12 +738,9 @@ impl Transport {
             if let (Some(transport), Some(of)) = (&inner, &self.of) {
                 return of.remove(transport);
             }
-            let mut left = inner;
-            while let Some(Err(used)) = left.take().map(Arc::try_unwrap) {
-                // Another thread is in a call: it ends now.
-                used.close();
-                left = Some(used);
-                std::thread::sleep(Duration::from_millis(1));
+            // Not waited for: a signal handler closes it from within a call of this very thread.
+            if let Some(transport) = inner {
+                transport.close();
             }
         });
         Ok(())

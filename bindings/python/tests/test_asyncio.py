@@ -277,6 +277,18 @@ def test_notifications_one_after_the_other(pair: Pair) -> None:
     assert asyncio.run(main()) == [4, 5, 6], "the end of the peer in good order ends the iterator"
 
 
+def test_closing_a_listener_ends_an_accept_that_is_awaited() -> None:
+    async def main() -> None:
+        listener = linkspan.Listener()
+        accept = asyncio.ensure_future(listener.accept_async())
+        await asyncio.sleep(0)
+        listener.close()
+        with pytest.raises(linkspan.Aborted):
+            await asyncio.wait_for(accept, LONG)
+
+    asyncio.run(main())
+
+
 def test_async_with_closes(pair: Pair) -> None:
     async def main() -> None:
         async with linkspan.Listener() as listener, linkspan.Transport() as peer:

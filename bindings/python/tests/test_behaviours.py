@@ -2,6 +2,7 @@
 
 import gc
 import pickle
+import queue
 import subprocess
 import sys
 import threading
@@ -371,6 +372,29 @@ def test_a_listener_serves_many_peers() -> None:
             listener.accept(timeout=0.15)
 
 
+def test_closing_a_listener_ends_its_accepts_and_turns_peers_away() -> None:
+    listener, ends = linkspan.Listener(), queue.SimpleQueue[BaseException]()
+    url, peer = listener.url, linkspan.Transport()
+    op = listener.accept_async()
+    assert not op.done()
+
+    def accept() -> None:
+        try:
+            listener.accept()
+        except linkspan.Error as error:
+            ends.put(error)
+
+    threading.Thread(target=accept, daemon=True).start()
+    listener.close()
+    # The thread may have come too late.
+    assert isinstance(ends.get(timeout=LONG), linkspan.Aborted | linkspan.Closed)
+    assert op.done()
+    with pytest.raises(linkspan.Aborted):
+        op.wait()
+    with pytest.raises(linkspan.ConnectFailed):
+        peer.connect(url, timeout=0.3)
+
+
 def test_abort_ends_what_several_threads_wait_for(pair: Pair) -> None:
     a, b = pair
     ends: list[str] = []
@@ -448,6 +472,32 @@ print(b.wait_for_write(timeout=30))
 def test_ctrl_c_interrupts_a_wait_without_a_deadline() -> None:
     run = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=LONG)
     assert run.stdout == "interrupted\n4\n", run.stderr
+
+
+CLOSED_BY_A_SIGNAL = """
+import linkspan, os, signal, threading, time
+a, b = linkspan.Transport(), linkspan.Transport()
+a.connect(b.bind(), timeout=30)
+signal.signal(signal.SIGUSR1, lambda *_: b.close())
+def signals():
+    while b.stats()["pending"] < 1:
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGUSR1)
+threading.Thread(target=signals).start()
+try:
+    b.recv(1, bytearray(8))
+except linkspan.Aborted:
+    print("aborted")
+try:
+    a.wait_for_write()
+except linkspan.Broken:
+    print("closed")
+"""
+
+
+def test_a_signal_handler_closes_the_transport_that_its_thread_waits_for() -> None:
+    run = subprocess.run([sys.executable, "-c", CLOSED_BY_A_SIGNAL], capture_output=True, text=True, timeout=LONG)
+    assert run.stdout == "aborted\nclosed\n", run.stderr
 
 
 FORKED = """

@@ -218,8 +218,7 @@ impl Endpoint {
             }
             let now = find(peer)?;
             if fresh && now.as_ref() != Some(url) {
-                drop(connect);
-                // Another thread may have removed it.
+                // Another thread may have removed it. While `connect` is there it is in nobody else's place.
                 let _ = self.remove(peer);
                 return Ok(Err(now));
             }
@@ -262,9 +261,11 @@ impl Endpoint {
     /// [`Error::UnknownPeer`], [`Error::EndpointClosed`].
     pub fn remove(&self, name: &str) -> Result<(), Error> {
         self.open()?;
-        let found = self.state.lock().peers.remove(name);
+        let found = self.state.lock().peers.get(name).cloned();
         let transport = found.ok_or_else(|| self.unknown(name))?;
+        // It stays until its path has ended: a region is taken back from those that are here.
         transport.end("the peer was removed from its endpoint");
+        self.state.forget(name, &transport.shared);
         Ok(())
     }
 
@@ -306,27 +307,31 @@ impl Endpoint {
     pub fn unexpose(&self, region: &Exposed, timeout: Duration) -> Result<(), Error> {
         self.open()?;
         let (key, until) = (region.remote.key(), deadline(timeout));
-        let peers: Vec<Arc<Transport>> = {
-            let mut inner = self.state.lock();
-            if region.remote.domain != self.state.number {
-                return Err(Error::NotExposed(key));
-            }
-            if !inner.regions.take_back(key)? {
-                return Ok(());
-            }
-            // Paths and peers that come from here on do not get it: it is marked in every table at once.
-            let marked = inner.peers.values().filter(|peer| {
-                let mut guard = peer.shared.lock();
-                guard.shared_regions.take_back(key).unwrap_or(false)
-            });
-            marked.cloned().collect()
-        };
+        let Some(peers) = self.begin_unexpose(region)? else { return Ok(()) };
         for peer in peers {
             peer.settle_shared(key, until);
         }
         let mut holds = Vec::new();
-        self.state.lock().regions.settle(None, &mut holds);
+        self.state.lock().regions.release(key, &mut holds);
         Ok(())
+    }
+
+    /// Takes one use of a region back: with the last one, gives the peers that may be using it still.
+    fn begin_unexpose(&self, region: &Exposed) -> Result<Option<Vec<Arc<Transport>>>, Error> {
+        let key = region.remote.key();
+        let mut inner = self.state.lock();
+        if region.remote.domain != self.state.number {
+            return Err(Error::NotExposed(key));
+        }
+        if !inner.regions.take_back(key)? {
+            return Ok(None);
+        }
+        // Paths and peers that come from here on do not get it: it is marked in every table at once.
+        let marked = inner.peers.values().filter(|peer| {
+            let mut guard = peer.shared.lock();
+            guard.shared_regions.take_back(key).unwrap_or(false)
+        });
+        Ok(Some(marked.cloned().collect()))
     }
 
     /// Waits at most `timeout` for the next event of any peer; `None` waits until there is one. Each event is taken once, whichever
@@ -435,10 +440,12 @@ impl Endpoint {
     pub fn close(&self) {
         drop(self.listener.lock().unwrap_or_else(|e| e.into_inner()).take());
         self.state.events.close();
+        let why = format!("endpoint {:?} was closed", self.name());
+        // As in `remove`; those that came meanwhile end then.
+        let here: Vec<Arc<Transport>> = self.state.lock().peers.values().cloned().collect();
+        here.iter().for_each(|transport| transport.end(&why));
         let peers = std::mem::take(&mut self.state.lock().peers);
-        for transport in peers.into_values() {
-            transport.end(&format!("endpoint {:?} was closed", self.name()));
-        }
+        peers.into_values().for_each(|transport| transport.end(&why));
         let mut holds = Vec::new();
         self.state.lock().regions.clear(&mut holds);
     }

@@ -49,8 +49,8 @@ pub(crate) struct ListenerState {
     cond: Condvar,
 }
 
-/// Accepts any number of peers at one URL. Dropping it turns new peers away; transports that were accepted live on, and
-/// their paths are still made again through it when they were revoked.
+/// Accepts any number of peers at one URL. Dropping it, or [`Listener::close`], turns new peers away; transports that were accepted live on,
+/// and their paths are still made again through it when they were revoked.
 pub struct Listener {
     accepting: Arc<ListenerState>,
     url: Url,
@@ -118,15 +118,21 @@ impl Listener {
         &self.url
     }
 
-    /// Gives the URL to whoever asks for it at this TCP port of the host, on loopback and every usable interface, until the listener is dropped:
+    /// Gives the URL to whoever asks for it at this TCP port of the host, on loopback and every usable interface, until the listener is closed:
     /// paired hosts find it by name then ([`Context::find_host`]). Only those whose keys are trusted get in, those
     /// that are paired later too. Port 0: one that is free. Gives the addresses, also those that are looked for duplicates of yet. The listener is one of [`Context::paired`].
     ///
     /// # Errors
     /// [`Error::NotPaired`]: the listener's context logs in without keys. [`Error::Rendezvous`]: another process has the port.
+    /// [`Error::Aborted`]: [`Listener::close`] came.
     pub fn serve_at(&self, port: u16) -> Result<Vec<SocketAddr>, Error> {
         let (port, addrs) = UrlServer::open(&self.accepting.ctx, &self.url, port)?;
-        self.accepting.lock().ports.push(port);
+        let mut inner = self.accepting.lock();
+        if inner.closed {
+            drop(inner);
+            return Err(Error::Aborted);
+        }
+        inner.ports.push(port);
         Ok(addrs)
     }
 
@@ -138,13 +144,16 @@ impl Listener {
     /// Waits at most `timeout` for the next peer. Any thread may call it.
     ///
     /// # Errors
-    /// [`Error::Timeout`]: no peer connected in time. The listener goes on.
+    /// [`Error::Timeout`]: no peer connected in time. The listener goes on. [`Error::Aborted`]: [`Listener::close`] came.
     pub fn accept_blocking(&self, timeout: Duration) -> Result<Transport, Error> {
         let until = deadline(timeout);
         let mut inner = self.accepting.lock();
         loop {
             if let Some(shared) = inner.ready.pop_front() {
                 return Ok(Transport::from_shared(shared));
+            }
+            if inner.closed {
+                return Err(Error::Aborted);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -154,7 +163,8 @@ impl Listener {
         }
     }
 
-    /// The next peer, as a future without a deadline of its own.
+    /// The next peer, as a future without a deadline of its own. [`Listener::close`] wakes it, and it is never ready then:
+    /// [`Listener::accept_blocking`] with no time says so.
     pub fn accept(&self) -> impl Future<Output = Transport> + '_ {
         std::future::poll_fn(|cx| {
             let mut inner = self.accepting.lock();
@@ -173,15 +183,24 @@ impl Listener {
             Poll::Pending
         })
     }
+
+    /// Turns new peers away, those included that wait to be accepted, although others use the listener still: their waits in
+    /// [`Listener::accept_blocking`] end with [`Error::Aborted`]. Transports that were accepted live on.
+    pub fn close(&self) {
+        let mut inner = self.accepting.lock();
+        inner.closed = true;
+        let Inner { ready, wakers, ports, .. } = &mut *inner;
+        let (waiting, wakers, ports) = (std::mem::take(ready), std::mem::take(wakers), std::mem::take(ports));
+        drop((inner, ports));
+        self.accepting.cond.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+        waiting.into_iter().for_each(|shared| drop(Transport::from_shared(shared)));
+    }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let mut inner = self.accepting.lock();
-        inner.closed = true;
-        let (waiting, ports) = (std::mem::take(&mut inner.ready), std::mem::take(&mut inner.ports));
-        drop((inner, ports));
-        waiting.into_iter().for_each(|shared| drop(Transport::from_shared(shared)));
+        self.close();
     }
 }
 
@@ -305,8 +324,21 @@ impl Serve for ListenerState {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
     use super::MOST_WAKERS;
+    use crate::Error;
     use crate::endpoint::tests::{LONG, Nobody, context};
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: std::sync::Arc<Woken>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
 
     #[test]
     fn waits_for_peers_that_were_given_up_leave_a_bounded_number_of_wakers() {
@@ -317,6 +349,25 @@ mod tests {
             assert!(wait.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
         }
         assert_eq!(listener.accepting.lock().wakers.len(), MOST_WAKERS);
+    }
+
+    #[test]
+    fn closing_a_listener_ends_its_waits_for_peers_and_turns_peers_away() {
+        let ctx = context();
+        let listener = ctx.listen().unwrap();
+        let woken = std::sync::Arc::new(Woken::default());
+        let waker = std::task::Waker::from(woken.clone());
+        let mut wait = std::pin::pin!(listener.accept());
+        assert!(wait.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        std::thread::scope(|scope| {
+            let wait = scope.spawn(|| listener.accept_blocking(LONG));
+            listener.close();
+            assert!(matches!(wait.join().unwrap(), Err(Error::Aborted)));
+        });
+        assert!(woken.0.load(Ordering::SeqCst));
+        assert!(matches!(listener.accept_blocking(Duration::ZERO), Err(Error::Aborted)));
+        ctx.transport().unwrap().connect_blocking(listener.url(), Duration::from_millis(300)).unwrap_err();
+        assert!(listener.try_accept().is_none());
     }
 
     #[test]

@@ -16,7 +16,8 @@ use crate::state::Driver;
 /// between. Its output is the number of bytes moved; for a wait, the value of the notification.
 ///
 /// Dropping it cancels what is pending: when the drop returns, nothing of it reads or writes local memory any more. Where that
-/// takes the path with it (a large transfer under way), the path is made again and other operations go on.
+/// takes the path with it (a large transfer under way), the path is made again and other operations go on. What of it has happened at
+/// the peer by then, its notification included, is not said.
 #[must_use = "dropping an operation cancels it"]
 pub struct Op<'m> {
     shared: Arc<Shared>,

@@ -5,6 +5,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Buf, Cancel, ChannelError, MemSlice, OpError, RemoteSlice, Ticket};
+use linkspan_proto::head::EAGER_MAX;
 
 use crate::hello::{Refused, is_refused};
 use crate::memory::Hold;
@@ -432,7 +433,7 @@ impl Ops {
             return (None, false);
         }
         // Small writes were copied when they were posted, small messages when they left.
-        let small = |p: &Part| p.local.len() <= linkspan_proto::head::EAGER_MAX;
+        let small = |p: &Part| p.local.len() <= EAGER_MAX;
         let copied = matches!(op.kind, Kind::Write | Kind::Send(_)) && op.parts.iter().all(small);
         let posted = op.next == op.parts.len();
         if copied && posted {
@@ -617,9 +618,11 @@ impl Ops {
             None => Ok(op.bytes),
             Some(error) => Err(Fail::Op(error)),
         };
-        // The connection drops the notification of a large write that was refused; a small one's always leaves, in its turn.
-        let large = op.parts.len() == 1 && op.parts[0].local.len() > linkspan_proto::head::EAGER_MAX;
-        if op.emitted && op.fail.is_some() && large && op.tail == Tail::None {
+        // The connection drops the notification of a large write that was refused, and of one whose memory could not be read; that of a
+        // small one that has left follows in its turn.
+        let alone = op.parts.len() == 1 && op.tail == Tail::None;
+        let dropped = alone && (op.parts[0].local.len() > EAGER_MAX || op.fail == Some(OpError::Memory));
+        if op.emitted && op.fail.is_some() && dropped {
             self.emitted.retain(|&e| e != id);
         }
         self.finish(id, result);
@@ -661,6 +664,9 @@ impl Ops {
                 self.finish(id, Err(Fail::Op(error)));
             } else if touched && two_sided {
                 self.finish(id, Err(Fail::Interrupted));
+            } else if op.detached {
+                // Its memory is its owner's again; whether it has happened is not known.
+                self.finish(id, Err(Fail::Aborted));
             } else if !again.contains(&(seq, id)) {
                 again.push((seq, id));
             }

@@ -113,8 +113,7 @@ impl Regions {
         region.live = Some(Live { slice, access, uses: 1, leaving: false, hold: view.hold() });
         let key = self.numbers.key(index, region.generation);
         if let Some(ch) = ch {
-            let fresh = ch.expose_at(key, slice, access);
-            debug_assert!(fresh, "a key is used once");
+            give_one(ch, key, slice, access);
         }
         Ok(Exposed { remote: remote(key), reused: false })
     }
@@ -134,18 +133,18 @@ impl Regions {
             let live = Some(Live { slice, access, uses: 1, leaving: false, hold });
             self.table[at] = ExposedRegion { generation: region.generation, live };
             if let Some(ch) = &mut ch {
-                let fresh = ch.expose_at(here, slice, access);
-                debug_assert!(fresh, "a key is used once");
+                give_one(ch, here, slice, access);
             }
         }
+        // The other table gives the numbers out.
+        self.free.clear();
     }
 
     /// Gives a new path all regions.
     pub(crate) fn give(&self, ch: &mut Channel) {
         for (index, region) in self.table.iter().enumerate() {
             if let Some(live) = region.live.as_ref().filter(|l| !l.leaving) {
-                let fresh = ch.expose_at(self.numbers.key(index, region.generation), live.slice, live.access);
-                debug_assert!(fresh, "a new path has no regions");
+                give_one(ch, self.numbers.key(index, region.generation), live.slice, live.access);
             }
         }
     }
@@ -174,19 +173,32 @@ impl Regions {
 
     /// Lets go of regions that nothing lands in any more; without a path that is all that were taken back.
     pub(crate) fn settle(&mut self, mut ch: Option<&mut Channel>, holds: &mut Vec<Hold>) {
-        for (n, region) in self.table.iter_mut().enumerate() {
+        for at in 0..self.table.len() {
+            let region = &self.table[at];
             if region.live.as_ref().is_none_or(|l| !l.leaving) {
                 continue;
             }
-            if ch.as_mut().is_some_and(|ch| !ch.unexpose(self.numbers.key(n, region.generation))) {
+            if ch.as_mut().is_some_and(|ch| !ch.unexpose(self.numbers.key(at, region.generation))) {
                 continue;
             }
-            holds.extend(region.live.take().map(|l| l.hold));
-            self.leaving -= 1;
-            // A generation that has run through all its values retires its number rather than begin again.
-            if region.generation < (1 << (32 - INDEX_BITS)) - 1 {
-                self.free.push(n as u16);
-            }
+            self.let_go(at, holds);
+        }
+    }
+
+    /// Lets go of the region of this key, which was taken back and left every path. Others may not have left theirs.
+    pub(crate) fn release(&mut self, key: u32, holds: &mut Vec<Hold>) {
+        if let Some(at) = self.numbers.place(key).filter(|_| self.is_leaving(key)) {
+            self.let_go(at, holds);
+        }
+    }
+
+    fn let_go(&mut self, at: usize, holds: &mut Vec<Hold>) {
+        let region = &mut self.table[at];
+        holds.extend(region.live.take().map(|l| l.hold));
+        self.leaving -= 1;
+        // A generation that has run through all its values retires its number rather than begin again.
+        if region.generation < (1 << (32 - INDEX_BITS)) - 1 {
+            self.free.push(at as u16);
         }
     }
 
@@ -195,5 +207,14 @@ impl Regions {
         holds.extend(self.table.drain(..).filter_map(|r| r.live).map(|l| l.hold));
         self.free.clear();
         self.leaving = 0;
+    }
+}
+
+/// Gives a path a region. Where its number is in use there still the path ends: the next one is given what the table has now.
+fn give_one(ch: &mut Channel, key: u32, slice: MemSlice, access: Access) {
+    let fresh = ch.expose_at(key, slice, access);
+    debug_assert!(fresh, "a key is used once");
+    if !fresh {
+        ch.cut("the number of a region was in use there still");
     }
 }

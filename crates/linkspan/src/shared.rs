@@ -271,7 +271,8 @@ impl Shared {
         if let Some(value) = unread {
             guard.give_back(value);
         }
-        if in_use { self.see_to_it(guard) } else { self.unlock(guard) }
+        // With a call that connected end those that wait for its path, also on a thread that sleeps.
+        if in_use || guard.ops.finished != 0 { self.see_to_it(guard) } else { self.unlock(guard) }
     }
 
     /// What waiting threads ask; the first one stays.

@@ -146,6 +146,8 @@ pub(crate) struct TransportState {
     pub(crate) accepting: Option<Arc<dyn Any + Send + Sync>>,
     pub(crate) url: Option<Url>,
     pub(crate) target: Option<Target>,
+    /// The call whose first path is being made.
+    pub(crate) dials_for: Option<OpId>,
     pub(crate) driver: Driver,
     /// The engine thread sleeps on this transport's descriptors.
     pub(crate) armed: bool,
@@ -195,6 +197,7 @@ impl TransportState {
             accepting: None,
             url: None,
             target: None,
+            dials_for: None,
             driver: Driver::Nobody,
             armed: false,
             followers: 0,
@@ -432,7 +435,11 @@ impl TransportState {
             Phase::Up(ch) => Some(&mut **ch),
             _ => None,
         };
-        self.ops.forget(id, ch)
+        let forgotten = self.ops.forget(id, ch);
+        if self.dials_for == Some(id) && self.epoch == 0 && matches!(self.phase, Phase::Making(_)) {
+            self.give_up("the call that connected was cancelled");
+        }
+        forgotten
     }
 
     /// A blocking call has got what arrived. A caller that answers at once, time and again, has the acknowledgement
@@ -495,6 +502,26 @@ impl TransportState {
             let revoke_by = self.ops.has_expired().then(|| now + self.grace());
             self.remake(now, revoke_by, peer_state);
         }
+    }
+
+    /// Ends the path over which the peer reaches a region that was taken back, be it one whose hello is awaited.
+    pub(crate) fn revoke_reach(&mut self, now: Instant) {
+        let why = "a region was taken back";
+        if self.cut_join(why, Dial::At(now)) {
+            self.settle_regions();
+        } else {
+            self.revoke(why, now);
+        }
+    }
+
+    /// Cuts the path whose hello is awaited. The peer may use it already: cut, it is made again; closed in good order, it would tell the
+    /// peer that this transport was closed. False: there is none.
+    fn cut_join(&mut self, why: &str, next: Dial) -> bool {
+        let Phase::Making(Making { dial: dial @ Dial::Join(_), .. }) = &mut self.phase else { return false };
+        if let Dial::Join(mut pending) = std::mem::replace(dial, next) {
+            pending.channel.cut(why);
+        }
+        true
     }
 
     fn carries_too_much(&self) -> bool {

@@ -115,7 +115,7 @@ impl Transport {
     }
 
     /// Connects to the transport or listener at `url`. One side suffices; where both have bound and call it with each other's
-    /// URL, one path comes of it. Output 0.
+    /// URL, one path comes of it. Output 0. Dropped before it has reported it is given up, and another may begin.
     ///
     /// # Errors
     /// [`Error::Connect`], which names every path that was tried, also when the time is over; [`Error::HasPeer`];
@@ -145,8 +145,9 @@ impl Transport {
         let until = deadline(timeout);
         guard.connect(Target { handle: url.handle.clone(), to: url.id, key: url.key }, until)?;
         let id = guard.ops.start(Kind::Connect, None, Some(until));
-        if let Phase::Up(_) = guard.phase {
-            guard.ops.connected();
+        match guard.phase {
+            Phase::Up(_) => guard.ops.connected(),
+            _ => guard.dials_for = Some(id),
         }
         Ok((guard, id))
     }
@@ -247,7 +248,7 @@ impl Transport {
     /// transport of this process still exposes for writing stay open to its key until that takes them back.
     ///
     /// # Errors
-    /// [`Error::NotExposed`]: the region was taken back already.
+    /// [`Error::NotExposed`]: the region was taken back already, or is not of this transport.
     pub fn unexpose(&self, region: &Exposed, timeout: Duration) -> Result<(), Error> {
         let key = region.remote.key();
         let mut guard = self.shared.lock();
@@ -256,6 +257,10 @@ impl Transport {
             regions.settle(phase.exposing(), &mut ops.left.holds);
             !regions.is_leaving(key)
         };
+        // The keys of another transport are the same numbers.
+        if region.remote.domain != guard.id {
+            return Err(Error::NotExposed(key));
+        }
         let last = guard.regions.take_back(key)?;
         let gone = !last || settled(&mut guard);
         self.shared.unlock(guard);
@@ -263,7 +268,7 @@ impl Transport {
             return Ok(());
         }
         let mut guard = self.shared.lock();
-        guard.revoke("a region was taken back", Instant::now());
+        guard.revoke_reach(Instant::now());
         self.shared.see_to_it(guard);
         Ok(())
     }
@@ -561,7 +566,7 @@ impl Transport {
         };
         if !self.shared.run_until(until, settled) {
             let mut guard = self.shared.lock();
-            guard.revoke("a region was taken back", Instant::now());
+            guard.revoke_reach(Instant::now());
             self.shared.see_to_it(guard);
         }
     }

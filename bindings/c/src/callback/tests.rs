@@ -68,6 +68,20 @@ fn a_freed_operation_calls_with_aborted_and_takes_no_notification_along() {
 }
 
 #[test]
+fn a_freed_operation_is_over_for_a_call_of_another_thread_that_had_begun() {
+    let (a, b, remote) = pair();
+    let op = wait(&b);
+    // As a thread has it that is at the beginning of linkspan_op_test.
+    let begun = op.clone();
+    Started::free(op);
+    a.write_blocking(&Memory::host(8).view(), &remote, Some(Notify::value(8)), Some(LONG)).unwrap();
+    assert_eq!(b.wait_for_write_blocking(Some(LONG)).unwrap(), 8);
+    assert_eq!(begun.test().unwrap().map_err(Report::tell), Err(LINKSPAN_ABORTED));
+    let told = told(&begun);
+    assert_eq!(told.try_recv().unwrap(), Err(LINKSPAN_ABORTED));
+}
+
+#[test]
 fn one_operation_has_one_call() {
     let (_a, b, _) = pair();
     let op = wait(&b);

@@ -216,9 +216,9 @@ pub unsafe extern "C" fn linkspan_endpoint_unexpose(
 ) -> i32 {
     border(|| {
         // SAFETY: the caller's promise, see the module.
-        let key = remote(&unsafe { raw::value(region, "region")? })?.key();
+        let told = remote(&unsafe { raw::value(region, "region")? })?;
         let (object, limit) = (endpoint(at)?, limit(timeout_ms)?);
-        Ok(object.endpoint.unexpose(&object.rights.take(key)?, limit)?)
+        Ok(object.endpoint.unexpose(&object.rights.take(told)?, limit)?)
     })
 }
 

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::ffi::c_char;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -31,18 +30,12 @@ pub(super) struct EndpointObject {
     pub(super) rights: Rights,
 }
 
-/// The regions that were exposed through one handle by their keys, each with how often.
-#[derive(Default)]
-pub(super) struct Rights(Mutex<HashMap<u32, (Exposed, u32)>>);
-
-pub(super) struct ListenerObject {
-    pub(super) listener: Listener,
-    pub(super) closed: AtomicBool,
-}
+/// The regions that were exposed through one handle by their keys, each with how often; `None` once it is closed.
+pub(super) struct Rights(Mutex<Option<HashMap<u32, (Exposed, u32)>>>);
 
 pub(super) static CONTEXTS: Table<Context> = Table::new(0xA1, "context");
 pub(super) static TRANSPORTS: Table<Peer> = Table::new(0xA2, "transport");
-pub(super) static LISTENERS: Table<ListenerObject> = Table::new(0xA3, "listener");
+pub(super) static LISTENERS: Table<Listener> = Table::new(0xA3, "listener");
 pub(super) static MEMORIES: Table<Registered> = Table::new(0xA4, "memory");
 pub(super) static OPS: Table<Started> = Table::new(0xA5, "operation");
 pub(super) static ENDPOINTS: Table<EndpointObject> = Table::new(0xA8, "endpoint");
@@ -63,8 +56,14 @@ impl Peer {
     }
 }
 
+impl Default for Rights {
+    fn default() -> Rights {
+        Rights(Mutex::new(Some(HashMap::new())))
+    }
+}
+
 impl Rights {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u32, (Exposed, u32)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<HashMap<u32, (Exposed, u32)>>> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -76,6 +75,7 @@ impl Rights {
         expose: impl FnOnce() -> Result<Exposed, Error>,
     ) -> CallResult {
         let (_later, mut given) = (defer_wakeups(), self.lock());
+        let given = given.as_mut().ok_or(Refusal::Handle { word: "transport", handle: 0 })?;
         let region = expose()?;
         given.entry(region.remote().key()).or_insert((region, 0)).1 += 1;
         out.set(t::linkspan_remote { bytes: region.remote().encode() });
@@ -83,10 +83,11 @@ impl Rights {
         Ok(())
     }
 
-    /// The region of a key, which has been given out once less from here on.
-    pub(super) fn take(&self, key: u32) -> CallResult<Exposed> {
-        let mut given = self.lock();
-        let entry = given.get_mut(&key).ok_or(Error::NotExposed(key))?;
+    /// The region that C was told of so, which has been given out once less from here on. Another handle's may have the same key.
+    pub(super) fn take(&self, told: RemoteBuffer) -> CallResult<Exposed> {
+        let (key, mut given) = (told.key(), self.lock());
+        let given = given.as_mut().ok_or(Error::NotExposed(key))?;
+        let entry = given.get_mut(&key).filter(|entry| entry.0.remote() == told).ok_or(Error::NotExposed(key))?;
         entry.1 -= 1;
         let (region, left) = *entry;
         if left == 0 {
@@ -95,9 +96,9 @@ impl Rights {
         Ok(region)
     }
 
-    /// All that were given out and not taken back, each as often as it was.
+    /// All that were given out and not taken back, each as often as it was. No more are given out from here on.
     pub(super) fn take_all(&self) -> Vec<Exposed> {
-        let given = std::mem::take(&mut *self.lock());
+        let given = self.lock().take().unwrap_or_default();
         given.into_values().flat_map(|(region, times)| (0..times).map(move |_| region)).collect()
     }
 }

@@ -71,7 +71,7 @@ pub unsafe extern "C" fn linkspan_op_then(op: *mut linkspan_op, call: linkspan_d
 
 /// Ends an operation. One that is under way is cancelled: afterwards nothing of it reads or writes local memory any more.
 ///
-/// Threads: one that another thread waits for goes on for that thread.
+/// Threads: one that another thread waits for goes on for that thread. Other calls that have begun find it LINKSPAN_ABORTED.
 #[unsafe(no_mangle)]
 pub extern "C" fn linkspan_op_free(op: *mut linkspan_op) -> i32 {
     border(|| OPS.remove(id(op)).map(Started::free))

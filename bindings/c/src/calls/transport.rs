@@ -3,22 +3,18 @@
 use std::ffi::{c_char, c_int};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use linkspan::{Error, Url};
 
 use super::objects::{
-    LISTENERS, ListenerObject, Peer, TRANSPORTS, access, context, gpu_named, handle, host_named, id, left, limit, peer,
-    remote, started, view,
+    LISTENERS, Peer, TRANSPORTS, access, context, gpu_named, handle, host_named, id, left, limit, peer, remote,
+    started, view,
 };
 use crate::raw::{self, Out, OutText};
 use crate::status::{CallResult, border};
 use crate::text::fixed;
 use crate::types::*;
-
-/// How often a call that must look whether it is to end does so.
-const LOOK: Duration = Duration::from_millis(10);
 
 /// How long a peer that is using a region may go on once its handle is closed; then its path is revoked.
 const REVOKE_AFTER: Duration = Duration::from_secs(1);
@@ -50,27 +46,25 @@ pub unsafe extern "C" fn linkspan_transport_attach(transport: *mut linkspan_tran
     })
 }
 
-/// Ends a transport: what is pending reports LINKSPAN_ABORTED, the peer is told. That of an endpoint's peer stays connected
-/// (linkspan_endpoint_remove ends it); what was exposed through this handle is taken back.
+/// Ends a transport: what is pending reports LINKSPAN_ABORTED, the peer is told. That of an endpoint's peer stays connected, and what is
+/// pending there goes on (linkspan_endpoint_remove ends both); what was exposed through this handle is taken back.
 ///
-/// Threads: calls of other threads on it end first; it waits for them.
+/// Threads: calls of other threads on it end first; it waits for them. Those on a handle of an endpoint's peer go on, and are not waited for.
 #[unsafe(no_mangle)]
 pub extern "C" fn linkspan_transport_close(transport: *mut linkspan_transport) -> i32 {
     border(|| {
         let peer = TRANSPORTS.remove(id(transport))?;
-        // It is in no table any more; calls that hold it already return with an error.
-        while Arc::strong_count(&peer) > 1 {
-            match peer.of_endpoint {
-                true => peer.transport.abort(),
-                false => peer.transport.close(),
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        }
         if peer.of_endpoint {
             for region in peer.rights.take_all() {
                 // One that has ended has taken them back.
                 let _ = peer.transport.unexpose(&region, REVOKE_AFTER);
             }
+            return Ok(());
+        }
+        // It is in no table any more; calls that hold it already return with an error.
+        while Arc::strong_count(&peer) > 1 {
+            peer.transport.close();
+            std::thread::sleep(Duration::from_micros(200));
         }
         Ok(())
     })
@@ -202,9 +196,10 @@ pub unsafe extern "C" fn linkspan_transport_expose(
     })
 }
 
-/// Takes access back. Afterwards nothing of the peer lands in the region any more; where that takes longer than the timeout the
-/// path is revoked and made again. Over RDMA the network card refuses the key of the region from then on. Bytes that another
-/// transport of this process still exposes for writing stay open to its key until that takes them back.
+/// Takes access back: `region` is what linkspan_transport_expose of this handle gave, anything else is LINKSPAN_NOT_EXPOSED. Afterwards
+/// nothing of the peer lands in the region any more; where that takes longer than the timeout the path is revoked and made again. Over
+/// RDMA the network card refuses the key of the region from then on. Bytes that another transport of this process still exposes for
+/// writing stay open to its key until that takes them back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_transport_unexpose(
     transport: *mut linkspan_transport,
@@ -213,9 +208,9 @@ pub unsafe extern "C" fn linkspan_transport_unexpose(
 ) -> i32 {
     border(|| {
         // SAFETY: the caller's promise, see the module.
-        let key = remote(&unsafe { raw::value(region, "region")? })?.key();
+        let told = remote(&unsafe { raw::value(region, "region")? })?;
         let (peer, limit) = (peer(transport)?, limit(timeout_ms)?);
-        let region = peer.rights.take(key)?;
+        let region = peer.rights.take(told)?;
         Ok(peer.transport.unexpose(&region, limit)?)
     })
 }
@@ -263,8 +258,7 @@ pub unsafe extern "C" fn linkspan_listener_open(
     border(|| {
         // SAFETY: the caller's promise, see the module.
         let out = unsafe { Out::new(out, "out")? };
-        let listener = context(from)?.listen_on(device as usize)?;
-        out.set(handle(LISTENERS.insert(Arc::new(ListenerObject { listener, closed: AtomicBool::new(false) }))?));
+        out.set(handle(LISTENERS.insert(Arc::new(context(from)?.listen_on(device as usize)?))?));
         Ok(())
     })
 }
@@ -273,9 +267,9 @@ pub unsafe extern "C" fn linkspan_listener_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_listener_attach(listener: *mut linkspan_listener, gpu: *const c_char) -> i32 {
     border(|| {
-        let object = LISTENERS.get(id(listener))?;
+        let listener = LISTENERS.get(id(listener))?;
         // SAFETY: the caller's promise, see the module.
-        object.listener.attach(&unsafe { gpu_named(gpu)? });
+        listener.attach(&unsafe { gpu_named(gpu)? });
         Ok(())
     })
 }
@@ -290,7 +284,7 @@ pub unsafe extern "C" fn linkspan_listener_url(
     border(|| {
         // SAFETY: the caller's promise, see the module.
         let out = unsafe { OutText::new(url, capacity, "url")? };
-        out.set(&LISTENERS.get(id(listener))?.listener.url().to_string())
+        out.set(&LISTENERS.get(id(listener))?.url().to_string())
     })
 }
 
@@ -305,7 +299,7 @@ pub unsafe extern "C" fn linkspan_listener_serve_at(
     border(|| {
         // SAFETY: the caller's promise, see the module.
         let served = unsafe { Out::maybe(served, "served")? };
-        let addrs = LISTENERS.get(id(listener))?.listener.serve_at(port)?;
+        let addrs = LISTENERS.get(id(listener))?.serve_at(port)?;
         served.into_iter().zip(addrs).for_each(|(served, addr)| served.set(addr.port()));
         Ok(())
     })
@@ -321,16 +315,7 @@ pub unsafe extern "C" fn linkspan_listener_accept(
     border(|| {
         // SAFETY: the caller's promise, see the module.
         let out = unsafe { Out::new(out, "out")? };
-        let (object, until) = (LISTENERS.get(id(listener))?, Instant::now() + limit(timeout_ms)?);
-        let transport = loop {
-            let left = until.saturating_duration_since(Instant::now());
-            match object.listener.accept_blocking(left.min(LOOK)) {
-                Ok(transport) => break transport,
-                Err(Error::Timeout) if object.closed.load(Ordering::Relaxed) => return Err(Error::Aborted.into()),
-                Err(Error::Timeout) if left > LOOK => {}
-                Err(error) => return Err(error.into()),
-            }
-        };
+        let transport = LISTENERS.get(id(listener))?.accept_blocking(limit(timeout_ms)?)?;
         out.set(Peer::open(Arc::new(transport), false)?);
         Ok(())
     })
@@ -342,7 +327,7 @@ pub unsafe extern "C" fn linkspan_listener_accept(
 #[unsafe(no_mangle)]
 pub extern "C" fn linkspan_listener_close(listener: *mut linkspan_listener) -> i32 {
     border(|| {
-        LISTENERS.remove(id(listener))?.closed.store(true, Ordering::Relaxed);
+        LISTENERS.remove(id(listener))?.close();
         Ok(())
     })
 }

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -76,6 +77,35 @@ static void reports_registration_reuse(void) {
     IS(LINKSPAN_NOT_EXPOSED, linkspan_transport_unexpose(p.a, &again, LONG));
     OK(linkspan_memory_release(memory, 0));
     end_pair(p);
+}
+
+static void what_another_handle_gave_is_not_taken_back(void) {
+    pair p = pair_over(0);
+    linkspan_memory *ours = memory_of(64), *theirs = memory_of(64);
+    linkspan_remote mine = expose(p.a, ours), others = expose(p.b, theirs), all, all_of_others;
+    linkspan_remote_info one, other;
+    OK(linkspan_remote_get(&mine, &one));
+    OK(linkspan_remote_get(&others, &other));
+    CHECK(one.key == other.key);
+    IS(LINKSPAN_NOT_EXPOSED, linkspan_transport_unexpose(p.a, &others, LONG));
+    OK(linkspan_read(p.b, all_of(theirs), &mine, LONG, NULL));
+    OK(linkspan_transport_unexpose(p.a, &mine, LONG));
+    // Nor by an endpoint.
+    linkspan_endpoint *at, *beside;
+    OK(linkspan_endpoint_open(p.contexts[0], 0, "at", &at));
+    OK(linkspan_endpoint_open(p.contexts[1], 0, "beside", &beside));
+    OK(linkspan_endpoint_expose(at, all_of(ours), LINKSPAN_ACCESS_READ, &all, NULL));
+    OK(linkspan_endpoint_expose(beside, all_of(theirs), LINKSPAN_ACCESS_READ, &all_of_others, NULL));
+    OK(linkspan_remote_get(&all, &one));
+    OK(linkspan_remote_get(&all_of_others, &other));
+    CHECK(one.key == other.key);
+    IS(LINKSPAN_NOT_EXPOSED, linkspan_endpoint_unexpose(at, &all_of_others, LONG));
+    OK(linkspan_endpoint_unexpose(at, &all, LONG));
+    OK(linkspan_endpoint_close(at));
+    OK(linkspan_endpoint_close(beside));
+    end_pair(p);
+    OK(linkspan_memory_release(ours, LONG));
+    OK(linkspan_memory_release(theirs, LONG));
 }
 
 static void cache_miss_dynamic_registrations_are_not_reused(void) {
@@ -696,6 +726,65 @@ static void an_endpoint_has_peers_by_name_and_one_queue_of_events(int path) {
     }
 }
 
+typedef struct receiver {
+    linkspan_transport *at;
+    linkspan_memory *into;
+    uint32_t tag;
+    atomic_bool begins;
+} receiver;
+
+static void *receive(void *arg) {
+    receiver *r = arg;
+    r->begins = true;
+    return (void *)(intptr_t)linkspan_recv(r->at, r->tag, all_of(r->into), LINKSPAN_FOREVER, NULL);
+}
+
+static void closing_one_handle_of_a_peer_leaves_alone_what_is_pending(void) {
+    linkspan_context *contexts[2] = {context_over(0), context_over(0)};
+    linkspan_endpoint *hub, *worker;
+    linkspan_transport *to, *one, *two;
+    char url[LINKSPAN_URL_SIZE];
+    OK(linkspan_endpoint_open(contexts[0], 0, "hub", &hub));
+    OK(linkspan_endpoint_open(contexts[1], 0, "w", &worker));
+    OK(linkspan_endpoint_url(hub, url, sizeof url));
+    OK(linkspan_endpoint_connect(worker, "hub", url, LONG));
+    event_of(hub, LINKSPAN_PEER_CONNECTED, "w");
+    OK(linkspan_endpoint_peer(worker, "hub", &to));
+    OK(linkspan_endpoint_peer(hub, "w", &two));
+    linkspan_memory *memory = memory_of(8), *into = memory_of(8);
+    linkspan_op *op;
+    OK(linkspan_recv_start(two, 1, all_of(memory), LINKSPAN_FOREVER, &op));
+    // Until a round has the other thread in its call when the handle is closed.
+    intptr_t status = LINKSPAN_HANDLE;
+    for (uint32_t round = 0; status == LINKSPAN_HANDLE; round++) {
+        OK(linkspan_endpoint_peer(hub, "w", &one));
+        receiver r = {one, into, 2 + round, false};
+        pthread_t thread;
+        CHECK(!pthread_create(&thread, NULL, receive, &r));
+        while (!r.begins) {
+            sched_yield();
+        }
+        for (uint32_t n = 0; n < round; n++) {
+            sched_yield();
+        }
+        OK(linkspan_transport_close(one));
+        OK(linkspan_send(to, r.tag, all_of(into), LONG, NULL));
+        CHECK(!pthread_join(thread, (void **)&status));
+    }
+    CHECK(status == LINKSPAN_OK);
+    OK(linkspan_send(to, 1, all_of(into), LONG, NULL));
+    OK(linkspan_op_wait(op, NULL));
+    OK(linkspan_op_free(op));
+    OK(linkspan_transport_close(two));
+    OK(linkspan_transport_close(to));
+    OK(linkspan_endpoint_close(worker));
+    OK(linkspan_endpoint_close(hub));
+    OK(linkspan_context_close(contexts[0]));
+    OK(linkspan_context_close(contexts[1]));
+    OK(linkspan_memory_release(memory, LONG));
+    OK(linkspan_memory_release(into, LONG));
+}
+
 static void *next_event(void *arg) {
     linkspan_event event;
     return (void *)(intptr_t)linkspan_endpoint_next(arg, LINKSPAN_FOREVER, &event);
@@ -716,6 +805,25 @@ static void closing_an_endpoint_ends_the_waits_for_its_events(void) {
         // One that came too late finds no endpoint.
         CHECK((intptr_t)status == LINKSPAN_ENDPOINT_CLOSED || (intptr_t)status == LINKSPAN_HANDLE);
     }
+    OK(linkspan_context_close(context));
+}
+
+static void *accept_next(void *arg) {
+    linkspan_transport *transport;
+    return (void *)(intptr_t)linkspan_listener_accept(arg, LINKSPAN_FOREVER, &transport);
+}
+
+static void closing_a_listener_ends_its_accept(void) {
+    linkspan_context *context = context_over(0);
+    linkspan_listener *listener;
+    pthread_t thread;
+    void *status;
+    OK(linkspan_listener_open(context, 0, &listener));
+    CHECK(!pthread_create(&thread, NULL, accept_next, listener));
+    OK(linkspan_listener_close(listener));
+    CHECK(!pthread_join(thread, &status));
+    // One that came too late finds no listener.
+    CHECK((intptr_t)status == LINKSPAN_ABORTED || (intptr_t)status == LINKSPAN_HANDLE);
     OK(linkspan_context_close(context));
 }
 
@@ -888,6 +996,7 @@ int main(void) {
         ONCE(query_support),
         ONCE(basic_construction),
         ONCE(reports_registration_reuse),
+        ONCE(what_another_handle_gave_is_not_taken_back),
         ONCE(cache_miss_dynamic_registrations_are_not_reused),
         ONCE(view_bounds_checking_and_edge_cases),
         ONCE(errors_that_need_no_peer_come_at_once),
@@ -907,7 +1016,9 @@ int main(void) {
         EACH(tagged_messages_meet_their_receives),
         EACH(a_listener_serves_many_peers),
         EACH(an_endpoint_has_peers_by_name_and_one_queue_of_events),
+        ONCE(closing_one_handle_of_a_peer_leaves_alone_what_is_pending),
         ONCE(closing_an_endpoint_ends_the_waits_for_its_events),
+        ONCE(closing_a_listener_ends_its_accept),
         EACH(abort_ends_what_several_threads_wait_for),
         EACH(an_epoll_loop_drives_by_event_fd_and_poll),
         EACH(an_operation_calls_back_once),

@@ -65,7 +65,7 @@ async def entered(opened: _Opened) -> _Opened:
 
 
 async def closed(opened: Transport | Listener | Endpoint) -> None:
-    """What ``async with`` ends with: closing waits for calls of other threads, and the loop goes on meanwhile."""
+    """What ``async with`` ends with: closing may wait for locks that other threads have, and the loop goes on meanwhile."""
     await asyncio.get_running_loop().run_in_executor(None, opened.close)
 
 

@@ -613,6 +613,7 @@ class Listener:
 
         Raises:
             TimedOut: Nobody connected in time; the listener goes on.
+            Aborted: `close` came meanwhile.
             BadValue: A timeout below 0 or no number.
             Closed: After `close`.
             Forked: In a child of fork(2).
@@ -621,14 +622,15 @@ class Listener:
         """As `accept`, to be awaited; `asyncio.timeout` limits it.
 
         Returns:
-            An operation of which the result is the transport.
+            An operation of which the result is the transport; `close` ends it with `Aborted`.
 
         Raises:
             Closed: After `close`.
             Forked: In a child of fork(2).
         """
     def close(self) -> None:
-        """Turns new peers away; transports that were accepted live on. Closing again does nothing.
+        """Turns new peers away, those included that were not accepted yet, and ends what waits for one with `Aborted`; transports that were
+        accepted live on. Closing again does nothing.
 
         Raises:
             Forked: In a child of fork(2).
@@ -1155,7 +1157,8 @@ class Transport:
             Forked: In a child of fork(2).
         """
     def close(self) -> None:
-        """Ends everything pending with `Aborted`, closes the connection and releases all memory. Closing again does nothing.
+        """Ends everything pending with `Aborted`, calls of other threads too, closes the connection and releases all memory: a call that it ends
+        lets go of its own as it returns. A signal handler may close it. Closing again does nothing.
 
         Raises:
             Forked: In a child of fork(2).

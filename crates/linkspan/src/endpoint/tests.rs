@@ -112,6 +112,31 @@ fn an_endpoint_that_was_closed_keeps_no_peer_with_news() {
     assert_eq!(Arc::strong_count(&peer), kept);
 }
 
+#[test]
+fn a_region_that_one_thread_still_takes_back_is_not_let_go_when_another_one_has_taken_back_its_own() {
+    let ctx = context();
+    let hub = ctx.endpoint("hub").expect("an endpoint");
+    let worker = connect(&ctx, "worker", &hub, LONG).expect("connected");
+    let memory = [crate::Memory::host(8), crate::Memory::host(8), crate::Memory::host(8)];
+    let expose = |n: usize| hub.expose(&memory[n].view(), Access::Write).expect("exposed");
+    let (mine, other) = (expose(0), expose(1));
+    let key = other.remote().key();
+    // The other thread has come so far, and waits for a peer.
+    let peers = hub.begin_unexpose(&other).expect("exposed").expect("the last use");
+    hub.unexpose(&mine, LONG).expect("taken back");
+    assert!(hub.state.lock().regions.is_leaving(key));
+    // Its number is not given out, so the peer hears of the new region.
+    let fresh = expose(2).remote();
+    let number = |key: u32| key % (1 << crate::remote::INDEX_BITS);
+    assert_ne!(number(fresh.key()), number(key));
+    let peer = worker.peer("hub").expect("it is there");
+    peer.write_blocking(&memory[0].view(), &fresh, None, Some(LONG)).expect("written");
+    peers.iter().for_each(|peer| peer.settle_shared(key, Instant::now() + LONG));
+    hub.state.lock().regions.release(key, &mut Vec::new());
+    peer.write_blocking(&memory[0].view(), &other.remote(), None, Some(LONG)).expect_err("it was taken back");
+    assert_eq!(number(expose(1).remote().key()), number(key), "it is free again");
+}
+
 pub(crate) struct Nobody;
 
 impl std::task::Wake for Nobody {

@@ -250,3 +250,22 @@ fn a_batch_of_which_a_part_was_refused_has_failed_when_its_path_is_lost() {
     ops.relink(0, &Refused::default());
     assert!(matches!(ops.take(id), Some((Err(Fail::Op(error)), _)) if error == refused));
 }
+
+#[test]
+fn a_write_whose_memory_could_not_be_read_is_not_counted_among_those_that_have_notified() {
+    let (mut ops, mut path) = (Ops::default(), Noted(Vec::new(), Some(OpError::Memory)));
+    let memory = Memory::host(8);
+    let [failed, written] = [1, 2].map(|value| {
+        let id = ops.start(Kind::Write, Some(Notify::value(value)), None);
+        let remote = RemoteSlice { key: 1, offset: 0 };
+        ops.part(id, Part { local: memory.view().raw(), remote }, memory.view().hold());
+        ops.submit(id);
+        ops.pump(&mut path);
+        id
+    });
+    ops.reap(&mut path);
+    assert!(matches!(ops.take(failed), Some((Err(Fail::Op(OpError::Memory)), _))));
+    // The path is lost, and the peer has heard of one.
+    ops.relink(1, &Refused::default());
+    assert!(matches!(ops.take(written), Some((Ok(8), _))), "it would notify twice");
+}

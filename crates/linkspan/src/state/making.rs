@@ -170,12 +170,9 @@ impl TransportState {
             ch.cut(UNWAITED);
             return self.breaks(UNWAITED);
         }
-        // The path that we were making may be in use there already: cut, it is made again; closed in good order, it would tell the
-        // peer that this transport was closed.
-        if let Phase::Making(Making { dial, .. }) = &mut self.phase
-            && let Dial::Join(mut pending) = std::mem::replace(dial, Dial::Off)
-        {
-            pending.channel.cut("the peer's path came first");
+        self.cut_join("the peer's path came first", Dial::Off);
+        if let Phase::Making(making) = &mut self.phase {
+            making.dial = Dial::Off;
         }
         if let Err(why) = self.outfit(&mut ch) {
             ch.cut(&why);

@@ -103,6 +103,70 @@ fn a_connect_whose_time_is_up_leaves_nothing_under_way() {
 }
 
 #[test]
+fn a_connect_that_is_dropped_is_given_up_and_a_wait_that_is_dropped_leaves_it_alone() {
+    let (ours, theirs) = (context(), context());
+    // It takes nobody in.
+    let silent = theirs.fabric().listen(0).expect("a listener");
+    let nobody = Url::new(crate::UrlKind::Transport, 7, silent.handle());
+    let (a, b) = (ours.transport().expect("a transport"), theirs.transport().expect("a transport"));
+    let connect = a.connect(&nobody, Duration::MAX);
+    drop(a.wait_connected(LONG));
+    assert!(matches!(a.connect(&nobody, LONG).wait(), Err(Error::HasPeer)));
+    let waits = a.wait_connected(LONG);
+    drop(connect);
+    a.connect_blocking(&b.bind().expect("a URL"), LONG).expect("it may connect to another peer at once");
+    assert!(matches!(waits.wait(), Err(Error::Connect(_))), "it waited for the path that was given up");
+}
+
+#[test]
+fn a_region_of_another_transport_is_not_taken_back_although_its_key_is_the_same_number() {
+    let ours = context();
+    let [a, b] = [(); 2].map(|()| ours.transport().expect("a transport"));
+    let memory = Memory::host(8);
+    let expose = |of: &Transport| of.expose(&memory.view(), Access::Write).expect("exposed");
+    let (of_a, of_b) = (expose(&a), expose(&b));
+    assert_eq!(of_a.remote().key(), of_b.remote().key());
+    assert!(matches!(a.unexpose(&of_b, LONG), Err(Error::NotExposed(_))));
+    a.unexpose(&of_a, LONG).expect("it is there still");
+}
+
+/// The peer may use that path already.
+#[test]
+fn a_region_is_taken_from_a_path_whose_hello_is_awaited() {
+    let (ours, theirs) = (context(), context());
+    let listener = theirs.fabric().listen(0).expect("a listener");
+    let transport = ours.transport().expect("a transport");
+    let memory = Memory::host(100);
+    let exposed = transport.expose(&memory.view(), Access::Write).expect("exposed");
+    let url = Url::new(crate::UrlKind::Transport, 7, listener.handle());
+    let mut state = transport.shared.lock();
+    state.connect(target(&url), Instant::now() + LONG).expect("begun");
+    transport.shared.see_to_it(state);
+    let (since, mut there) = (Instant::now(), None);
+    let mut state = loop {
+        assert!(since.elapsed() < LONG, "no path");
+        there = there.or_else(|| listener.accept().expect("a connection"));
+        let mut state = transport.shared.lock();
+        if state.phase.exposing().is_some() {
+            break state;
+        }
+        drop(state);
+        std::thread::yield_now();
+    };
+    // Something is arriving there.
+    state.regions.take_back(exposed.remote().key()).expect("exposed");
+    state.revoke_reach(Instant::now());
+    assert!(!state.regions.is_leaving(exposed.remote().key()));
+    let super::Phase::Making(making) = &state.phase else { panic!("it is not made again") };
+    assert!(matches!(making.dial, super::Dial::At(_)));
+    drop(state);
+    let mut there = there.expect("a path");
+    while there.progress().is_ok() {
+        assert!(since.elapsed() < LONG, "the peer does not hear of it");
+    }
+}
+
+#[test]
 fn notifications_that_had_come_are_kept_over_the_end_of_their_path() {
     let (ours, theirs) = (context(), context());
     let (a, b) = (ours.transport().expect("a transport"), theirs.transport().expect("a transport"));

@@ -2,8 +2,9 @@
 //! [`Engine::busy`] say what came of it. So nothing has to be undone for a rail that takes no more, and nothing is queued that a
 //! lost rail could make stale.
 
+use super::ops::CompletionRule;
 use super::rails::ChunkTx;
-use super::{Engine, RemoteSlice, Ticket};
+use super::{Engine, OpError, RemoteSlice, Ticket};
 use crate::{Buf, Head, Kind};
 
 /// What a rail is to be given now. Heads are sealed.
@@ -282,11 +283,14 @@ impl<B: Buf> Engine<B> {
             let Some((offer, head, mem)) = found else { continue };
             let body = if matches!(offer, Offered::Grants(_)) { B::EMPTY } else { mem };
             self.out.offer = offer;
-            if let Some(head) = self.control.number(head, body, ack) {
-                (self.out.head, self.out.mem) = (head, mem);
-                return true;
+            match self.control.number(head, body, ack) {
+                Ok(Some(head)) => {
+                    (self.out.head, self.out.mem) = (head, mem);
+                    return true;
+                }
+                Ok(None) => self.busy(),
+                Err(error) => self.unreadable(error),
             }
-            self.busy();
         }
         false
     }
@@ -327,6 +331,24 @@ impl<B: Buf> Engine<B> {
             Offered::Report => self.is_stuck(REPORT),
             Offered::Chunk => self.out.refused |= 1 << self.out.rail,
         }
+    }
+
+    /// The memory of what was to be said cannot be read: nothing of it leaves, and its operation has failed.
+    #[cold]
+    fn unreadable(&mut self, error: OpError) {
+        match self.out.offer {
+            Offered::Post => {
+                self.out.due &= !POST;
+                self.out.posted = self.ops.start(0, 1, CompletionRule::Reported);
+                if let Some(ticket) = self.out.posted {
+                    self.ops.fail(ticket, error);
+                }
+            }
+            Offered::Waiting(at, _) => self.waiting_failed(at, error),
+            // The others have no memory.
+            _ => self.busy(),
+        }
+        self.out.offer = Offered::Nothing;
     }
 
     /// Nothing of these sources leaves before the next round.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::log::Log;
 use super::planted::{self, Bug};
-use super::{Broken, Engine, onesided};
+use super::{Broken, Engine, OpError, onesided};
 use crate::{Buf, Head, Kind};
 
 /// Messages the state machine itself may have waiting to be sent. Peers cause some of them (refusals), so it is
@@ -140,24 +140,28 @@ impl Control {
 
     /// Gives a message its number and what it acknowledges, and its body a place in the log. `None`: not before the log has
     /// space, or what was lost with a rail has been sent again.
+    ///
+    /// # Errors
+    /// [`OpError::Memory`]: the body cannot be read.
     #[inline]
-    pub(super) fn number<B: Buf>(&mut self, mut head: Head, body: B, ack: u64) -> Option<Head> {
+    pub(super) fn number<B: Buf>(&mut self, mut head: Head, body: B, ack: u64) -> Result<Option<Head>, OpError> {
         if self.replay.is_some() {
-            return None;
+            return Ok(None);
         }
         head.len.set(body.len() as u32);
         head.seq.set(self.next_seq as u32);
         head.ack.set(ack as u32);
+        let mut whole = true;
         if let Some(log) = &mut self.log
-            && !log.offer(body.len(), |to| {
-                let inside = body.read(0, to);
-                debug_assert!(inside);
-            })
+            && !log.offer(body.len(), |to| whole = body.read(0, to))
         {
-            return None;
+            return Ok(None);
+        }
+        if !whole {
+            return Err(OpError::Memory);
         }
         self.offered_ack = ack;
-        Some(head.sealed())
+        Ok(Some(head.sealed()))
     }
 
     /// The body of the message that [`Control::number`] was given last, where it is kept.

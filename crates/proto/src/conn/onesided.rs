@@ -64,7 +64,7 @@ pub(super) struct ExposureSlot<B> {
 #[derive(Debug)]
 pub(super) struct OneSided<B> {
     pub(super) regions: Vec<ExposureSlot<B>>,
-    free: Vec<u16>,
+    pub(super) free: Vec<u16>,
     pub(super) notifies: VecDeque<u64>,
     /// Writes whose notification waits for their chunks.
     waiting: VecDeque<Waiting>,
@@ -184,6 +184,8 @@ impl<B: Buf> Engine<B> {
             regions.push(ExposureSlot { generation: 0, live: None });
         }
         regions[index] = ExposureSlot { generation, live: Some((buf, access)) };
+        // The caller gives the indices out.
+        self.onesided.free.clear();
         true
     }
 
@@ -238,7 +240,8 @@ impl<B: Buf> Engine<B> {
     pub fn post_write(&mut self, src: B, to: RemoteSlice, notify: Option<u64>) -> Result<(), Refused> {
         let len = src.len() as u64;
         self.check_onesided(to.offset, len)?;
-        if self.ops.is_full() {
+        // Of small writes that it has refused the peer keeps as many whose notifications are still to come.
+        if self.ops.is_full() || notify.is_some() && self.onesided.waiting.len() >= MAX_OPS {
             return Err(Refused::Busy);
         }
         if src.len() > EAGER_MAX {

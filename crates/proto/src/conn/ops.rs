@@ -105,6 +105,9 @@ pub enum OpError {
         /// Length.
         len: u64,
     },
+    /// The local memory did not let itself be copied, as that of a device whose driver reports an error.
+    #[error("LS0017 the local memory of the operation could not be copied: its device or driver reports an error")]
+    Memory,
 }
 
 /// What [`super::Engine::test`] answers.
@@ -292,7 +295,7 @@ impl Ops {
         })
     }
 
-    /// Fails a send of which nothing has left.
+    /// Fails an operation of which nothing has left.
     pub(super) fn fail(&mut self, ticket: Ticket, error: OpError) {
         if let Some(op) = self.get(ticket) {
             op.outcome = Outcome::Failed(error);

@@ -393,6 +393,8 @@ fn deliver<B: Buf>(buf: B, mut payload: &[u8], tag: u32) -> Result<u64, OpError>
     }
     if buf.fill(0, payload) {
         Ok(payload.len() as u64)
+    } else if payload.len() <= buf.len() {
+        Err(OpError::Memory)
     } else {
         Err(OpError::Truncated { sent: payload.len() as u64, posted: buf.len() as u64, tag })
     }

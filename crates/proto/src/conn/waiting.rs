@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use super::action::Offered;
 use super::credit::take_at;
 use super::ops::CompletionRule;
-use super::{Engine, MAX_WAITING, Refused, Ticket};
+use super::{Engine, MAX_WAITING, OpError, Refused, Ticket};
 use crate::head::EAGER_MAX;
 use crate::{Buf, Head};
 
@@ -154,6 +154,13 @@ impl<B: Buf> Engine<B> {
         let waiting = &mut self.sends.waiting;
         (waiting.stirred, waiting.starved) = (false, waiting.short);
         None
+    }
+
+    /// One that waited will never leave.
+    pub(super) fn waiting_failed(&mut self, at: usize, error: OpError) {
+        if let Some(WaitingSend { ticket, .. }) = take_at(&mut self.sends.waiting.sends, at) {
+            self.ops.fail(ticket, error);
+        }
     }
 
     /// One that waited has left.

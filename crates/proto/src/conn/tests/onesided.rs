@@ -1,6 +1,7 @@
 //! One-sided operations where refusals, acknowledgements and notifications cross.
 
-use super::super::{Access, OpError, Outcome, RemoteSlice};
+use super::super::{Access, MAX_OPS, OpError, Outcome, RemoteSlice};
+use super::wire::memory_fails;
 use super::{Joined, Mem};
 use crate::{Buf, Head, Kind};
 
@@ -92,6 +93,69 @@ fn a_refused_write_whose_notification_was_held_back_leaves_nothing_behind() {
             assert_eq!(refused[(n / 64 % 8) as usize] >> (n % 64) & 1 == 1, n % 3 == 1, "notification {n} of {seen}");
         }
     }
+}
+
+/// To a region that was taken back, say. Each reports at once, and its notification has to wait behind that of a large write.
+#[test]
+fn a_sender_of_refused_writes_waits_rather_than_have_the_peer_keep_more_than_it_can() {
+    let mut joined = Joined::new(1, true);
+    let key = joined.ends[1].expose(Mem::new(20_000), Access::Write).unwrap();
+    let large = joined.write(0, Mem::new(20_000), at(key), Some(1)).unwrap();
+    let chunks = std::mem::take(&mut joined.wires[0].queues[0]);
+    let mut refused = 0;
+    while let Ok(small) = joined.write(0, Mem::new(8), at(77 << 12), Some(2)) {
+        assert!(joined.deliver(0, 0).unwrap());
+        joined.pump(1, true);
+        while joined.deliver(1, 0).unwrap() {}
+        assert_eq!(joined.failed(0, small), OpError::RemoteAccess { key: 77 << 12 });
+        refused += 1;
+    }
+    assert_eq!(refused, MAX_OPS - 1);
+    let silent = joined.write(0, Mem::new(8), at(key), None).unwrap();
+    joined.wires[0].queues[0].extend(chunks);
+    joined.settle();
+    let last = joined.write(0, Mem::new(8), at(key), Some(3)).unwrap();
+    joined.settle();
+    assert_eq!([large, silent, last].map(|write| joined.done(0, write)), [20_000, 8, 8]);
+    assert_eq!([(); 3].map(|()| joined.ends[1].take_notify()), [Some(1), Some(3), None]);
+}
+
+#[test]
+fn an_operation_whose_memory_cannot_be_copied_fails_and_sends_nothing() {
+    let mut joined = Joined::new(1, true);
+    let target = Mem::new(8);
+    let key = joined.ends[1].expose(target, Access::Write).unwrap();
+    // The second one waits behind the first, which is too long to leave without its receive.
+    let large = joined.send(0, 1, Mem::filled(20_000, 1)).unwrap();
+    let waits = joined.send(0, 1, Mem::filled(8, 2)).unwrap();
+    let (before, src) = (joined.wires[0].sent(Kind::Eager), Mem::filled(8, 3));
+    memory_fails(true);
+    let write = joined.write(0, src, at(key), Some(1)).unwrap();
+    assert_eq!(joined.failed(0, write), OpError::Memory);
+    let send = joined.send(0, 2, src).unwrap();
+    assert_eq!(joined.failed(0, send), OpError::Memory);
+    assert!(joined.wires[0].queues[0].is_empty());
+    let [dst, small] = [20_000, 8].map(Mem::new);
+    let recvs = [dst, small].map(|dst| joined.recv(1, &[(1, dst)]));
+    joined.deliver(1, 0).unwrap();
+    joined.deliver(1, 0).unwrap();
+    joined.pump(0, false);
+    assert_eq!(joined.failed(0, waits), OpError::Memory);
+    assert_eq!(joined.wires[0].sent(Kind::Eager), before);
+    memory_fails(false);
+    // What follows takes the place of those that have failed.
+    let (after, arrives) = (joined.send(0, 1, Mem::filled(8, 5)).unwrap(), joined.send(0, 3, Mem::new(8)).unwrap());
+    joined.write(0, Mem::filled(8, 6), at(key), Some(2)).unwrap();
+    joined.settle();
+    assert_eq!([large, after, arrives].map(|send| joined.done(0, send)), [20_000, 8, 8]);
+    assert_eq!(recvs.map(|recv| joined.done(1, recv)), [20_000, 8]);
+    assert!(dst.is_all(1) && small.is_all(5) && target.is_all(6));
+    assert_eq!([(); 2].map(|()| joined.ends[1].take_notify()), [Some(2), None]);
+    // One that was long enough and could not be written says so.
+    memory_fails(true);
+    let recv = joined.recv(1, &[(3, Mem::new(8))]);
+    assert_eq!(joined.failed(1, recv), OpError::Memory);
+    memory_fails(false);
 }
 
 #[test]
@@ -205,6 +269,17 @@ fn memory_read_by_a_peer_is_free_only_when_the_last_chunk_is_acknowledged() {
     joined.settle();
     assert_eq!(joined.failed(0, read), OpError::RemoteAccess { key });
     assert!(!dst.bytes().contains(&2), "what the memory holds now was read");
+}
+
+#[test]
+fn regions_under_keys_of_the_caller_leave_nothing_behind_when_they_are_taken_back() {
+    let mut joined = Joined::new(1, true);
+    for generation in 1..10_000 {
+        let keys = [generation << 12, generation << 12 | 5];
+        assert!(keys.iter().all(|&key| joined.ends[0].expose_at(key, Mem::new(0), Access::Read)));
+        assert!(keys.iter().all(|&key| joined.ends[0].unexpose(key)));
+        assert!(joined.ends[0].onesided.free.len() <= keys.len());
+    }
 }
 
 #[test]

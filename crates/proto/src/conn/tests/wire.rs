@@ -43,6 +43,15 @@ impl Mem {
     }
 }
 
+thread_local! {
+    /// No memory can be copied, as that of a device that has failed.
+    static FAILED: Cell<bool> = const { Cell::new(false) };
+}
+
+pub(super) fn memory_fails(fails: bool) {
+    FAILED.set(fails);
+}
+
 impl Buf for Mem {
     const EMPTY: Mem = Mem(&[]);
 
@@ -57,7 +66,7 @@ impl Buf for Mem {
     }
 
     fn fill(&self, offset: u64, bytes: &[u8]) -> bool {
-        let Some(to) = self.sub(offset, bytes.len() as u64) else {
+        let Some(to) = self.sub(offset, bytes.len() as u64).filter(|to| to.is_empty() || !FAILED.get()) else {
             return false;
         };
         to.0.iter().zip(bytes).for_each(|(to, from)| to.set(*from));
@@ -65,7 +74,7 @@ impl Buf for Mem {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> bool {
-        let Some(from) = self.sub(offset, out.len() as u64) else {
+        let Some(from) = self.sub(offset, out.len() as u64).filter(|from| from.is_empty() || !FAILED.get()) else {
             return false;
         };
         out.iter_mut().zip(from.0).for_each(|(to, from)| *to = from.get());
