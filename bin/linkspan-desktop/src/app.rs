@@ -83,6 +83,11 @@ impl App {
         self.services.user(ask);
     }
 
+    /// What a folder may be called as a share.
+    pub(crate) fn share_name(&self, folder: &str) -> String {
+        self.model.borrow().share_name(folder)
+    }
+
     /// Says something that goes away by itself.
     pub(crate) fn say(&self, text: &str) {
         self.window.borrow().iter().for_each(|window| window.say(text));
@@ -109,7 +114,8 @@ impl App {
             Action::Pick(what) => pick::pick(self, what),
             Action::Get(place) => {
                 let folder = glib::user_special_dir(glib::UserDirectory::Downloads).unwrap_or_else(glib::home_dir);
-                let to = folder.to_string_lossy().into_owned();
+                // With the slash it is a directory, also where it is not there yet.
+                let to = format!("{}/", folder.to_string_lossy());
                 self.ask(user::Ask::Get { from: vec![place.clone()], to });
             }
             Action::SetAside => self.tell(Input::ToSend(Vec::new())),

@@ -26,12 +26,6 @@ fn base(path: &str) -> &str {
     Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path)
 }
 
-/// A share has letters, digits and a few signs in its name.
-fn share_name(name: &str) -> String {
-    let fits = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
-    name.chars().map(fits).collect::<String>().trim_matches('-').to_owned()
-}
-
 /// Files as they were chosen.
 fn files(model: &gio::ListModel) -> Vec<PathBuf> {
     let of = |n| model.item(n).and_downcast::<gio::File>().and_then(|file| file.path());
@@ -67,7 +61,7 @@ pub(crate) fn pick(app: &Rc<App>, pick: &Pick) {
                 destination: user::below(&to, &name),
                 options: user::MIRROR.to_owned(),
             },
-            Pick::Share(writable) => user::Ask::Share { name: share_name(&name), directory: first, writable },
+            Pick::Share(writable) => user::Ask::Share { name: app.share_name(&name), directory: first, writable },
         });
     });
 }

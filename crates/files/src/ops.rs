@@ -112,10 +112,14 @@ impl<F: Fs> Cursor<F> {
             let Some(entry) = self.list.next() else { return Ok((entries, false)) };
             let entry = entry.map_err(|error| Fault::io("the directory", &error))?;
             let Ok(name) = Name::any(&entry.name) else { continue };
-            if !is_reserved(name.bytes())
-                && let Ok(stat) = fs.stat(&self.dir, &name)
-            {
-                entries.push(Entry::new(name.bytes(), &stat, self.of_root));
+            if is_reserved(name.bytes()) {
+                continue;
+            }
+            match fs.stat(&self.dir, &name) {
+                Ok(stat) => entries.push(Entry::new(name.bytes(), &stat, self.of_root)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // Who copies the directory takes what is not listed for deleted; what is listed fails when it is looked at.
+                Err(_) => entries.push(Entry { name: name.bytes().to_vec(), ..Entry::default() }),
             }
         }
         Ok((entries, true))
@@ -266,4 +270,31 @@ pub(crate) fn hash<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> Result<(u64,
         return Err(Fault::new(FaultKind::Changed, format!("{}: it changed while it was read", shown(path))));
     }
     Ok((at, *hasher.finalize().as_bytes()))
+}
+
+#[cfg(all(test, feature = "sim"))]
+mod tests {
+    use super::*;
+    use crate::sim::{Mishap, SimFs};
+
+    /// Listings of `a` and `b` of which one call each fails with this.
+    fn listed(kind: io::ErrorKind) -> Vec<Vec<Entry>> {
+        let listed = |call| {
+            let fs = SimFs::new(1, None, false);
+            fs.users(|users| ["a", "b"].iter().for_each(|name| users.write(name, b"x", false)));
+            fs.plan(Some((call, Mishap::Fail(kind))), false);
+            let mut cursor = list(&fs, &fs.root(), &RelPath::default()).ok()?;
+            Some(cursor.next(&fs, 10).ok()?.0)
+        };
+        (1..10).filter_map(listed).collect()
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_looked_at_is_listed_and_one_that_has_gone_is_not() {
+        let failed = listed(io::ErrorKind::PermissionDenied);
+        assert!(failed.iter().all(|entries| entries.iter().map(|entry| &*entry.name).eq([b"a", b"b"])), "{failed:?}");
+        assert_eq!(failed.iter().flatten().filter(|entry| entry.kind == Kind::Special).count(), 2);
+        let gone = listed(io::ErrorKind::NotFound);
+        assert_eq!(gone.iter().filter(|entries| entries.len() == 1).count(), 2, "{gone:?}");
+    }
 }

@@ -14,6 +14,9 @@ const AGE: i64 = 30 * 24 * 3600;
 /// The largest part of the file system that the trash may take: one of so many.
 const SHARE: u64 = 10;
 
+/// Age up to which a run goes for its size only where no such part of the file system is free, in seconds.
+const YOUNG: i64 = 24 * 3600;
+
 /// Attempts at a place that somebody else takes or removes at the same time.
 const TRIES: usize = 4;
 
@@ -219,7 +222,20 @@ pub(crate) fn runs<F: Fs>(fs: &F, trash: &F::Dir) -> io::Result<Vec<(i64, Name)>
     Ok(runs)
 }
 
-/// Removes runs that are older than 30 days, and the oldest ones while all take more than a tenth of the file system.
+/// How many of the runs that are kept, the oldest first, each with when it began and what it takes, go for what all take: the oldest ones,
+/// while that is more than a tenth of the file system; one of the last day only while less than that is free.
+fn too_many(kept: &[(i64, u64)], now: i64, (total, mut free): (u64, u64)) -> usize {
+    let (most, mut all) = (total / SHARE, kept.iter().map(|(_, disk)| disk).sum::<u64>());
+    let goes = |(began, disk): &&(i64, u64)| {
+        let goes = all > most && (began.saturating_add(YOUNG) < now || free < most);
+        all -= disk;
+        free = free.saturating_add(*disk);
+        goes
+    };
+    kept.iter().take_while(goes).count()
+}
+
+/// Removes runs that are older than 30 days, and those of [`too_many`].
 pub(crate) fn expire<F: Fs>(fs: &F, root: &F::Dir, say: &dyn Fn(&str)) -> io::Result<()> {
     let trash = match open(fs, root) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -232,17 +248,12 @@ pub(crate) fn expire<F: Fs>(fs: &F, root: &F::Dir, say: &dyn Fn(&str)) -> io::Re
             ops::remove_dir(fs, &trash, &run, 0)?;
             say(&format!("removed {} from the trash: it was there for 30 days", escape(run.bytes())));
         } else {
-            kept.push((ops::usage_below(fs, &trash, &run).disk, run));
+            kept.push(((began, ops::usage_below(fs, &trash, &run).disk), run));
         }
     }
-    let mut all: u64 = kept.iter().map(|(disk, _)| disk).sum();
-    let most = fs.space(root)?.0 / SHARE;
-    for (disk, run) in kept {
-        if all <= most {
-            break;
-        }
-        ops::remove_dir(fs, &trash, &run, 0)?;
-        all -= disk;
+    let (sizes, names): (Vec<_>, Vec<_>) = kept.into_iter().unzip();
+    for run in &names[..too_many(&sizes, now, fs.space(root)?)] {
+        ops::remove_dir(fs, &trash, run, 0)?;
         say(&format!("removed {} from the trash: it took more than a tenth of the disk", escape(run.bytes())));
     }
     tidy(fs, root);
@@ -310,4 +321,21 @@ pub(crate) fn make_dirs<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath) -> io::Res
         };
     }
     Ok(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_the_last_day_stays_whatever_it_takes_while_a_tenth_of_the_disk_is_free() {
+        let (now, day) = (10_000_000, 24 * 3600);
+        let runs = [(now - 9 * day, 5), (now - 2 * day, 5), (now - 60, 30), (now - 1, 30)];
+        assert_eq!(too_many(&runs, now, (1000, 500)), 0, "they take less than a tenth");
+        assert_eq!(too_many(&runs, now, (100, 20)), 2, "those of the last day stay");
+        assert_eq!(too_many(&runs[2..], now, (100, 10)), 0);
+        // With less free the older one goes, and after that enough is.
+        assert_eq!(too_many(&runs[2..], now, (100, 9)), 1);
+        assert_eq!(too_many(&runs[..2], now, (80, 79)), 1, "until what is left takes no more than a tenth");
+    }
 }

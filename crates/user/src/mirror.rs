@@ -268,6 +268,10 @@ impl<F: Face> Mirror<F> {
         let Plan { changes, any, .. } = plan;
         let mut most = most;
         if let Some(fault) = found.failed {
+            if fault.kind == FaultKind::Limit && *due != Due::All {
+                // Much of a few directories may be little of the tree.
+                return self.round(&Due::All, alone);
+            }
             if fault.kind != FaultKind::Limit || !(alone && face.ask(&fault.text)) {
                 return Err(Error::Files(FilesError::Refused(fault)).into());
             }

@@ -108,7 +108,10 @@ fn attended(source: &str, dir: &Path, how: How) -> Result<(), Error> {
 }
 
 /// Takes from a directory what a process that was killed has left there. Attributes may be remembered, a listing is not.
-pub(crate) fn detach_dead(dir: &Path) -> Result<(), Error> {
+///
+/// # Errors
+/// As [`detach`].
+pub fn detach_dead(dir: &Path) -> Result<(), Error> {
     let dead = |error: io::Error| error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error());
     if std::fs::read_dir(dir).is_err_and(dead) { detach(dir) } else { Ok(()) }
 }

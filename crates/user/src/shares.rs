@@ -67,10 +67,19 @@ struct Running {
     addrs: Vec<String>,
 }
 
+/// What is served now, and what is not with it, each with why.
+#[derive(Default)]
+struct Opened {
+    running: Option<Running>,
+    absent: Vec<(Kept, String)>,
+}
+
 #[derive(Default)]
 struct Inner {
     file: File,
     running: Option<Running>,
+    /// Shares that are not served with the others: their directories cannot be opened.
+    absent: Vec<Kept>,
     error: String,
     /// Why the file was not read.
     unread: Option<String>,
@@ -85,7 +94,7 @@ pub struct Status {
     pub serving: bool,
     /// Where.
     pub addresses: Vec<String>,
-    /// Why not, though they should; begins with an error code.
+    /// Why not, or not all of them, though they should; begins with an error code.
     pub error: String,
     /// All of them.
     pub shares: Vec<Kept>,
@@ -199,9 +208,8 @@ impl Shares {
         let file = File { serve: Some(at), ..inner.file.clone() };
         halt(&mut inner);
         match self.open(&file) {
-            Ok(running) => {
-                inner.running = running;
-                inner.error.clear();
+            Ok(opened) => {
+                self.take(&mut inner, opened);
                 self.show(&inner);
                 let kept = self.keep(&mut inner, file);
                 if kept.is_err() {
@@ -231,11 +239,13 @@ impl Shares {
         Ok(was)
     }
 
-    /// Tries again to serve them, where they are to be and are not: an address, a directory or a peer may have come. Whether something is different
+    /// Tries again to serve them, where they are to be and are not, or not all of them: an address, a directory or a peer may have come. Whether something is different
     /// now. Returns at once where something is being changed.
     pub fn retry(&self) -> bool {
         let Ok(mut inner) = self.inner.try_lock() else { return false };
-        if inner.running.is_some() || inner.file.serve.is_none() || inner.ended {
+        // Sessions are cut only where one more can be served.
+        let none_came = || inner.absent.iter().all(|kept| share(&kept.text()).is_err());
+        if inner.file.serve.is_none() || inner.ended || (inner.running.is_some() && none_came()) {
             return false;
         }
         let before = inner.error.clone();
@@ -274,28 +284,44 @@ impl Shares {
     fn again(&self, inner: &mut Inner) {
         halt(inner);
         match self.open(&inner.file) {
-            Ok(running) => {
-                inner.running = running;
-                inner.error.clear();
-            }
-            Err(error) => {
-                let before = std::mem::replace(&mut inner.error, error.text());
-                if before != inner.error {
-                    (self.say)(&format!("shares are not served: {}", inner.error));
-                }
-            }
+            Ok(opened) => self.take(inner, opened),
+            Err(error) => self.fails(inner, error.text()),
         }
         self.show(inner);
     }
 
-    fn open(&self, file: &File) -> Result<Option<Running>, Error> {
-        let Some(at) = &file.serve else { return Ok(None) };
+    fn take(&self, inner: &mut Inner, opened: Opened) {
+        inner.running = opened.running;
+        let (absent, why): (Vec<_>, Vec<_>) = opened.absent.into_iter().unzip();
+        inner.absent = absent;
+        self.fails(inner, why.join("; "));
+    }
+
+    fn fails(&self, inner: &mut Inner, why: String) {
+        if why != inner.error && !why.is_empty() {
+            let which = if inner.running.is_some() { "some shares" } else { "shares" };
+            (self.say)(&format!("{which} are not served: {why}"));
+        }
+        inner.error = why;
+    }
+
+    fn open(&self, file: &File) -> Result<Opened, Error> {
+        let Some(at) = &file.serve else { return Ok(Opened::default()) };
         if !self.as_root {
             not_as_root()?;
         }
         let (admits, mut config) = (Admits::of_this_user()?, Config::from_env()?);
         // Before anything is begun: what is tried again is most often a directory that is not there.
-        let shares = file.shares.iter().map(|kept| share(&kept.text())).collect::<Result<Vec<_>, _>>()?;
+        let (mut shares, mut absent) = (Vec::new(), Vec::new());
+        for kept in &file.shares {
+            match share(&kept.text()) {
+                Ok(share) => shares.push(share),
+                Err(error) => absent.push((kept.clone(), error.text())),
+            }
+        }
+        if let (true, Some((first, _))) = (shares.is_empty(), absent.first()) {
+            share(&first.text())?;
+        }
         if let Admits::Paired(ring) = &admits {
             config.use_keys(ring.clone(), None);
         }
@@ -321,7 +347,7 @@ impl Shares {
         };
         let thread = std::thread::Builder::new().name("shares".into()).spawn(serve);
         let thread = thread.map_err(|error| Error::system("a thread", error))?;
-        Ok(Some(Running { stop, wake, thread, addrs }))
+        Ok(Opened { running: Some(Running { stop, wake, thread, addrs }), absent })
     }
 }
 

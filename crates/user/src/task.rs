@@ -336,9 +336,13 @@ impl Tasks {
     fn ended(&self, task: &Task, ran: Result<(), Error>) {
         let error = ran.err().map(|error| error.text());
         task.update(|progress| {
+            // One that watches has no other end than that it is stopped, or fails.
+            let watched =
+                task.kind == Kind::Mirror && progress.options.as_ref().is_some_and(|how| how["watch"] == true);
             progress.state = match &error {
+                None if !watched => "done",
+                _ if task.interrupt.raised() => "cancelled",
                 None => "done",
-                Some(_) if task.interrupt.raised() => "cancelled",
                 Some(_) => "failed",
             };
         });

@@ -175,7 +175,7 @@ pub struct Fetching {
 }
 
 impl Fetching {
-    /// Into a directory, or one of them under a new name. `state`: the directory of journals.
+    /// Into a directory, which is made where it is missing and `to` ends in a slash, or one of them under a new name. `state`: the directory of journals.
     ///
     /// # Errors
     /// [`Error::Usage`], [`Error::System`].
@@ -185,8 +185,9 @@ impl Fetching {
         let failed = |error: std::io::Error| Error::system(shown.clone(), error);
         let bad = |why: String| Error::Usage(format!("{shown}: {why}"));
         let whole_share = places.len() == 1 && places[0].path.is_root();
-        let (root, from) = if to.is_dir() || whole_share {
-            if whole_share && !to.is_dir() && !how.dry_run {
+        let (there, slash) = (to.is_dir(), to.as_os_str().as_bytes().ends_with(b"/"));
+        let (root, from) = if there || whole_share || slash {
+            if !there && !how.dry_run {
                 std::fs::create_dir(to).map_err(failed)?;
             }
             let named = |place: &Place| match place.path.split() {

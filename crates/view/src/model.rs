@@ -196,6 +196,11 @@ impl Model {
         }
     }
 
+    /// What a folder of this name may be called as a share.
+    pub fn share_name(&self, folder: &str) -> String {
+        self.user.share_name(folder)
+    }
+
     /// The place that is looked at, where files may be sent to.
     pub fn target(&self) -> Option<String> {
         self.user.target()

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use linkspan_user::Dialer;
-use linkspan_user::mount::{How, open};
+use linkspan_user::mount::{How, detach_dead, open};
 use linkspan_user::place::Place;
 use sd_notify::NotifyState;
 
@@ -22,6 +22,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<Exit, Failure> {
     let asked = interrupt.clone();
     let way = Dialer::new(context, find);
     let how = How { data: args.timeout, writable: args.rw };
+    detach_dead(&args.dir)?;
     let mut mounted = open(place, &args.from, &args.dir, how, &way, move || asked.raised())?;
     let can = if args.rw { "read and write" } else { "read-only" };
     eprintln!("lspan: {} is mounted at {}, {can}, until Ctrl-C or umount", args.from, args.dir.display());

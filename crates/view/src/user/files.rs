@@ -377,6 +377,19 @@ impl User {
         Row { id: record.id.to_string(), title, subtitle: said, end: when, mood, button, ..Row::default() }
     }
 
+    /// A share has letters, digits and a few signs in its name, 64 at most. A name in which none of them is gives way to another.
+    pub(crate) fn share_name(&self, folder: &str) -> String {
+        let fits = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+        let name: String = folder.chars().map(fits).skip_while(|c| matches!(c, '.' | '-')).take(64).collect();
+        let name = name.trim_end_matches('-');
+        let others = (2..).map(|n| format!("share-{n}"));
+        let free = |name: &String| self.shares.iter().all(|share| share.name != *name);
+        match name.is_empty() {
+            true => std::iter::once("share".to_owned()).chain(others).find(free).unwrap_or_default(),
+            false => name.to_owned(),
+        }
+    }
+
     fn seen(&self) -> Group {
         let ask = Ask::Serve(!self.serving);
         let where_to = cut(&self.addresses.join(", "), PATH);

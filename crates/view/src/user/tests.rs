@@ -191,11 +191,14 @@ fn a_transfer_shows_how_far_it_is_and_goes_on_where_it_was_paused() {
         record
     };
     tell(&mut model, Update::Tasks(Vec::new()));
-    tell(&mut model, Update::History(dicts(&[record(8, "done"), record(7, "cancelled")])));
+    let mut mirror = record(6, "cancelled");
+    mirror["kind"] = json!("mirror");
+    tell(&mut model, Update::History(dicts(&[record(8, "done"), record(7, "cancelled"), mirror])));
     let page = model.pages(0).files;
     let again = Ask::Send { from: vec!["/home/me/a".into()], to: "linkspan://mini2/in/".into() };
     assert_eq!(find(&page, "7").button.unwrap().action, Action::User(again));
     assert!(find(&page, "8").button.is_none() && find(&page, "8").mood == Mood::Good);
+    assert!(find(&page, "6").button.is_some() && find(&page, "6").mood == Mood::Plain);
 }
 
 #[test]
@@ -275,6 +278,18 @@ fn a_service_that_goes_leaves_what_was_typed_and_takes_the_rest() {
     assert!(works(&find(&page, "start")) && !has(&page, "1"));
     tell(&mut model, Update::Up("7.0.0".into()));
     assert!(model.pages(0).banner.contains("7.0.0"), "another version is said");
+}
+
+#[test]
+fn a_folder_of_any_name_has_one_as_a_share() {
+    let mut model = up();
+    let names =
+        [("a b", "a-b"), (".config", "config"), ("-x-", "x"), ("für", "f-r"), ("写真", "share"), ("..", "share")];
+    names.iter().for_each(|(folder, name)| assert_eq!(model.share_name(folder), *name));
+    assert_eq!(model.share_name(&"x".repeat(100)).len(), 64);
+    let shares = ["share", "share-2"].map(|name| json!({ "name": name, "directory": "/srv", "writable": false }));
+    tell(&mut model, Update::Shares(dicts(&shares), false, Vec::new(), String::new()));
+    assert_eq!(model.share_name("写真"), "share-3");
 }
 
 #[test]

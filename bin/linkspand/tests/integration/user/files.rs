@@ -177,6 +177,29 @@ fn whether_shares_are_served_and_why_not_are_properties() {
 }
 
 #[test]
+fn a_share_whose_directory_is_missing_is_named_and_keeps_no_other_from_being_served() {
+    let world = World::new("absent", true);
+    let (Some(one), Some(mut two)) = (world.user("one"), world.user("two")) else { return };
+    let place = two.serve(&world.path("share"));
+    fs::create_dir(world.path("other")).unwrap();
+    two.ok("Shares.Add", &("disk", world.text("other"), false));
+    fs::remove_dir(world.path("other")).unwrap();
+    two.kill_and_restart();
+    let property = |name: &str| {
+        let properties = PropertiesProxy::new(&two.client, NAME, PATH).unwrap();
+        properties.get(format!("{NAME}.Shares").try_into().unwrap(), name).unwrap()
+    };
+    let error = || String::try_from(property("Error")).unwrap();
+    assert!(bool::try_from(property("Serving")).unwrap(), "{}", error());
+    assert!(error().starts_with("LS") && error().contains("share disk"), "{}", error());
+    let root = place.trim_end_matches("in");
+    assert_eq!(listed(&one, root).len(), 1);
+    fs::create_dir(world.path("other")).unwrap();
+    until("its directory has come", || error().is_empty());
+    assert_eq!(listed(&one, root).len(), 2);
+}
+
+#[test]
 fn a_mirror_follows_what_changes_until_it_is_cancelled() {
     let world = World::new("mirror", true);
     let (Some(mut one), Some(two)) = (world.user("one"), world.user("two")) else { return };
@@ -205,7 +228,7 @@ fn a_mirror_follows_what_changes_until_it_is_cancelled() {
     one.cancel(&task).unwrap();
     let (path, record): (OwnedObjectPath, Dict) = told.next().unwrap().unwrap().body().deserialize().unwrap();
     let record: Value = linkspan_bus::from_dict(&record).unwrap();
-    assert!(path == task && record["state"] == "done" && record["files_done"] == 1, "{record}");
+    assert!(path == task && record["state"] == "cancelled" && record["files_done"] == 1, "{record}");
     assert_eq!(one.ended(&task), record);
     // Killed while it watches, it follows no more; another one goes on where it was.
     let task = mirror(&one);
@@ -216,7 +239,8 @@ fn a_mirror_follows_what_changes_until_it_is_cancelled() {
     let task = mirror(&one);
     until("what was made meanwhile is there", || copied("c") == "c");
     one.cancel(&task).unwrap();
-    assert_eq!(one.ended(&task)["state"], "done");
+    let record = one.ended(&task);
+    assert!(record["state"] == "cancelled" && record["error"].is_null(), "{record}");
 }
 
 #[test]

@@ -201,3 +201,29 @@ fn a_watched_source_is_followed_through_new_directories_renames_and_deletions() 
     until("it does not end", || watching.0.try_wait().unwrap().is_some());
     assert_eq!(watching.0.wait().unwrap().code(), Some(130), "{:?}", rest.join().unwrap());
 }
+
+#[test]
+fn a_watched_mirror_ends_only_where_more_would_go_than_may_of_the_whole_tree() {
+    let world = World::new("watch-limit");
+    let _server = world.serve(&[], ":rw");
+    for (sub, files) in [("many", 200), ("build", 30), ("old", 30)] {
+        fs::create_dir_all(world.path("src").join(sub)).unwrap();
+        (0..files).for_each(|n| fs::write(world.path("src").join(format!("{sub}/{n}")), [n as u8]).unwrap());
+    }
+    let to = world.place("data/copy");
+    let mut watching =
+        Running(world.lspan(&["mirror", "src", &to, "--init", "--watch"]).stderr(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(watching.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("watching 4 directories")));
+    let rest = std::thread::spawn(move || lines.inspect(|line| println!("{line}")).collect::<Vec<_>>());
+    let (src, copy) = (world.path("src"), world.path("share/copy"));
+    fs::remove_dir_all(src.join("build")).unwrap();
+    until("a deletion does not come", || equal(&src, &copy));
+    fs::rename(src.join("old"), src.join("new")).unwrap();
+    until("a renamed directory does not come", || equal(&src, &copy));
+    fs::remove_dir_all(src.join("many")).unwrap();
+    until("it does not end", || watching.0.try_wait().unwrap().is_some());
+    assert_eq!(watching.0.wait().unwrap().code(), Some(1));
+    assert!(rest.join().unwrap().iter().any(|line| line.contains("LS1826 201 of ")));
+    assert_eq!(fs::read_dir(copy.join("many")).unwrap().count(), 200);
+}

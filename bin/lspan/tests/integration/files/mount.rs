@@ -50,7 +50,8 @@ impl Mount {
             return None;
         }
         let (is_mounted, at) = (format!("is mounted at {at}"), world.path(at));
-        fs::create_dir_all(&at).unwrap();
+        // Where a dead mount is, it cannot be seen that it is there.
+        let _ = fs::create_dir_all(&at);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap());
         let mut mount = Mount { child, at, lines };
@@ -374,6 +375,19 @@ fn a_user_who_is_not_root_mounts_for_himself_without_user_allow_other() {
     let done = Command::new("nsenter").args(umount).args(AS_NOBODY).args(["fusermount3", "-u"]).arg(at).status();
     assert!(done.unwrap().success());
     assert_eq!(mount.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_mount_whose_process_was_killed_gives_way_to_the_next_one() {
+    let world = World::new("mount-killed");
+    fs::write(world.path("share/a"), "a").unwrap();
+    let _server = world.serve(&[], "");
+    let Some(mut dead) = Mount::new(&world) else { return };
+    dead.child.kill().unwrap();
+    dead.child.wait().unwrap();
+    assert!(fs::read_dir(&dead.at).is_err_and(|e| is(&e, Errno::NOTCONN)));
+    let Some(mount) = Mount::new(&world) else { return };
+    assert_eq!(fs::read_to_string(mount.at.join("a")).unwrap(), "a");
 }
 
 #[test]

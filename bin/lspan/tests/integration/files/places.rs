@@ -131,3 +131,18 @@ fn a_cache_of_hugging_face_with_sparse_blobs_arrives_as_it_is_in_little_memory()
     let again = world.ok(&["send", "src/models--org--model", &world.place("data/")]);
     assert!(err(&again).contains("nothing was to be transferred"), "{}", err(&again));
 }
+
+#[test]
+fn a_destination_that_ends_in_a_slash_is_a_directory_also_where_there_is_none_yet() {
+    let world = World::new("slash");
+    let _server = world.serve(&[], "");
+    fs::write(world.path("share/x"), b"1").unwrap();
+    fs::write(world.path("share/y"), b"2").unwrap();
+    world.ok(&["get", &world.place("data/x"), "new/"]);
+    world.ok(&["get", &world.place("data/y"), "new/"]);
+    assert_eq!(fs::read(world.path("new/x")).unwrap(), b"1");
+    assert_eq!(fs::read(world.path("new/y")).unwrap(), b"2");
+    let refused = world.run(&["get", &world.place("data/y"), "new/x/"]);
+    assert_ne!(refused.status.code(), Some(0));
+    assert_eq!(fs::read(world.path("new/x")).unwrap(), b"1");
+}
