@@ -29,8 +29,8 @@ const FILES_MAX: usize = 16;
 /// Files that are wanted and not here yet.
 const WANTED_MAX: usize = 4 * ITEMS_MAX;
 
-/// Directories of files that are wanted: those of a sender's batches, and of one more.
-const OPEN_MAX: usize = (source::BATCHES_MAX + 1) * source::BATCH_DIRS;
+/// Directories of files that are wanted: those of a sender's batches, and of one more. In a deep tree one may be opened twice for a batch.
+const OPEN_MAX: usize = 2 * (source::BATCHES_MAX + 1) * source::BATCH_DIRS;
 
 /// Chunks that a sender may be ahead of the first missing one: every unit under way at its largest.
 const AHEAD_MAX: u64 = (UNITS_MAX * crate::wire::VALUES_MAX * 2) as u64;

@@ -23,11 +23,12 @@ pub(crate) fn sweep<F: Fs>(fs: &F, state: &F::Dir, roots: &[&F::Dir], say: &dyn 
         let Some(root) = roots.iter().find(is_root) else { continue };
         if let Ok(dir) = fs.open_dir(root, &place.dir, Links::Refuse) {
             let part = partial(place.id);
-            // It may have the permissions of the file that it was to be.
-            if let Ok((file, stat)) = fs.open_read(&dir, &part, Links::Refuse)
+            // It may have the permissions of the file that it was to be. What NFS locks has to be open for writing.
+            let opened = fs.open_write(&dir, &part).or_else(|_| fs.open_read(&dir, &part, Links::Refuse));
+            if let Ok((file, stat)) = opened
                 && (stat.dev, stat.ino) == place.part
             {
-                if !fs.try_lock(&file)? {
+                if !fs.try_lock(&file).unwrap_or(false) {
                     continue;
                 }
                 fs.unlink(&dir, &part)?;

@@ -300,6 +300,10 @@ unsafe impl<R: Rail + ?Sized> Rail for StagedRail<R> {
         self.rail.stalled()
     }
 
+    fn abandon(&mut self) {
+        self.rail.abandon();
+    }
+
     fn health(&self) -> Health {
         self.rail.health()
     }

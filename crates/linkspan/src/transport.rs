@@ -115,7 +115,8 @@ impl Transport {
     }
 
     /// Connects to the transport or listener at `url`. One side suffices; where both have bound and call it with each other's
-    /// URL, one path comes of it. Output 0. Dropped before it has reported it is given up, and another may begin.
+    /// URL, one path comes of it. Output 0. Dropped before it has reported it is given up, and another may begin; a peer that has
+    /// taken the path already sees its end.
     ///
     /// # Errors
     /// [`Error::Connect`], which names every path that was tried, also when the time is over; [`Error::HasPeer`];

@@ -596,8 +596,9 @@ impl<R: Rail + ?Sized> Conn<R> {
 
     fn drop_all(&mut self) {
         for slot in 0..self.rails.used {
-            if let Some(rail) = self.rails.up[slot].take() {
+            if let Some(mut rail) = self.rails.up[slot].take() {
                 self.rails.taken[slot] = rail.taken();
+                rail.abandon();
                 drop(rail);
                 self.engine.rail_down(slot);
             }

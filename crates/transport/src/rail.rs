@@ -266,6 +266,9 @@ pub unsafe trait Rail {
         false
     }
 
+    /// The connection is lost: what was sent last need not arrive, and the drop that follows waits for no word of the peer.
+    fn abandon(&mut self) {}
+
     /// How the path does. Asked some ten times a second; at most a system call.
     fn health(&self) -> Health {
         Health::default()

@@ -99,6 +99,12 @@ fn a_file_mapped_where_another_was_is_registered_anew_and_none_is_kept_but_by_pr
         // SAFETY: no operation uses it any more.
         assert_eq!(unsafe { libc::munmap(at, LEN) }, 0);
     }
+    let mut told = Vec::new();
+    let each = a.try_each_rail(|rail| {
+        told.extend(std::iter::from_fn(|| rail.event()));
+        Ok::<(), ()>(())
+    });
+    assert!(each.is_ok() && told.len() == 1 && told[0].contains("for each chunk anew"), "{told:?}");
 }
 
 /// One after the other: what another thread maps would come where one has just unmapped its own.

@@ -253,9 +253,10 @@ impl Sender {
             self.turn_back();
         }
         match self.tx.free(want) {
-            Ok(free) => {
-                self.refused = if free >= want { 0 } else { want };
-                free >= want
+            Ok(free) if free >= want => true,
+            Ok(_) => {
+                self.refused = if self.refused == 0 { want } else { self.refused.min(want) };
+                false
             }
             Err(lie) => {
                 self.fault =

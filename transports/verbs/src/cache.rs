@@ -379,11 +379,13 @@ pub(crate) struct Cache<N: Nic> {
     regions: Regions<Weak<CachedRegion<N::Mr>>>,
     generation: u64,
     epoch: u64,
+    /// Something was registered that is not kept.
+    pub(crate) unkept: bool,
 }
 
 impl<N: Nic> Cache<N> {
     pub(crate) fn new(domain: Domain<N>) -> Cache<N> {
-        Cache { domain, regions: Regions::default(), generation: 0, epoch: 0 }
+        Cache { domain, regions: Regions::default(), generation: 0, epoch: 0, unkept: false }
     }
 
     pub(crate) fn domain(&self) -> &Domain<N> {
@@ -430,6 +432,7 @@ impl<N: Nic> Cache<N> {
             self.regions.retain(|known| known.strong_count() > 0);
             self.regions.insert(region.mem, Arc::new(Arc::downgrade(&region)), region.target);
         }
+        self.unkept |= !region.kept;
         Ok(region)
     }
 }

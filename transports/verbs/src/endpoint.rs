@@ -80,6 +80,8 @@ pub struct VerbsRail<N: Nic> {
     info: RailInfo,
     ask_after: Duration,
     close_wait: Duration,
+    /// That memory is not kept registered was told.
+    told: bool,
     end: Option<End>,
     /// Completions taken by [`Rail::arm`] and not looked at.
     stash: [Completion; BATCH],
@@ -137,6 +139,7 @@ impl<N: Nic> VerbsRail<N> {
             info,
             ask_after: config.ask_after,
             close_wait,
+            told: false,
             end: None,
             stash: [Completion::NONE; BATCH],
             stashed: 0,
@@ -398,8 +401,9 @@ unsafe impl<N: Nic> Rail for VerbsRail<N> {
     }
 
     fn prepare(&mut self, mem: MemSlice, target: bool) {
-        // Where it fails, the chunk that needs it says so.
-        if self.end.is_none() && !mem.is_empty() {
+        // Where it fails, the chunk that needs it says so. One that has no space now comes again.
+        let first = mem.sub(0, (mem.len() as u64).min(self.info.caps.chunk as u64)).unwrap_or(mem);
+        if self.end.is_none() && !mem.is_empty() && (target || self.tx.takes(first)) {
             let _ = self.cache.ahead(mem, target);
         }
     }
@@ -450,10 +454,27 @@ unsafe impl<N: Nic> Rail for VerbsRail<N> {
         !domain.nic().port(self.port).is_ok_and(|port| port.active)
     }
 
+    fn abandon(&mut self) {
+        self.close_wait = self.close_wait.min(DEAD_WAIT);
+    }
+
     fn health(&self) -> Health {
         let (counted, last) = self.heard;
         let heard = if counted == self.tx.counts.completions { last } else { self.looked };
         Health { dead: self.unanswered(), heard: Some(heard.elapsed()), ..Health::default() }
+    }
+
+    /// That some memory is registered over and over, once.
+    fn event(&mut self) -> Option<String> {
+        let first = self.cache.unkept && !self.told;
+        self.told |= first;
+        first.then(|| {
+            format!(
+                "{}: some memory is registered for each chunk anew, which is slower: nothing tells when it is unmapped (a file that was \
+                 mapped by other means than `Memory::map`)",
+                self.info.path
+            )
+        })
     }
 
     fn registrar(&self) -> Option<Arc<dyn Registrar>> {
@@ -484,9 +505,10 @@ impl<N: Nic> Drop for VerbsRail<N> {
         let wait = if self.stalled() { self.close_wait.min(DEAD_WAIT) } else { self.close_wait };
         self.tx.close(ring!(self));
         let since = Instant::now();
-        let mut list = [Completion::NONE; BATCH];
+        // What was read when it was armed comes first.
+        let (mut list, mut read) = (self.stash, Some(self.stashed));
         while self.tx.post(&mut self.qp).is_ok() && self.tx.outstanding() && since.elapsed() < wait {
-            let Ok(n) = self.cq.poll(&mut list) else { return };
+            let Ok(n) = read.take().map_or_else(|| self.cq.poll(&mut list), Ok) else { return };
             for completion in &list[..n] {
                 if completion.status != Status::Success {
                     return;

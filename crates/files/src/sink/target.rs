@@ -171,7 +171,8 @@ fn journal<F: Fs>(
 /// A partial file that had its permissions already, and no name yet when its transfer ended, is made one that we may write.
 fn unlock<F: Fs>(fs: &F, dir: &F::Dir, part: &Name) -> Result<(), Fault> {
     if let Ok((file, _)) = fs.open_read(dir, part, Links::Refuse) {
-        if !fs.try_lock(&file).map_err(|error| Fault::io("its partial file", &error))? {
+        // Where this cannot be locked, which NFS refuses, the one that is opened next is.
+        if matches!(fs.try_lock(&file), Ok(false)) {
             return Err(Fault::new(FaultKind::Busy, "another transfer is writing this file"));
         }
         // One of somebody else stays as it is: another name is taken.

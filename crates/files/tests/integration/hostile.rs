@@ -156,11 +156,11 @@ fn what_a_sender_can_have_under_way_is_bounded() {
 #[test]
 fn directories_that_a_sender_can_have_held_open_are_bounded() {
     let fs = SimFs::new(1, None, false);
-    fs.users(|users| (0..400).for_each(|n| users.write(&format!("{n}/keep"), b"", false)));
+    fs.users(|users| (0..600).for_each(|n| users.write(&format!("{n}/keep"), b"", false)));
     let mut sink = sink(&fs);
     let one = |id: u32| Message::Batch { id, items: vec![file(&format!("{id}/f"), 5000)] };
-    let held = (0..400).take_while(|&id| sink.on(one(id)).is_ok()).count();
-    assert_eq!(held, 256);
+    let held = (0..600).take_while(|&id| sink.on(one(id)).is_ok()).count();
+    assert_eq!(held, 512);
     // What a batch of a sender has at most is taken beside two others.
     let mut sink = self::sink(&fs);
     for id in 0..3 {

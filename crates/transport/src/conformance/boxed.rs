@@ -55,6 +55,10 @@ unsafe impl Rail for Boxed {
         self.0.stalled()
     }
 
+    fn abandon(&mut self) {
+        self.0.abandon();
+    }
+
     fn health(&self) -> Health {
         self.0.health()
     }

@@ -230,6 +230,8 @@ pub(crate) fn net(lab: &mut Lab) -> Result<()> {
     for (guest, address) in [(&a, HERE), (&b, THERE)] {
         rdma::device(guest, NET, &format!("{address}/24"), "rxe0")?;
     }
+    // What the server before has said is not this one's word.
+    b.sh("rm -f /tmp/serve.log")?;
     let mut server = b.spawn("exec lspan perf serve --open >/tmp/serve.log 2>&1")?;
     b.until("the server", SOON, "grep -q waiting /tmp/serve.log")?;
     let table = a.run(SOON * 4, &format!("lspan perf compare {THERE} --duration 300ms 2>&1"))?;

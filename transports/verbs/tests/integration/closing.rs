@@ -56,8 +56,8 @@ fn send(rail: &mut VerbsRail<Mock>) {
 
 #[test]
 fn what_was_sent_last_and_is_lost_is_sent_again_before_the_queue_pair_goes() {
-    // 134 ms until it is sent again, and as long a wait as the rail finds right.
-    let Pair { net, nics: [here, there], rails: (mut a, mut b) } = pair(15, None);
+    // 134 ms until it is sent again.
+    let Pair { net, nics: [here, there], rails: (mut a, mut b) } = pair(15, Some(Duration::from_secs(60)));
     net.cable(there.inner(), false);
     let before = here.script().counts.sends;
     send(&mut a);
@@ -73,6 +73,19 @@ fn what_was_sent_last_and_is_lost_is_sent_again_before_the_queue_pair_goes() {
     let mut counter = Counter(0);
     while b.poll(&mut counter).is_ok_and(|poll| poll == Poll::Active) {}
     assert_eq!(counter.0, 1, "the message was lost");
+}
+
+#[test]
+fn a_rail_of_a_lost_connection_does_not_wait_long() {
+    let Pair { net, nics: [_here, there], rails: (mut a, b) } = pair(31, Some(Duration::from_secs(60)));
+    // Nobody answers, and the path looks well from here.
+    net.cable(there.inner(), false);
+    send(&mut a);
+    let since = Instant::now();
+    a.abandon();
+    drop(a);
+    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+    drop(b);
 }
 
 #[test]
