@@ -60,7 +60,7 @@ pub(crate) const NAME: &str = "verbs";
 
 /// A rail over one queue pair.
 ///
-/// Dropping it sends GOAWAY, waits at most [`Config::close_wait`] for what was sent last to be acknowledged, and destroys
+/// Dropping it sends GOAWAY, waits at most [`Config::close_wait`](field@Config::close_wait) for what was sent last to be acknowledged, and destroys
 /// the queue pair: from then on nothing the peer sends lands.
 pub struct VerbsRail<N: Nic> {
     // Dropped from the top: the queue pair before its queue, both before the memory they use.
