@@ -51,13 +51,15 @@ const HARMLESS: [&str; 8] = [
 /// attached to a device the checker cannot count the mappings. Linux 7.3's `thunderbolt_net` masks a ring's interrupt while it polls; where the
 /// interface goes down just then `tb_ring_stop` finds it masked already and says so. Nothing comes of any of that. `thunderbolt_net` takes the
 /// domain's lock under one that the work waits for which receives control packets, and a host that is powered off waits for that work under the
-/// domain's lock; lockdep, which tells of one circle only, is of no more use then.
-const THE_KERNELS_OWN: [&[&str]; 5] = [
+/// domain's lock; lockdep, which tells of one circle only, is of no more use then. Linux 6.12 warns, with its stack, of a path that a router refuses,
+/// beside the error that whoever asked for it is given.
+const THE_KERNELS_OWN: [&[&str]; 6] = [
     &[LOCKDEP, "nhi_pci_shutdown", "tbnet_tear_down", "tbnet_handle_packet"],
     &["misc udmabuf: device driver syncs DMA memory with different direction", "_cpu_udmabuf"],
     &["exceeded 7 overlapping mappings of cacheline", "get_sg_table", "dma_buf_map_attachment"],
     &["mapping sg segment longer than device claims to support", "get_sg_table", "dma_buf_map_attachment"],
     &["ring_interrupt_active", "tb_ring_stop", "tbnet_stop"],
+    &["path activation failed", "tb_path_activate", "tb_approve_xdomain_paths"],
 ];
 
 /// How lockdep begins; its reports end with their only stack, others by a line of their own.

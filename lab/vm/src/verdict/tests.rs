@@ -103,7 +103,16 @@ fn a_warning_of_the_kernels_own_is_passed_over_and_what_stands_beside_it_is_not(
             assert_eq!(wrong(&format!("{CALM}{report}"), &[]), None);
         }
     }
+    let refused = |by: &str| {
+        format!(
+            "[8.1] ------------[ cut here ]------------\n[8.1] thunderbolt 0000:00:02.0: path activation failed\n\
+             [8.1] WARNING: CPU: 0 PID: 34 at drivers/thunderbolt/path.c:600 tb_path_activate+0x111/0x550\n[8.1] Call Trace:\n\
+             [8.1]  {by}+0xe6/0x170 [thunderbolt]\n[8.1]  ls_paths_up+0xfd/0x220 [linkspan]\n{END}"
+        )
+    };
+    assert_eq!(wrong(&format!("{CALM}{}", refused("tb_approve_xdomain_paths")), &[]), None);
     for log in [
+        refused("tb_tunnel_pci"),
         report_of_udmabuf(LONG, "ls_map"),
         report_of_udmabuf(MANY, "ls_map"),
         report_of_udmabuf(SYNC, "ls_sync"),
