@@ -312,7 +312,7 @@ static void ls_pairs(struct ls_link *lk, struct ls_ioc_pairs *pairs)
 /* Completions that the program has not taken; more than the queue holds is a lie. */
 static u32 ls_unread(struct ls_file *f)
 {
-	return f->cq_tail - READ_ONCE(f->q->cq_head);
+	return READ_ONCE(f->cq_tail) - READ_ONCE(f->q->cq_head);
 }
 
 /* Entries that can be taken: there is space for their completions. Negative for indices that cannot be. io is held. */

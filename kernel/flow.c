@@ -45,7 +45,7 @@ void ls_complete(struct ls_link *lk, struct ls_op *op, int result, u64 len)
 	cqe->channel = op->channel;
 	cqe->opcode = op->opcode;
 	cqe->reserved = 0;
-	f->cq_tail++;
+	WRITE_ONCE(f->cq_tail, f->cq_tail + 1); /* pairs with ls_unread() */
 	/* The entry before the index. */
 	smp_store_release(&f->q->cq_tail, f->cq_tail);
 	if (op->region)
@@ -55,7 +55,7 @@ void ls_complete(struct ls_link *lk, struct ls_op *op, int result, u64 len)
 	list_del(&op->all);
 	list_del(&op->list);
 	list_add(&op->list, &f->free_ops);
-	f->live--;
+	WRITE_ONCE(f->live, f->live - 1);
 	ls_file_wake(f);
 	kref_put(&f->kref, ls_file_free);
 }
@@ -384,7 +384,7 @@ void ls_take(struct ls_file *f, const struct ls_sqe *sqe)
 	op->cookie = sqe->cookie;
 	op->channel = sqe->channel;
 	op->opcode = sqe->opcode;
-	f->live++;
+	WRITE_ONCE(f->live, f->live + 1);
 	kref_get(&f->kref);
 	list_add_tail(&op->all, &lk->ops);
 	if (ret)

@@ -16,8 +16,8 @@ pub(crate) const SYSTEMS: [System; 3] = [
     System { name: "12", suite: "bookworm", kernels: "bookworm-backports" },
 ];
 
-/// Name of the kernel that [`crate::setup::debug`] builds.
-pub(crate) const DEBUG: &str = "debug";
+/// Names of the kernels that [`crate::setup::checked`] builds: with KASAN and lockdep, and with KCSAN.
+pub(crate) const CHECKED: [&str; 2] = ["debug", "kcsan"];
 
 /// One of [`KERNELS`].
 #[derive(Clone, Copy, Debug)]
@@ -48,12 +48,19 @@ pub(crate) struct Cache {
 /// A kernel that is ready to boot.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
-    /// Its name: one of [`KERNELS`], or [`DEBUG`].
+    /// Its name: one of [`KERNELS`], or of [`CHECKED`].
     pub(crate) name: String,
     /// What `uname -r` says in it.
     pub(crate) release: String,
     /// Folder with `vmlinuz` and `modules/`.
     pub(crate) dir: PathBuf,
+}
+
+impl Kernel {
+    /// Whether it is one of [`CHECKED`].
+    pub(crate) fn checked(&self) -> bool {
+        CHECKED.contains(&self.name.as_str())
+    }
 }
 
 impl Cache {
@@ -90,11 +97,11 @@ impl Cache {
         if let Ok(text) = fs::read_to_string(&release) {
             return Ok(Kernel { name: name.to_owned(), release: text.trim().to_owned(), dir });
         }
-        if name == DEBUG {
-            return Err(Error::NotSetUp { path: release, words: "debug-kernel".to_owned() });
+        if CHECKED.contains(&name) {
+            return Err(Error::NotSetUp { path: release, words: format!("checked-kernel {name}") });
         }
         if !KERNELS.iter().any(|known| known.name == name) {
-            let known: Vec<&str> = KERNELS.iter().map(|k| k.name).chain([DEBUG]).collect();
+            let known: Vec<&str> = KERNELS.iter().map(|k| k.name).chain(CHECKED).collect();
             return Err(Error::Unknown { kind: "kernel", name: name.to_owned(), known: known.join(", ") });
         }
         Err(Error::NotSetUp { path: release, words: format!("setup --kernel {name}") })

@@ -26,9 +26,10 @@ const TESTS: &str = "debian/tests";
 const LIST: &str = "debian/linkspan.install";
 
 /// What debhelper finds by its name.
-const BY_NAME: [(&str, &str); 3] = [
+const BY_NAME: [(&str, &str); 4] = [
     ("bin/linkspand/data/linkspand.service", "usr/lib/systemd/system/linkspand.service"),
     ("bin/lspan/data/lspan-metrics.service", "usr/lib/systemd/system/lspan-metrics.service"),
+    ("packaging/run-linkspan-stats.mount", "usr/lib/systemd/system/run-linkspan-stats.mount"),
     ("debian/linkspan.tmpfiles", "usr/lib/tmpfiles.d/linkspan.conf"),
 ];
 

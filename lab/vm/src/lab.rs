@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::cache::{Cache, DEBUG, Kernel, SYSTEMS};
+use crate::cache::{Cache, Kernel, SYSTEMS};
 use crate::error::{At, Error, Result};
 use crate::files;
 use crate::guest::spec::{SharedFolders, SystemDisk};
@@ -40,9 +40,9 @@ impl Lab {
         let logs = cache.path("logs").join(&kernel.name);
         let initrd = run.join("initrd");
         initrd::make(cache, &kernel, &modules, more, puts, &initrd)?;
-        let debug = kernel.name == DEBUG;
+        let checked = kernel.checked();
         let (image, system) = (kernel.image(), None);
-        let place = SharedFolders { root: cache.root(), image, initrd, run, logs: logs.clone(), debug, system };
+        let place = SharedFolders { root: cache.root(), image, initrd, run, logs: logs.clone(), checked, system };
         Ok(Lab { kernel, seed: 1, place, modules, logs, checks: 0, since: Instant::now(), cpus: 1 })
     }
 
@@ -54,7 +54,8 @@ impl Lab {
         fs::write(&files, files::archive(puts)?).at(files.display())?;
         let system = Some(SystemDisk { base: kernel.dir.join("disk"), files });
         let (image, initrd) = (kernel.image(), kernel.dir.join("initrd"));
-        let place = SharedFolders { root: cache.root(), image, initrd, run, logs: logs.clone(), debug: false, system };
+        let place =
+            SharedFolders { root: cache.root(), image, initrd, run, logs: logs.clone(), checked: false, system };
         let modules = Modules::default();
         Ok(Lab { kernel, seed: 1, place, modules, logs, checks: 0, since: Instant::now(), cpus: 1 })
     }

@@ -46,7 +46,7 @@ usage: cargo xtask lab COMMAND
   shell --sys NAME                          the same with two whole systems
   module FOLDER [--kernel NAME]             builds the kernel module in FOLDER against a kernel of the lab
   lint FOLDER [--kernel NAME]...            sparse, the compiler with W=1, and checkpatch over the module in FOLDER
-  debug-kernel                              builds the kernel `debug`: KASAN, lockdep, kmemleak, DMA API checks
+  checked-kernel debug|kcsan                builds a kernel with checkers: KASAN, lockdep, kmemleak and those of the DMA API, or KCSAN
   fixtures FOLDER [--kernel NAME]           writes what sysfs shows in guests, for the tests of other crates
 ";
 
@@ -83,7 +83,7 @@ fn act(args: &[String]) -> Result<ExitCode> {
         ("setup", []) => {
             setup::run(&cache::Cache::open()?, &words.kernels(), &words.systems())?;
         }
-        ("debug-kernel", []) => setup::debug::run(&cache::Cache::open()?)?,
+        ("checked-kernel", [name]) => setup::checked::run(&cache::Cache::open()?, name)?,
         ("module", [folder]) => {
             let cache = cache::Cache::open()?;
             let kernel = cache.kernel(&words.one_kernel())?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::cache::{Cache, DEBUG};
+use crate::cache::Cache;
 use crate::cli::Words;
 use crate::error::{Error, Result};
 use crate::initrd::Put;
@@ -127,8 +127,8 @@ impl Tally {
     }
 }
 
-/// Tests that are not for the debug kernel, and why.
-const NOT_FOR_DEBUG: [(&str, &str); 3] = [
+/// Tests that are not for the kernels with checkers, and why.
+const NOT_FOR_CHECKED: [(&str, &str); 3] = [
     ("cable-rings", "its largest operations take longer there than the minute that each has"),
     ("ring-install", "DKMS builds for kernels whose headers are installed as a package"),
     ("ring-memory", "its numbers of pages are for Debian's kernels"),
@@ -136,9 +136,9 @@ const NOT_FOR_DEBUG: [(&str, &str); 3] = [
 
 /// Why a test is not for this kernel, if so.
 fn why_not(lab: &Lab, test: &Test) -> Option<String> {
-    if lab.kernel.name == DEBUG {
+    if lab.kernel.checked() {
         let patched = (test.drivers == Drivers::Patched).then_some("the patches are for drivers of Debian's kernels");
-        let named = NOT_FOR_DEBUG.iter().find(|(name, _)| *name == test.name).map(|(_, why)| *why);
+        let named = NOT_FOR_CHECKED.iter().find(|(name, _)| *name == test.name).map(|(_, why)| *why);
         if let Some(why) = patched.or(named) {
             return Some(why.to_owned());
         }

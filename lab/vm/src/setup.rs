@@ -4,7 +4,7 @@
 //! had already downloaded; one whose stamp fits is passed over, so setup may be run any number of times.
 
 pub(crate) mod apt;
-pub(crate) mod debug;
+pub(crate) mod checked;
 pub(crate) mod kernel;
 pub(crate) mod lint;
 pub(crate) mod module;

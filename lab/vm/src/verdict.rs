@@ -62,8 +62,11 @@ const THE_KERNELS_OWN: [&[&str]; 6] = [
     &["path activation failed", "tb_path_activate", "tb_approve_xdomain_paths"],
 ];
 
-/// How lockdep begins; its reports end with their only stack, others by a line of their own.
+/// How lockdep begins; its reports end with their only stack, KCSAN's with a rule, others by a line of their own.
 const LOCKDEP: &str = "possible circular locking dependency detected";
+
+/// How KCSAN begins. The kernel's own data races are many, and only those in which our driver has part are read.
+const RACE: &str = "BUG: KCSAN: ";
 
 /// The log without warnings of the kernel's own.
 fn but_for_its_own(log: &str) -> Vec<&str> {
@@ -86,6 +89,7 @@ fn but_for_its_own(log: &str) -> Vec<&str> {
         // The first of these is not in every report.
         if line.contains("[ cut here ]")
             || line.contains(LOCKDEP)
+            || line.contains(RACE)
             || begun.is_none() && THE_KERNELS_OWN.iter().any(|all| line.contains(all[0]))
         {
             begun = Some(kept.len());
@@ -93,10 +97,17 @@ fn but_for_its_own(log: &str) -> Vec<&str> {
         kept.push(line);
         let Some(from) = begun else { continue };
         let has = |part: &str| kept[from..].iter().any(|line| line.contains(part));
-        let of_locks = has(LOCKDEP);
-        if line.contains(if of_locks { "</TASK>" } else { "---[ end trace" }) {
+        let (of_locks, of_races) = (has(LOCKDEP), has(RACE));
+        let end = match (of_locks, of_races) {
+            (true, _) => "</TASK>",
+            (_, true) => "=====",
+            _ => "---[ end trace",
+        };
+        if line.contains(end) {
             begun = None;
-            if THE_KERNELS_OWN.iter().any(|all| all.iter().all(|part| has(part))) && !(of_locks && has("[linkspan]")) {
+            let alone = || kept[from..].iter().filter(|line| is_wrong(line)).count() == 1;
+            let its_own = of_races && alone() || THE_KERNELS_OWN.iter().any(|all| all.iter().all(|part| has(part)));
+            if its_own && !((of_locks || of_races) && has("[linkspan]")) {
                 kept.truncate(from);
             }
         }
@@ -104,14 +115,14 @@ fn but_for_its_own(log: &str) -> Vec<&str> {
     kept
 }
 
+fn is_wrong(line: &str) -> bool {
+    WRONG.iter().any(|(part, _)| line.contains(part)) && !HARMLESS.iter().any(|part| line.contains(part))
+}
+
 /// The first wrong thing of a log, with some lines around it; `allowed` are parts of lines that this test expects.
 pub(crate) fn wrong(log: &str, allowed: &[&str]) -> Option<String> {
     let lines = but_for_its_own(log);
-    let is_wrong = |line: &&str| {
-        WRONG.iter().any(|(part, _)| line.contains(part))
-            && !HARMLESS.iter().chain(allowed).any(|part| line.contains(part))
-    };
-    let at = lines.iter().position(is_wrong)?;
+    let at = lines.iter().position(|line| is_wrong(line) && !allowed.iter().any(|part| line.contains(part)))?;
     let what = WRONG.iter().find(|(part, _)| lines[at].contains(part)).map_or("", |(_, what)| what);
     let around = lines[at.saturating_sub(3)..lines.len().min(at + 25)].join("\n    ");
     Some(format!("    {around}\n({what})"))

@@ -69,8 +69,8 @@ pub(crate) struct SharedFolders {
     pub(crate) run: PathBuf,
     /// Consoles.
     pub(crate) logs: PathBuf,
-    /// Whether the kernel is the debug kernel: its checkers cost several times the time, and memory.
-    pub(crate) debug: bool,
+    /// Whether the kernel has checkers, which cost several times the time, and memory.
+    pub(crate) checked: bool,
     /// Where guests are whole systems.
     pub(crate) system: Option<SystemDisk>,
 }
@@ -81,10 +81,10 @@ impl Spec {
         Spec {
             name: name.to_owned(),
             // The root file system lies in it: with every program some 120 MiB. The suite over a device takes 230.
-            memory: if place.debug || place.system.is_some() { 1024 } else { 640 },
+            memory: if place.checked || place.system.is_some() { 1024 } else { 640 },
             cpus: 1,
             deadline: Duration::from_secs(600),
-            slow: if place.debug || place.system.is_some() { 4 } else { 1 },
+            slow: if place.checked || place.system.is_some() { 4 } else { 1 },
             allowed: Vec::new(),
             append: String::new(),
             viommu: false,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::cache::{Cache, DEBUG, Kernel};
+use crate::cache::{Cache, Kernel};
 use crate::error::{Error, Result};
 use crate::proc;
 use crate::root;
@@ -16,9 +16,9 @@ const PACKAGES: [&str; 2] = ["sparse", "perl"];
 pub(crate) fn run(cache: &Cache, kernel: &Kernel, folder: &Path) -> Result<()> {
     tools(cache)?;
     let (root, tree) = (cache.root(), module::tree(kernel));
-    let checkpatch = match kernel.name.as_str() {
-        DEBUG => format!("{tree}/scripts/checkpatch.pl"),
-        name => format!("/{}/checkpatch.pl", module::scripts(name)),
+    let checkpatch = match kernel.checked() {
+        true => format!("{tree}/scripts/checkpatch.pl"),
+        false => format!("/{}/checkpatch.pl", module::scripts(&kernel.name)),
     };
     let there = root.join(&checkpatch[1..]);
     if !there.exists() {

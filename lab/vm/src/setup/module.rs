@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cache::{Cache, DEBUG, Kernel, Known};
+use crate::cache::{Cache, Kernel, Known};
 use crate::error::{At, Error, Result};
 use crate::proc;
 use crate::root;
@@ -135,10 +135,10 @@ pub(crate) fn copied(cache: &Cache, kernel: &Kernel, folder: &Path, what_for: &s
 
 /// What modules of a kernel are built against, as programs in the root see it.
 pub(crate) fn tree(kernel: &Kernel) -> String {
-    match kernel.name.as_str() {
-        DEBUG => "/build/debug/linux".to_owned(),
-        _ => format!("/usr/src/linux-headers-{}", kernel.release),
+    if kernel.checked() {
+        return format!("/build/{}/linux", kernel.name);
     }
+    format!("/usr/src/linux-headers-{}", kernel.release)
 }
 
 /// Builds the module in `folder` (a Makefile with `obj-m`) for a kernel; the built files are named.

@@ -127,10 +127,11 @@ fn modes(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
 
 /// iperf3 in the shapes that its users know: one stream there and back, four, both ways at once, datagrams.
 fn iperf(a: &Guest, b: &Guest) -> Result<()> {
-    let mut server = b.spawn(&format!("exec iperf3 -s -B {THERE} >/dev/null 2>&1"))?;
-    b.until("iperf3 to listen", SOON, "grep -q ':1451 .* 0A ' /proc/net/tcp /proc/net/tcp6")?;
-    for how in ["", "-R", "-P 4", "--bidir", "-u -b 4M"] {
-        let said = a.run(SOON, &format!("iperf3 -c {THERE} -t 2 -J {how}"))?;
+    for (how, port) in ["", "-R", "-P 4", "--bidir", "-u -b 4M"].into_iter().zip(5201..) {
+        // A server of its own: between two clients one listens anew, and whoever comes just before is turned away.
+        let mut server = b.spawn(&format!("exec iperf3 -s -B {THERE} -p {port} >/dev/null 2>&1"))?;
+        b.until("iperf3 to listen", SOON, &format!("grep -q ':{port:04X} .* 0A ' /proc/net/tcp /proc/net/tcp6"))?;
+        let said = a.run(SOON, &format!("iperf3 -c {THERE} -p {port} -t 2 -J {how}"))?;
         let arrived = serde_json::from_str::<Value>(&said.out).ok().and_then(|all| {
             let end = &all["end"];
             // How large they are is iperf3's affair.
@@ -148,9 +149,9 @@ fn iperf(a: &Guest, b: &Guest) -> Result<()> {
         check(said.code == 0 && arrived.is_some_and(|bytes| bytes > 1 << 16), || {
             format!("iperf3 {how} ended with {}: {}{}", said.code, said.out, said.err)
         })?;
+        server.kill();
+        let _ = server.expect("nothing", Duration::from_millis(10));
     }
-    server.kill();
-    let _ = server.expect("nothing", Duration::from_millis(10));
     Ok(())
 }
 

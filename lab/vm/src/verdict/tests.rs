@@ -52,6 +52,27 @@ fn a_circle_of_the_kernels_own_locks_is_passed_over_unless_the_driver_is_in_it()
 }
 
 #[test]
+fn a_data_race_is_passed_over_unless_the_driver_is_in_it_or_something_else() {
+    let report = |by: &str| {
+        format!(
+            "[8] =====\n[8] BUG: KCSAN: data-race in a / b\n[8] \n[8] write to 0xffff888003d0a000 of 8 bytes by task 7 on cpu 1:\n\
+             [8]  a+0x1/0x2\n[8] \n[8] read to 0xffff888003d0a000 of 8 bytes by task 8 on cpu 0:\n[8]  {by}\n[8] \n\
+             [8] value changed: 0x1 -> 0x2\n[8] Reported by Kernel Concurrency Sanitizer on:\n[8] =====\n"
+        )
+    };
+    let own = report("b+0x1/0x2 [thunderbolt]");
+    assert_eq!(wrong(&format!("{CALM}{own}{own}{CALM}"), &[]), None);
+    for log in [
+        report("ls_tick+0x1/0x2 [linkspan]"),
+        format!("{own}{}", report("ls_tick+0x1/0x2 [linkspan]")),
+        report("b+0x1/0x2\n[8] BUG: unable to handle page fault"),
+        own.replace("[8] =====\n", ""),
+    ] {
+        assert!(wrong(&log, &[]).is_some(), "{log}");
+    }
+}
+
+#[test]
 fn a_line_that_the_console_cuts_off_and_repeats_counts_once_it_is_whole() {
     let log = "[1] calm\n[2] DMA-API: thunderbolt: mapping sg segm\n** replaying previous printk message **\n";
     assert_eq!(wrong(&format!("{log}[3] reboot: Power down\n"), &[]), None);

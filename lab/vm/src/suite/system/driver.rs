@@ -80,13 +80,15 @@ pub(super) fn faults(lab: &mut Lab) -> Result<()> {
     }
     let path = ring(&a, &b, true)?;
     lab.say(&format!("booted without the word, as printed: gone; {path}"));
-    network(lab, [&a, &b])?;
-    host::end(lab, Pair { cable, guests: [a, b] })
+    let pair = Pair { cable, guests: [a, b] };
+    network(lab, &pair)?;
+    host::end(lab, pair)
 }
 
 /// The cable in the mode network, its interface set up by the service under its unit, beside NetworkManager.
-fn network(lab: &mut Lab, guests: [&Guest; 2]) -> Result<()> {
+fn network(lab: &mut Lab, pair: &Pair) -> Result<()> {
     const SYS: &str = "/sys/class/linkspan/linkspan0";
+    let guests = &pair.guests;
     for guest in guests {
         let uuid = guest.read(&format!("{SYS}/peer"))?;
         guest.sh(&format!("lspan link mode network {}", uuid.trim()))?;
@@ -112,6 +114,17 @@ fn network(lab: &mut Lab, guests: [&Guest; 2]) -> Result<()> {
         "in the mode network, `lspan link up` by the service: {own:?}, ping; a second name by its address from udev; NetworkManager says {}",
         shown.trim()
     ));
+    // Kept over a plug as kernel/README.md says: the address is the same each time.
+    for (guest, own) in guests.iter().zip(&own) {
+        guest.sh("echo network >/sys/module/linkspan/parameters/mode")?;
+        guest.sh(&format!(
+            "nmcli connection add type ethernet con-name cable ifname linkspan0 ipv4.method manual ipv4.addresses {own}/30 ipv6.method link-local"
+        ))?;
+    }
+    host::unplug(pair)?;
+    pair.cable.tell("replug ab")?;
+    guests[0].until("a ping after a plug", SOON, &format!("ping -c 1 -W 1 -I linkspan0 {} >/dev/null", own[1]))?;
+    lab.say("unplugged and plugged in again, with the parameter and a profile of NetworkManager's: ping");
     Ok(())
 }
 

@@ -49,6 +49,14 @@ const STATE: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o
                      find /run/linkspan 2>/dev/null; cat /etc/passwd /etc/group; \
                      systemctl list-unit-files --no-legend --no-pager; lsmod | grep ^linkspan || true";
 
+/// Statistics have a file system of their own, which belongs to the group.
+const STATS: &str = "[ \"$(stat -c '%a %U:%G' /run/linkspan/stats) $(findmnt -no SIZE /run/linkspan/stats)\" = '3777 root:linkspan 64M' ]";
+
+/// The process of a service.
+fn process(guest: &Guest, unit: &str) -> Result<String> {
+    guest.sh(&format!("systemctl show --value -p MainPID {unit}"))
+}
+
 pub(super) fn packages(lab: &mut Lab) -> Result<()> {
     let files = lab.packages()?;
     let change = |spec: &mut crate::guest::Spec| {
@@ -74,8 +82,11 @@ pub(super) fn packages(lab: &mut Lab) -> Result<()> {
     a.ends_by("sudo reboot")?;
     let [a] = lab.boot([&specs[0]])?;
     host::settled(&a)?;
+    a.sh(STATS)?;
     ring(&a, &b)?;
-    lab.say("booted again: the module, the service and the host that was let in are there");
+    lab.say(
+        "booted again: the module, the service, the file system of statistics and the host that was let in are there",
+    );
 
     let server = serves(Asker::root(&b))?;
     // At a pace that leaves the emulated processors to the packages.
@@ -113,6 +124,7 @@ fn installed(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
     for guest in [a, b] {
         consistent(guest)?;
         guest.sh("systemctl is-enabled linkspand && systemctl is-active linkspand")?;
+        guest.sh(STATS)?;
         guest.sh("test -d /sys/module/linkspan && modinfo -n linkspan | grep updates/dkms && getent group linkspan")?;
     }
     lab.say("`apt install linkspan` would bring the plugin alone; linkspan-thunderbolt the driver too: built by DKMS, loaded, the service running");
@@ -178,8 +190,9 @@ fn refused(lab: &mut Lab, a: &Guest, work: &mut Work<'_>) -> Result<()> {
 /// The next version over it and back, while bytes move through the module.
 fn changed(lab: &mut Lab, a: &Guest, work: &mut Work<'_>, version: &str) -> Result<()> {
     const IN_USE: &str = "cat /sys/module/linkspan/srcversion /sys/module/linkspan/version";
-    const SERVICE: &str = "systemctl show --value -p MainPID linkspand";
-    let (module, service) = (a.sh(IN_USE)?, a.sh(SERVICE)?);
+    // It is off by default.
+    a.sh("systemctl start lspan-metrics")?;
+    let (module, service, metrics) = (a.sh(IN_USE)?, process(a, "linkspand")?, process(a, "lspan-metrics")?);
     let upgrade = a.run(SOON * BUILD, &format!("{APT} install {ALL}"))?;
     check(upgrade.code == 0, || failed("the next version", &upgrade))?;
     let word = upgrade.out.lines().find(|line| line.contains("another version and stays in use")).unwrap_or_default();
@@ -187,11 +200,13 @@ fn changed(lab: &mut Lab, a: &Guest, work: &mut Work<'_>, version: &str) -> Resu
     work.goes_on("upgraded")?;
     consistent(a)?;
     check(a.sh(IN_USE)? == module, || "the module that is loaded is another one".to_owned())?;
-    let now = a.sh(SERVICE)?;
-    check(now != service && now.trim() != "0", || format!("the service is the one of the version before: {service}"))?;
+    for (unit, before) in [("linkspand", service), ("lspan-metrics", metrics)] {
+        let now = process(a, unit)?;
+        check(now != before && now.trim() != "0", || format!("{unit} is the one of the version before: {before}"))?;
+    }
     a.sh("modinfo -F version linkspan | grep -x next")?;
     lab.say(&format!(
-        "the next version with a job over the module: the service is the new one, the job goes on; {word}"
+        "the next version with a job over the module: the services are the new ones, the job goes on; {word}"
     ));
 
     let old: String =
@@ -213,7 +228,7 @@ fn removed(lab: &mut Lab, a: &Guest, work: &mut Work<'_>) -> Result<()> {
     let said = a.run(SOON * BUILD, &format!("{APT} remove {ALL}"))?;
     check(said.code == 0 && said.out.contains("stays loaded until 'rmmod linkspan'"), || failed("removing", &said))?;
     work.goes_on("removed")?;
-    a.sh("! systemctl is-active linkspand && test -d /sys/module/linkspan && ! command -v lspan")?;
+    a.sh("! systemctl is-active linkspand lspan-metrics && ! findmnt /run/linkspan/stats && test -d /sys/module/linkspan && ! command -v lspan")?;
     lab.say("removed with the module in use: it stays loaded, which is said, and the job goes on");
     Ok(())
 }

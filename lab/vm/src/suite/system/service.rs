@@ -55,7 +55,7 @@ impl<'a> Service<'a> {
         let service = Service { guest };
         guest.sh(&format!("test -x {PACKAGED}/usr/sbin/linkspand && cp -a {PACKAGED}/. /"))?;
         service.reload()?;
-        guest.sh("systemd-tmpfiles --create linkspan.conf").map(drop)
+        guest.sh("systemd-tmpfiles --create linkspan.conf && systemctl start run-linkspan-stats.mount").map(drop)
     }
 
     /// Has systemd and the bus look at their files again.

@@ -33,8 +33,9 @@ pub(super) fn activated(lab: &mut Lab, on: Service<'_>) -> Result<()> {
     let status = on.guest.sh("systemctl status --no-pager linkspand")?;
     check(status.contains("Active: active (running)"), || status.clone())?;
     on.shows_the_cable()?;
-    let stats = on.guest.sh("stat -c '%a %U:%G' /run/linkspan/stats")?;
-    check(stats.trim() == "3777 root:linkspan", || format!("/run/linkspan/stats is {stats}"))?;
+    let stats = on.guest.sh("stat -c '%a %U:%G' /run/linkspan/stats; findmnt -no SIZE /run/linkspan/stats")?;
+    let words: Vec<&str> = stats.split_whitespace().collect();
+    check(words == ["3777", "root:linkspan", "64M"], || format!("/run/linkspan/stats is {stats}"))?;
     lab.say("a user's first call starts it, Type=notify; the cable and the host at its end are objects");
     let exposure = on.guest.sh_for(
         SOON,
