@@ -60,7 +60,7 @@ pub(crate) fn compile(root: &Path, machine: &Machine) -> Result<(), String> {
         return crate::stages::programs(root).map(drop);
     }
     let packages = ["-p", "linkspan-nccl", "-p", "lspan", "-p", "linkspand", "-p", "linkspan-capi"];
-    run::must(machine.cargo(root).args(["build", "--release"]).args(packages))
+    run::must(machine.released(root).args(["build", "--release"]).args(packages))
 }
 
 /// What was built, where it lies.

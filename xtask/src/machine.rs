@@ -41,6 +41,17 @@ impl Machine {
         }
     }
 
+    /// The same for what is handed out: no folder of whoever builds is in it. Flags that are set stay, as packages of distributions set them.
+    pub(crate) fn released(&self, root: &Path) -> Command {
+        let mut cargo = self.cargo(root);
+        if ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"].iter().all(|name| std::env::var_os(name).is_none()) {
+            let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+            let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
+            cargo.env("CARGO_ENCODED_RUSTFLAGS", remapped(root, &home.unwrap_or_else(|| root.join(".cargo"))));
+        }
+        cargo
+    }
+
     /// Where cargo leaves what is handed out.
     pub(crate) fn built(&self, root: &Path) -> PathBuf {
         match self {
@@ -73,5 +84,31 @@ impl Machine {
             Machine::Native => PathBuf::new(),
             Machine::Aarch64(tools) => tools.tool("qemu").get_program().into(),
         }
+    }
+}
+
+/// Flags for rustc that put other names in the place of the tree and of cargo's folder.
+fn remapped(root: &Path, home: &Path) -> String {
+    [(root, "/usr/src/linkspan"), (home, "/usr/src/cargo")]
+        .map(|(folder, name)| format!("--remap-path-prefix={}={name}", folder.display()))
+        .join("\u{1f}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::remapped;
+    use std::path::Path;
+
+    #[test]
+    fn the_folders_of_whoever_builds_have_other_names_in_what_is_handed_out() {
+        let flags = remapped(Path::new("/home/me/my tree"), Path::new("/home/me/.cargo"));
+        let flags: Vec<&str> = flags.split('\u{1f}').collect();
+        assert_eq!(
+            flags,
+            [
+                "--remap-path-prefix=/home/me/my tree=/usr/src/linkspan",
+                "--remap-path-prefix=/home/me/.cargo=/usr/src/cargo",
+            ]
+        );
     }
 }

@@ -4,6 +4,8 @@
 #   ./install.sh [--prefix DIR]               into DIR; without it into ~/.local
 #   ./install.sh --uninstall [--prefix DIR]   what an earlier install put there, and nothing else
 set -eu
+# What is installed may be for others too, whatever is made else.
+umask 022
 
 here=$(cd "$(dirname "$0")" && pwd)
 prefix='' uninstall=no
@@ -104,22 +106,29 @@ $folder"
 done
 made=$(printf '%s\n' "$made" | sed '/^$/d')
 kept=$(printf '%s\n' "$old" | grep '/$' || :)
+# Files of an earlier version that this one does not have.
+gone=$(printf '%s\n' "$old" | sed '/^$/d' | grep -v '/$' | grep -vxF -- "$files" || :)
 for file in $files; do
 	copied="$copied
 $file"
 	case $file in
 		share/linkspan/install.sh) cp "$here/install.sh" "$prefix/$file.new" || undo "$prefix/$file cannot be written" ;;
 		share/linkspan/installed)
-			printf '%s\n' "$kept" "$made" "$files" | sed '/^$/d' >"$prefix/$file.new" || undo "$prefix/$file cannot be written" ;;
+			printf '%s\n' "$kept" "$made" "$gone" "$files" | sed '/^$/d' >"$prefix/$file.new" || undo "$prefix/$file cannot be written" ;;
 		*) cp -P "$here/$file" "$prefix/$file.new" || undo "$prefix/$file cannot be written" ;;
 	esac
+	# As the archive has it, whatever tar made of that.
+	[ -L "$prefix/$file.new" ] || chmod go=u,go-w "$prefix/$file.new" || undo "$prefix/$file cannot be written"
 done
+# The list is the first: from then on this script goes on or removes, wherever it was interrupted.
+mv -f "$list.new" "$list"
 for file in $files; do
-	mv -f "$prefix/$file.new" "$prefix/$file"
+	[ "$prefix/$file" = "$list" ] || mv -f "$prefix/$file.new" "$prefix/$file"
 done
-# Files of an earlier version that this one does not have.
-gone=$(printf '%s\n' "$old" | grep -v '/$' | grep -vxF -- "$files" || :)
-[ -z "$gone" ] || remove "$gone"
+if [ -n "$gone" ]; then
+	remove "$gone"
+	grep -vxF -- "$gone" "$list" >"$list.new" && mv -f "$list.new" "$list"
+fi
 
 cat <<END
 $said is in $prefix. Programs and NCCL or RCCL find it with

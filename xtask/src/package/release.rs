@@ -22,6 +22,26 @@ pub(super) const STEPS: [(&str, &[&str]); 9] = [
     ("arch", &["arch"]),
 ];
 
+/// What stands for the version in [`NAMED`].
+const VERSION: &str = "{version}";
+
+/// Files that name the version by hand, and how: the first place in each that begins like it.
+const NAMED: [(&str, &str); 13] = [
+    ("CHANGELOG.md", "\n## [{version}]"),
+    ("debian/changelog", "linkspan ({version}-"),
+    ("bindings/python/Cargo.toml", "\nversion = \"{version}\""),
+    ("bin/linkspan-desktop/Cargo.toml", "\nversion = \"{version}\""),
+    ("bin/linkspan-desktop/data/org.linkspan.Desktop.metainfo.xml", "<release version=\"{version}\""),
+    ("bin/linkspan-desktop/data/linkspan-desktop.1", "\"linkspan {version}\""),
+    ("bin/linkspan-tray/data/linkspan-tray.1", "\"linkspan {version}\""),
+    ("bin/linkspand/data/linkspand.8", "\"linkspan {version}\""),
+    ("packaging/kubernetes/overlays/amd/kustomization.yaml", "localhost/linkspan, newTag: {version} "),
+    ("packaging/kubernetes/overlays/nvidia/kustomization.yaml", "localhost/linkspan, newTag: {version} "),
+    ("README.md", "target/packages/linkspan-{version}-"),
+    ("docs/install.md", "tar -xf linkspan-{version}-"),
+    ("docs/containers.md", "localhost/linkspan:{version} "),
+];
+
 /// Sums of all other files, as sha256sum(1) reads them.
 const SUMS: &str = "SHA256SUMS";
 
@@ -106,10 +126,9 @@ fn ready(root: &Path, version: &str) -> Result<(), String> {
     if !changed.is_empty() {
         return Err(format!("a release is made of a commit, and there are changes:\n{changed}"));
     }
-    let read = |name: &str| fs::read_to_string(root.join(name)).map_err(|e| format!("{name}: {e}"));
-    agree(version, &read("CHANGELOG.md")?, &read("debian/changelog")?, &read("bindings/python/Cargo.toml")?)?;
     let tag = format!("v{version}");
     let tagged = git(&["tag", "--points-at", "HEAD"])?.lines().any(|line| line == tag);
+    agree(version, tagged, |name| fs::read_to_string(root.join(name)).map_err(|e| format!("{name}: {e}")))?;
     if !tagged && !git(&["tag", "--list", &tag])?.is_empty() {
         return Err(format!("{tag} is another commit: raise the version"));
     }
@@ -119,16 +138,20 @@ fn ready(root: &Path, version: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether all that name a version name this one.
-fn agree(version: &str, changes: &str, debian: &str, python: &str) -> Result<(), String> {
-    if !changes.contains(&format!("\n## [{version}]")) {
-        return Err(format!("CHANGELOG.md has no section [{version}]"));
+/// Whether all that name a version name this one, and the section of a commit that has its tag (`tagged`) has a day.
+fn agree(version: &str, tagged: bool, read: impl Fn(&str) -> Result<String, String>) -> Result<(), String> {
+    for (file, wanted) in NAMED {
+        let (before, after) = wanted.split_once(VERSION).ok_or("NAMED has a text without a version")?;
+        let text = read(file)?;
+        let found = text.split_once(before).map(|(_, rest)| rest);
+        if !found.is_some_and(|rest| rest.starts_with(&format!("{version}{after}"))) {
+            let wanted = wanted.replace(VERSION, version);
+            return Err(format!("{file} does not have `{}` as its first such place", wanted.trim()));
+        }
     }
-    if !debian.starts_with(&format!("linkspan ({version}-")) {
-        return Err(format!("debian/changelog does not begin with linkspan ({version}-1)"));
-    }
-    if !python.lines().any(|line| line == format!("version = \"{version}\"")) {
-        return Err(format!("bindings/python/Cargo.toml has another version than {version}"));
+    let unreleased = format!("## [{version}] - unreleased");
+    if tagged && read("CHANGELOG.md")?.contains(&unreleased) {
+        return Err(format!("CHANGELOG.md says `{unreleased}`, and this commit is tagged: it takes the day"));
     }
     Ok(())
 }
@@ -195,7 +218,7 @@ mod tests {
     use std::fs;
 
     use super::super::{part, release_part};
-    use super::{STEPS, agree, copy, left_out, sums};
+    use super::{NAMED, STEPS, VERSION, agree, copy, left_out, sums, version};
 
     #[test]
     fn steps_are_left_out_by_name_alone() {
@@ -218,13 +241,35 @@ mod tests {
     }
 
     #[test]
-    fn every_place_names_the_same_version() {
-        let (changes, debian, python) =
-            ("x\n## [1.2.3] - today\n", "linkspan (1.2.3-1) unstable", "version = \"1.2.3\"");
-        assert_eq!(agree("1.2.3", changes, debian, python), Ok(()));
-        assert!(agree("1.2.4", "\n## [1.2.4]", "linkspan (1.2.4-1)", python).unwrap_err().contains("python"));
-        assert!(agree("1.2.4", "\n## [1.2.4]", debian, python).unwrap_err().contains("debian"));
-        assert!(agree("1.2.4", changes, debian, python).unwrap_err().contains("CHANGELOG"));
+    fn every_place_names_the_same_version_and_what_is_tagged_has_a_day() {
+        let says = |file: &str, version: &str| {
+            let texts = NAMED.iter().filter(|(name, _)| *name == file).map(|(_, text)| text.replace(VERSION, version));
+            Ok(texts.collect::<String>())
+        };
+        assert_eq!(agree("1.2.4", true, |file| says(file, "1.2.4")), Ok(()));
+        for (other, _) in NAMED {
+            // The version before is first there, as where it was not raised.
+            let left = |file: &str| {
+                let now = says(file, "1.2.4")?;
+                if file == other { says(file, "1.2.3").map(|was| was + &now) } else { Ok(now) }
+            };
+            assert!(agree("1.2.4", false, left).unwrap_err().starts_with(other));
+            let gone = |file: &str| if file == other { Ok(String::new()) } else { says(file, "1.2.4") };
+            assert!(agree("1.2.4", false, gone).unwrap_err().starts_with(other));
+        }
+        let unreleased = |file: &str| {
+            let more = if file == "CHANGELOG.md" { " - unreleased\n" } else { "" };
+            says(file, "1.2.4").map(|text| text + more)
+        };
+        assert_eq!(agree("1.2.4", false, unreleased), Ok(()));
+        assert!(agree("1.2.4", true, unreleased).unwrap_err().contains("it takes the day"));
+    }
+
+    #[test]
+    fn the_files_of_this_tree_name_its_version() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let read = |name: &str| fs::read_to_string(root.join(name)).map_err(|e| format!("{name}: {e}"));
+        assert_eq!(agree(&version(root).unwrap(), false, read), Ok(()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::licences::{self, Part, chosen, holders};
 use super::stage::put;
-use super::{RECORD, SHIPPED, archive};
+use super::{RECORD, SHIPPED, archive, shipped};
 use crate::capi::install::version;
 use crate::run;
 
@@ -26,6 +26,12 @@ pub(super) fn make(root: &Path, dir: &Path) -> Result<PathBuf, String> {
     let tree = dir.join(&name);
     let vendor = dir.join("vendor");
     tracked(root, &tree)?;
+    let (python, window) = (root.join("bindings/python"), root.join("bin/linkspan-desktop"));
+    let linked = [&python, &window].map(|workspace| Part { workspace, packages: &[], edges: "normal" });
+    // For what others build of it.
+    let file = tree.join("THIRD-PARTY");
+    let text = licences::notices(&[shipped(root), linked[0], linked[1]])?;
+    fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
     archive(root, dir, &name, &dir.join(format!("linkspan_{version}.orig.tar.xz")), &["--exclude=debian"])?;
 
     let mut cargo = run::cargo(root);
@@ -34,7 +40,6 @@ pub(super) fn make(root: &Path, dir: &Path) -> Result<PathBuf, String> {
         .args(["--sync", "bin/linkspan-desktop/Cargo.toml"])
         .arg(&vendor);
     run::output(&mut cargo)?;
-    let (python, window) = (root.join("bindings/python"), root.join("bin/linkspan-desktop"));
     let packages: Vec<&str> = SHIPPED.into_iter().chain([TOOL]).collect();
     let parts = [
         Part { workspace: root, packages: &packages, edges: "normal,build" },

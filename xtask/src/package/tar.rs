@@ -98,6 +98,9 @@ fn attempt(root: &Path, machine: &Machine, file: &Path) -> Result<(), String> {
     let mut script = Command::new("sh");
     script.arg(root.join(TRY)).arg(file).arg(machine.name()).arg(machine.emulator()).current_dir(&place);
     script.env("EXAMPLES", root.join("bindings/c/examples"));
+    if !run::is_dev() {
+        script.env("TREE", root);
+    }
     run::must(&mut script)?;
     fs::remove_dir_all(&place).map_err(|e| format!("{}: {e}", place.display()))
 }

@@ -27,7 +27,9 @@ done
 twice=$(cd "$top/pkg" && for name in *; do (cd "$name" && find . -type f -o -type l); done | sort | uniq -d)
 [ -z "$twice" ] || fail "files of two packages: $twice"
 # shellcheck disable=SC2154
-for file in linkspan/usr/bin/lspan linkspan/usr/bin/linkspand linkspan-nccl/usr/lib/librccl-net-linkspan.so "linkspan-dkms/usr/src/linkspan-$pkgver/dkms.conf"; do
+for file in linkspan/usr/bin/lspan linkspan/usr/bin/linkspand linkspan-nccl/usr/lib/librccl-net-linkspan.so "linkspan-dkms/usr/src/linkspan-$pkgver/dkms.conf" \
+	linkspan/usr/lib/systemd/system/local-fs.target.wants/run-linkspan-stats.mount linkspan/usr/share/licenses/linkspan/THIRD-PARTY \
+	linkspan-nccl/usr/share/licenses/linkspan-nccl/THIRD-PARTY linkspan-tray/usr/share/licenses/linkspan-tray/THIRD-PARTY; do
 	[ -s "$top/pkg/$file" ] || fail "no $file"
 done
 grep -q '^ExecStart=/usr/bin/linkspand$' "$top/pkg/linkspan/usr/lib/systemd/system/linkspand.service" || fail "the unit starts another program"

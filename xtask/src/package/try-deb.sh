@@ -62,7 +62,9 @@ mkdir "$root/debs/next"
 for file in "$root"/debs/*.deb; do
 	rm -rf "$root/tmp/next"
 	dpkg-deb -R "$file" "$root/tmp/next"
-	sed -i 's/0\.1\.0-1/0.1.0-2/g' "$root/tmp/next/DEBIAN/control"
+	version=$(dpkg-deb -f "$file" Version)
+	sed -i "s/${version//./\\.}/&.1/g" "$root/tmp/next/DEBIAN/control"
+	grep -qxF "Version: $version.1" "$root/tmp/next/DEBIAN/control" || fail "no next version of $file, which is $version"
 	dpkg-deb -b --root-owner-group "$root/tmp/next" "$root/debs/next/" >/dev/null
 done
 rm -rf "$root/tmp/next"
@@ -152,6 +154,15 @@ for file in "$root"/debs/next/linkspan-dkms_*.deb "$root/debs"/linkspan-dkms_*.d
 	built "$newer" || fail "no module for $newer after $file"
 done
 ok "linkspan-dkms: the next version over it and back"
+# One that dpkg refuses, for it has a file of another package.
+dpkg-deb -R "$root"/debs/next/linkspan-dkms_*.deb "$root/tmp/next"
+mkdir -p "$root/tmp/next/usr/bin" && touch "$root/tmp/next/usr/bin/dpkg"
+dpkg-deb -b --root-owner-group "$root/tmp/next" "$root/tmp/refused.deb" >/dev/null
+! in_root dpkg -i /tmp/refused.deb >"$root/said" 2>&1 || fail "a package with a file of another one is installed"
+rm -rf "$root/tmp/next" "$root/tmp/refused.deb"
+configured
+built "$newer" || fail "a refused version has taken the module for $newer away"
+ok "linkspan-dkms: the next version refused: the module is still there"
 in_root dpkg -P linkspan-dkms >"$root/said" 2>&1 || fail "purging linkspan-dkms"
 ! built "$newer" || fail "the module is left"
 [ ! -e "$root/var/lib/dkms/linkspan" ] || fail "/var/lib/dkms/linkspan is left"

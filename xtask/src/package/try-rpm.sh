@@ -18,6 +18,10 @@ rpm -i --nodeps "${files[@]}" >"$root/tmp/said" 2>&1 || { cat "$root/tmp/said"; 
 rpm -qa | sort | sed 's/^/     /'
 [ -n "$(in_root getent group linkspan)" ] || fail "no group linkspan"
 rpm -V --nodeps linkspan linkspan-libs linkspan-devel linkspan-nccl linkspan-tray || fail "rpm -V"
+for file in /usr/lib/systemd/system/local-fs.target.wants/run-linkspan-stats.mount '/usr/share/doc/linkspan*/slurm/prolog'; do
+	in_root sh -c "test -s $file" || fail "no $file"
+done
+for file in "${files[@]}"; do rpm -qLp "$file" | grep -q '/THIRD-PARTY$' || fail "$file has no notices of the crates in it"; done
 in_root lspan selftest >"$root/tmp/said" || { cat "$root/tmp/said"; fail "lspan selftest"; }
 for part in 'NCCL plugin' 'RCCL plugin' 'path tcp' 'path shm'; do
 	grep -q "^pass  $part" "$root/tmp/said" || { cat "$root/tmp/said"; fail "$part"; }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs an archive as its users do and has it do its work: try-tar.sh ARCHIVE MACHINE EMULATOR, in an empty folder.
-# EXAMPLES is where the C++ examples lie.
+# EXAMPLES is where the C++ examples lie, TREE the folder that it was built in, where nothing may name that.
 set -eu
 archive=$1 machine=$2 emulator=$3
 case $archive in /*) ;; *) echo "try-tar.sh: $archive is not a whole path" >&2; exit 2 ;; esac
@@ -11,6 +11,7 @@ run() { env -i HOME="$PWD" PATH=/usr/bin:/bin "$@"; }
 tar -xf "$archive"
 for folder in linkspan-*-linux-gnu; do from=$PWD/$folder; done
 prefix=$PWD/prefix
+[ -z "${TREE:-}" ] || ! grep -rlF "$TREE/" "$from" >out || { cat out; fail "these name the folder that they were built in"; }
 case $machine in
 	"$(uname -m)") ;;
 	*)
@@ -70,6 +71,29 @@ if run sh -c "trap '' XFSZ; ulimit -f 1000; exec sh '$from/install.sh' --prefix 
 grep -q 'cannot be written: nothing was changed' out || { cat out; fail "no word about the full disk"; }
 find "$prefix" -type f -exec cksum {} + | sort | cmp - sums || fail "a full disk changed something"
 ok "a file of someone else and a full disk: refused, nothing changed"
+
+# Interrupted while it gives names, the first time and over another version: it goes on, and removes all.
+mkdir stop && printf '#!/bin/sh\necho >>"%s/names"\n[ $(wc -l <"%s/names") -le 5 ] || kill -9 $PPID\nexec /bin/mv "$@"\n' "$PWD" "$PWD" >stop/mv
+chmod 755 stop/mv
+for other in '' bin/of-another-version; do
+	rm -f names
+	if run PATH="$PWD/stop:/usr/bin:/bin" sh "$from/install.sh" --prefix "$PWD/third" >out 2>&1; then fail "it was not interrupted"; fi
+	cp -r third cut
+	run sh cut/share/linkspan/install.sh --uninstall >out 2>&1 || run sh "$from/install.sh" --uninstall --prefix "$PWD/cut" >out || fail "it does not remove what is half there"
+	[ -z "$(find cut -type f ! -name '*.new')" ] || fail "removing what is half there left $(find cut -type f ! -name '*.new')"
+	rm -r cut
+	run sh "$from/install.sh" --prefix "$PWD/third" >out 2>&1 || { cat out; fail "it does not go on"; }
+	[ -z "$(find third -name '*.new')" ] && [ ! -e third/bin/of-another-version ] || fail "going on left something"
+	[ -n "$other" ] || { echo old >third/bin/of-another-version && echo bin/of-another-version >>third/share/linkspan/installed; }
+done
+run sh third/share/linkspan/install.sh --uninstall >out
+[ -z "$(find third -type f)" ] || fail "removing left something of what was interrupted"
+ok "interrupted while it gives names: goes on, and removes all"
+
+# Unpacked by a user whose files are for nobody else: what is installed is for all.
+(umask 077 && mkdir private && tar --no-same-permissions -xf "$archive" -C private && run sh private/linkspan-*/install.sh --prefix "$PWD/shared" >out) || fail "umask 077"
+[ -z "$(find shared ! -type l ! -perm -a+r)" ] && [ -x shared/bin/lspan ] || fail "under umask 077 not for all: $(find shared ! -type l ! -perm -a+r)"
+ok "under umask 077: what is installed is readable for all"
 
 run sh "$prefix/share/linkspan/install.sh" --uninstall
 find "$prefix" | sort | cmp - before || fail "removing left something"

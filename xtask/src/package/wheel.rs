@@ -51,7 +51,7 @@ fn make(root: &Path, machine: &Machine, bin: &Path, sdist: bool) -> Result<(), S
     let mut maturin = Command::new(bin.join("python"));
     maturin.args(["-m", "maturin", "build", "--release", "--locked", "--compatibility", POLICY, "--out"]).arg(&out);
     maturin.current_dir(&folder);
-    for (name, value) in machine.cargo(root).get_envs() {
+    for (name, value) in machine.released(root).get_envs() {
         match value {
             Some(value) => maturin.env(name, value),
             None => maturin.env_remove(name),
