@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use linkspan_fabric::{
-    Channel, ChannelError, MAX_GROUP, MemSlice, OFFLOAD_HANDLE, OFFLOAD_SLOTS, OffloadQueue, Ticket, chain, gpus,
+    Channel, ChannelError, Down, MAX_GROUP, MemSlice, OFFLOAD_HANDLE, OFFLOAD_SLOTS, OffloadQueue, OpError, Ticket,
+    chain, gpus,
 };
 use linkspan_ncclnet::{DeviceQueue, Fail, Logger, Part, RecvComm, RecvHints, SendComm};
 
@@ -14,8 +15,15 @@ use crate::memory::{Mr, slice};
 fn fail(log: Logger, channel: &Channel, error: &ChannelError) -> Fail {
     let why = channel.lost().map(|why| format!(": {why}")).unwrap_or_default();
     log.warn(&format!("linkspan: {error}{why}"));
-    match error {
-        ChannelError::Op(_) => Fail::InvalidUsage,
+    code(channel, error)
+}
+
+/// What ended here is not told as the peer's end, which others are to be asked to do without.
+pub(crate) fn code(channel: &Channel, error: &ChannelError) -> Fail {
+    match (error, channel.lost_by()) {
+        (ChannelError::Op(OpError::Memory), _) | (_, Some(Down::Device { .. })) => Fail::Gpu,
+        (ChannelError::Op(_) | ChannelError::DeviceMemory, _) => Fail::InvalidUsage,
+        (_, Some(Down::System { .. })) => Fail::System,
         _ => Fail::Remote,
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Buf, Channel, Config, Fabric, Gpu, Log, MemSlice};
 use linkspan_gpu::conformance::StaticGpuBuf;
-use linkspan_gpu::{SimConfig, SimGpu};
+use linkspan_gpu::{Event, SimConfig, SimGpu};
 use linkspan_ncclnet::Fail;
 use linkspan_verbs::Rdma;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
@@ -29,10 +29,15 @@ struct World {
 }
 
 fn world(dmabuf: bool, strict: bool) -> World {
+    over("auto", dmabuf, strict)
+}
+
+fn over(path: &str, dmabuf: bool, strict: bool) -> World {
     let net = SoftNet::new(1);
     let lo = linkspan_net::interface_of(Ipv4Addr::LOCALHOST.into(), 0).unwrap().unwrap().index;
     let env = [
         ("LINKSPAN_IFNAME", "=lo"),
+        ("LINKSPAN_PATH", path),
         ("LINKSPAN_STATS_DIR", "off"),
         ("LINKSPAN_GPU", "staged"),
         ("LINKSPAN_STRICT", if strict { "1" } else { "0" }),
@@ -124,5 +129,39 @@ fn a_card_that_takes_none_is_staged_before_and_in_strict_mode_refused() {
             other => panic!("{strict}: {:?}", other.map(|held| held.is_some())),
         }
         assert!(sending.told.load(Ordering::Relaxed), "said once");
+    }
+}
+
+#[test]
+fn what_ended_at_this_side_is_not_told_as_the_peers_end() {
+    for here in [true, false] {
+        let world = over("tcp", false, false);
+        let (whole, ..) = world.memory();
+        let [mut a, b] = world.ends;
+        // Otherwise it ends.
+        let mut b = here.then_some(b);
+        if here {
+            // A simulated GPU that was misused fails from then on.
+            let stream = world.gpu.stream().unwrap();
+            assert!(world.gpu.after(stream, Event(u32::MAX)).is_err());
+        }
+        let (mut send, mut recv) = (None, None);
+        let until = Instant::now() + Duration::from_secs(60);
+        let error = loop {
+            assert!(Instant::now() < until, "no error in 60 s");
+            if let Some(b) = &mut b {
+                recv = recv.or_else(|| b.post_recv(&[(1, whole.slice())]).ok().flatten());
+                let _ = b.progress();
+            }
+            let done = match send {
+                None => a.post_send(1, whole.slice()).map(|ticket| send = ticket),
+                Some(ticket) => a.test(ticket).map(drop),
+            };
+            if let Err(error) = done.and_then(|()| a.progress().map(drop)) {
+                break error;
+            }
+        };
+        let code = crate::path::code(&a, &error);
+        assert_eq!(code, if here { Fail::Gpu } else { Fail::Remote }, "{error}: {:?}", a.lost());
     }
 }

@@ -230,7 +230,7 @@ impl Manager {
         self.change(connection, &header, asked, move |system| system.end_lending(&interface)).await
     }
 
-    /// Interfaces whose queues are lent.
+    /// Interfaces whose queues are lent, or are about to be.
     #[zbus(out_args("interfaces"))]
     fn lendings(&self) -> Vec<String> {
         // Never held for longer than a look at it.

@@ -555,6 +555,11 @@ impl Channel {
         self.conn.lost().map(|down| chain(down))
     }
 
+    /// The same, as what it was.
+    pub fn lost_by(&self) -> Option<&Down> {
+        self.conn.lost()
+    }
+
     #[cold]
     fn report_loss(&mut self) {
         if let (false, Some(why)) = (self.reported_lost, self.conn.lost()) {

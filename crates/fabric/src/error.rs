@@ -40,7 +40,7 @@ pub enum Error {
     #[error("LS0504 the network interfaces of this machine cannot be listed")]
     Interfaces(#[source] std::io::Error),
     /// Nothing to listen on.
-    #[error("LS0505 no usable network interface: {reasons}; `lspan status` shows each one")]
+    #[error("LS0505 no usable network interface: {reasons}; `lspan doctor` says what to do")]
     NoInterface {
         /// Each interface with its reason.
         reasons: String,

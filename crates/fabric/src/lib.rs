@@ -41,8 +41,8 @@ pub use linkspan_setup::log::{Level, Log};
 pub use linkspan_setup::stats;
 pub use linkspan_stream::SILENCE;
 pub use linkspan_transport::{
-    Access, Buf, Cancel, DirectBy, Error as ChannelError, HostBuf, MAX_GROUP, MAX_WAITING, MemSlice, MemoryDomain,
-    OpError, Poll, Provider, RailInfo, RemoteSlice, Ticket, WaitFd, chain,
+    Access, Buf, Cancel, DirectBy, Down, Error as ChannelError, HostBuf, MAX_GROUP, MAX_WAITING, MemSlice,
+    MemoryDomain, OpError, Poll, Provider, RailInfo, RemoteSlice, Ticket, WaitFd, chain,
 };
 pub use listener::Listener;
 pub use memory::{ConnMemory, Registered};

@@ -216,7 +216,9 @@ unsafe impl<R: Rail + ?Sized> Rail for StagedRail<R> {
             return Ok(self.last);
         }
         self.way_out().ok_or(Busy)?;
-        self.leaving.as_mut().ok_or(Busy)?.ctrl(&mut *self.rail, head, body)
+        let Some(leaving) = &mut self.leaving else { return Err(Busy) };
+        let posted = leaving.ctrl(&mut *self.rail, head, body);
+        self.note(posted).flatten().ok_or(Busy)
     }
 
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {

@@ -1,10 +1,12 @@
-//! A rail that brings as many chunks at once as the contract allows, for memory of a simulated GPU whose copies take their time: all are
-//! copied and reported, in order, though there are fewer events than chunks.
+//! Staging before rails made for it. One brings as many chunks at once as the contract allows, for memory of a simulated GPU whose copies
+//! take their time: all are copied and reported, in order, though there are fewer events than chunks.
 
 use std::sync::Arc;
 
 use linkspan_gpu::{Gpu, GpuBuf, Pinned, SimConfig, SimGpu, StagedRail, Staging};
-use linkspan_transport::{Buf, Busy, Caps, Down, Head, Kind, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
+use linkspan_transport::{
+    Buf, Busy, Caps, Conn, Down, Error, Head, Kind, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd,
+};
 
 /// One less than the chunks of a rail that may be on their way in.
 const CHUNKS: usize = 511;
@@ -88,10 +90,7 @@ impl Sink for Target {
     }
 }
 
-#[test]
-fn more_chunks_than_events_land_in_order() {
-    let sim = SimGpu::new(SimConfig { delay: 40, ..SimConfig::default() }).unwrap();
-    let gpu: Arc<dyn Gpu> = sim.clone();
+fn burst(chunks: usize) -> Burst {
     let caps = Caps {
         one_sided: false,
         device_memory: false,
@@ -101,8 +100,14 @@ fn more_chunks_than_events_land_in_order() {
         local: true,
         tells_end: true,
     };
-    let info = RailInfo::new("burst", "burst".into(), "test".into(), caps);
-    let mut rail = StagedRail::new(Burst { info, left: CHUNKS }, &Staging::new(gpu.clone())).unwrap();
+    Burst { info: RailInfo::new("burst", "burst".into(), "test".into(), caps), left: chunks }
+}
+
+#[test]
+fn more_chunks_than_events_land_in_order() {
+    let sim = SimGpu::new(SimConfig { delay: 40, ..SimConfig::default() }).unwrap();
+    let gpu: Arc<dyn Gpu> = sim.clone();
+    let mut rail = StagedRail::new(burst(CHUNKS), &Staging::new(gpu.clone())).unwrap();
     let memory = GpuBuf::new(&gpu, CHUNKS * LEN).unwrap();
     // SAFETY: the handle is used before `memory` is dropped.
     let mem = unsafe { memory.slice() };
@@ -127,4 +132,21 @@ fn more_chunks_than_events_land_in_order() {
     drop(rail);
     sim.settle();
     assert_eq!(sim.fault(), None);
+}
+
+#[test]
+fn a_small_message_in_memory_that_can_be_read_no_more_ends_its_connection_by_name() {
+    let gpu: Arc<dyn Gpu> = SimGpu::new(SimConfig::default()).unwrap();
+    let rail = StagedRail::new(burst(0), &Staging::new(gpu.clone())).unwrap();
+    let mut conn: Conn<StagedRail<Burst>> = Conn::new([rail], false);
+    let memory = GpuBuf::new(&gpu, LEN).unwrap();
+    // SAFETY: a simulated GPU finds by itself that its memory is gone.
+    let mem = unsafe { memory.slice() };
+    drop(memory);
+    // It waits where no rail takes it.
+    let ticket = conn.post_send(1, mem).unwrap().expect("it waits");
+    assert!(matches!(conn.progress(), Err(Error::Lost)), "it waits for a rail that never takes it");
+    assert!(matches!(conn.test(ticket), Err(Error::Lost)));
+    let why = conn.lost().map(ToString::to_string).unwrap_or_default();
+    assert!(why.starts_with("LS0104") && why.contains("LS1306 64 bytes at") && why.contains("cannot be read"), "{why}");
 }

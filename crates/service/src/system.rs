@@ -44,7 +44,10 @@ pub struct System {
     roots: Roots,
     admissions: Admissions,
     state: Mutex<State>,
+    /// Queues that are lent, or are about to be.
     lent: Mutex<BTreeMap<String, LentQueues>>,
+    /// No more are lent; set under the lock of `lent`.
+    over: AtomicBool,
     pages: Mutex<Option<(Instant, Arc<Vec<ProcessStats>>)>>,
     tell: Arc<Tell>,
     cards: Arc<Cards>,
@@ -90,6 +93,7 @@ impl System {
             places,
             state: Mutex::new(state),
             lent: Mutex::default(),
+            over: AtomicBool::new(false),
             pages: Mutex::default(),
             tell: Arc::new(tell),
             cards: Arc::new(devmem::kernel_cards),
@@ -200,13 +204,11 @@ impl System {
     /// [`Unlent::Never`], [`Unlent::NotAllowed`], [`Unlent::Running`], [`Unlent::Failed`].
     pub fn lend(&self, interface: &str, queues: u32, each: u32, users: Vec<u32>) -> Result<String, Unlent> {
         let found = self.interface(interface)?;
-        if locked(&self.lent).get(interface).is_some_and(|lent| !lent.thread.is_finished()) {
-            return Err(Unlent::Running { interface: interface.to_owned() });
-        }
+        let failed = |why: &str| Unlent::Failed { interface: interface.to_owned(), why: why.to_owned() };
         let terms = Terms { queues, each, users, folder: self.places.devmem.clone() };
         let (stop, tell, cards) = (Arc::new(AtomicBool::new(false)), self.tell.clone(), self.cards.clone());
         let (ready, is_ready) = mpsc::channel();
-        let stopped = stop.clone();
+        let (stopped, own) = (stop.clone(), stop.clone());
         // A card's journal and rules are one thread's.
         let run = move || {
             let name = found.name.clone();
@@ -220,16 +222,27 @@ impl System {
             }
             ended
         };
-        let spawned = thread::Builder::new().name(format!("lend-{interface}")).spawn(run);
-        let thread = spawned.map_err(|e| Unlent::Failed { interface: interface.to_owned(), why: e.to_string() })?;
-        match is_ready.recv() {
-            Ok(line) => {
-                locked(&self.lent).insert(interface.to_owned(), LentQueues { stop, thread });
-                Ok(line)
-            }
-            // It has ended before it was ready.
-            Err(_) => Err(ended(interface, thread).err().unwrap_or_else(|| panicked(interface))),
+        // From its first change on the end of the service knows of it.
+        let mut lent = locked(&self.lent);
+        if lent.get(interface).is_some_and(|lent| !lent.thread.is_finished()) {
+            return Err(Unlent::Running { interface: interface.to_owned() });
         }
+        if self.over.load(Ordering::Relaxed) {
+            return Err(failed("the service is ending"));
+        }
+        let spawned = thread::Builder::new().name(format!("lend-{interface}")).spawn(run);
+        let thread = spawned.map_err(|e| failed(&e.to_string()))?;
+        lent.insert(interface.to_owned(), LentQueues { stop, thread });
+        drop(lent);
+        is_ready.recv().map_err(|_| {
+            // It has ended before it was ready. Whoever ended it has taken it, and another call may have begun the next one.
+            let mut lent = locked(&self.lent);
+            let is_ours = lent.get(interface).is_some_and(|lent| Arc::ptr_eq(&lent.stop, &own));
+            let taken = is_ours.then(|| lent.remove(interface)).flatten();
+            drop(lent);
+            let why = taken.and_then(|lent| ended(interface, lent.thread).err());
+            why.unwrap_or_else(|| panicked(interface))
+        })
     }
 
     /// Ends the lending of a card's queues and undoes its set-up, also that which a service that was killed has left. A line that says how it went.
@@ -251,7 +264,7 @@ impl System {
         }
     }
 
-    /// Interfaces whose queues are lent.
+    /// Interfaces whose queues are lent, or are about to be.
     pub fn lent(&self) -> Vec<String> {
         let lent = locked(&self.lent);
         lent.iter().filter(|(_, lent)| !lent.thread.is_finished()).map(|(name, _)| name.clone()).collect()
@@ -277,8 +290,12 @@ impl System {
         }
     }
 
-    /// Ends every lending.
+    /// Ends every lending, and lets none begin.
     pub fn end(&self) {
+        {
+            let _lent = locked(&self.lent);
+            self.over.store(true, Ordering::Relaxed);
+        }
         for name in self.lent() {
             if let Err(error) = self.end_lending(&name) {
                 (self.tell)(true, &error.to_string());

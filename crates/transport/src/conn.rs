@@ -326,6 +326,9 @@ impl<R: Rail + ?Sized> Conn<R> {
                 }
             }
         }
+        while let Some(id) = self.engine.ended_grant() {
+            self.rails.up[..self.rails.used].iter_mut().flatten().for_each(|rail| rail.granted(id, MemSlice::NONE));
+        }
         self.round(active);
         while let Some(slot) = self.engine.peer_closed() {
             let path = self.rails.up[slot].as_ref().map(|r| r.info().path.clone()).unwrap_or_default();

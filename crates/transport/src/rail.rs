@@ -234,8 +234,8 @@ pub unsafe trait Rail {
 
     /// A receive of ours was granted to the peer under `id`, and what is sent into it lands in `mem`, at the offsets that
     /// the chunks' heads say. A transport whose peer can write by itself may tell it the place ahead, so that it need not ask;
-    /// chunks are placed and land as ever. The grant ends with the receive or with the rail. A hint: nothing depends on
-    /// it, and it may come more than once.
+    /// chunks are placed and land as ever. The grant ends with the receive, which is said with [`MemSlice::NONE`], or with the rail. A
+    /// hint: nothing depends on it, and it may come more than once.
     fn granted(&mut self, id: u32, mem: MemSlice) {
         let _ = (id, mem);
     }

@@ -20,4 +20,6 @@ pub use pools::{PagePool, PoolCounts, page_pools, starved};
 pub use receive::{CONTROL_LEN, Received, foreign_interface, give_back, receive};
 pub use send::send_bound;
 pub use socket::{Error, Socket};
-pub use steer::{Rule, end_rule, set_spread, spread, steerable, take_rules, takes_large_segments, takes_rules};
+pub use steer::{
+    Rule, begin_rule, end_rule, set_spread, spread, steerable, take_rules, takes_large_segments, takes_rules,
+};

@@ -16,6 +16,7 @@ const GET_FLAGS: u32 = 0x25;
 const SET_FLAGS: u32 = 0x26;
 const GET_QUEUES: u32 = 0x2d;
 const RULE_COUNT: u32 = 0x2e;
+const RULE_GET: u32 = 0x2f;
 const RULE_LIST: u32 = 0x30;
 const RULE_DELETE: u32 = 0x31;
 const RULE_INSERT: u32 = 0x32;
@@ -25,6 +26,9 @@ const SET_TABLE: u32 = 0x39;
 /// `TCP_V4_FLOW`, `TCP_V6_FLOW`.
 const TCP_V4: u32 = 1;
 const TCP_V6: u32 = 5;
+
+/// `FLOW_EXT`, `FLOW_MAC_EXT` and `FLOW_RSS`, beside the type of a flow.
+const BESIDE_FLOW: u32 = 0xe000_0000;
 
 /// `RX_CLS_LOC_SPECIAL`: the driver finds a place for a rule by itself; `RX_CLS_LOC_ANY`: it shall.
 const PLACES_ITSELF: u32 = 0x8000_0000;
@@ -100,6 +104,7 @@ impl Control {
 }
 
 /// A command of so many bytes, aligned as the kernel wants it.
+#[derive(Debug)]
 struct Command(Vec<u64>);
 
 impl Command {
@@ -163,80 +168,128 @@ fn rule(local: SocketAddr, peer: SocketAddr, queue: u32, place: u32) -> Command 
     rule
 }
 
+/// Whether this rule, as the card tells it, is for the stream of that one. The mask is not compared: drivers tell it in ways of their own.
+fn is_same(told: &Command, rule: &Command) -> bool {
+    let flow = rule.u32(at::SPEC);
+    let words = if flow == TCP_V4 { 3 } else { 9 };
+    let same = |at| told.u32(at) == rule.u32(at);
+    told.u32(at::SPEC) & !BESIDE_FLOW == flow && (0..words).all(|n| same(at::HEADER + 4 * n))
+}
+
 /// A stream steered to a queue, until this is dropped.
 #[derive(Debug)]
 pub struct Rule {
     control: Control,
-    place: u32,
+    rule: Command,
 }
 
 impl Rule {
-    /// Steers the stream `peer` -> `local`, and nothing else, to a receive queue. Needs CAP_NET_ADMIN.
+    /// As [`begin_rule`], until this is dropped.
     ///
     /// # Errors
-    /// [`Error::Refused`]: `EOPNOTSUPP` where the card has no such rules or they are off (`ethtool -K IFACE ntuple
-    /// on`), `ENOSPC` where the table is full, `EPERM` without CAP_NET_ADMIN. [`Error::System`] for the socket.
+    /// As there.
     pub fn steer(interface: &str, local: SocketAddr, peer: SocketAddr, queue: u32) -> Result<Rule, Error> {
         let control = Control::open(interface)?;
-        let place = free_place(&control)?;
-        let mut ask = rule(local, peer, queue, place);
-        control.ask("a rule that steers a stream to a queue", &mut ask.0)?;
-        // The driver says where it put it.
-        let place = ask.u32(at::PLACE);
-        Ok(Rule { control, place })
-    }
-
-    /// The number of the rule on the card.
-    pub fn place(&self) -> u32 {
-        self.place
+        let rule = begin(&control, local, peer, queue)?;
+        Ok(Rule { control, rule })
     }
 }
 
 impl Drop for Rule {
     fn drop(&mut self) {
-        // A card that is gone has no rules.
-        let _ = end(&self.control, self.place);
+        let _ = end(&self.control, self.rule.u32(at::PLACE), &self.rule);
     }
 }
 
-fn end(control: &Control, place: u32) -> Result<(), Error> {
-    let mut ask = Command::new(RXNFC, RULE_DELETE);
-    ask.put(at::PLACE, &place.to_ne_bytes());
-    control.ask("the end of a rule", &mut ask.0)
+fn begin(control: &Control, local: SocketAddr, peer: SocketAddr, queue: u32) -> Result<Command, Error> {
+    let place = free_place(control)?;
+    let mut ask = rule(local, peer, queue, place);
+    control.ask("a rule that steers a stream to a queue", &mut ask.0)?;
+    // The driver has written where it put it.
+    let place = ask.u32(at::PLACE);
+    Ok(rule(local, peer, queue, place))
 }
 
-/// Ends a rule by its number, one that a process left which was killed. One that is not there any more has ended.
+/// Steers the stream `peer` -> `local`, and nothing else, to a receive queue, until [`end_rule`]: the place of the rule on the card.
+/// Needs CAP_NET_ADMIN.
 ///
 /// # Errors
-/// [`Error::Refused`], with `EPERM` without CAP_NET_ADMIN; [`Error::System`] for the socket. A rule that does not exist
-/// is no error.
-pub fn end_rule(interface: &str, place: u32) -> Result<(), Error> {
-    match end(&Control::open(interface)?, place) {
+/// [`Error::Refused`]: `EOPNOTSUPP` where the card has no such rules or they are off (`ethtool -K IFACE ntuple
+/// on`), `ENOSPC` where the table is full, `EPERM` without CAP_NET_ADMIN. [`Error::System`] for the socket.
+pub fn begin_rule(interface: &str, local: SocketAddr, peer: SocketAddr, queue: u32) -> Result<u32, Error> {
+    begin(&Control::open(interface)?, local, peer, queue).map(|rule| rule.u32(at::PLACE))
+}
+
+/// Ends the rule at a place, where it is the one that `wanted` is: another may have been put there since.
+fn end(control: &Control, place: u32, wanted: &Command) -> Result<(), Error> {
+    let mut told = Command::new(RXNFC, RULE_GET);
+    told.put(at::PLACE, &place.to_ne_bytes());
+    match control.ask("a rule of an interface", &mut told.0) {
+        Ok(()) if is_same(&told, wanted) => {}
+        Ok(()) => return Ok(()),
+        // What drivers say of a place where nothing is; and a card that is gone has no rules.
+        Err(error) if matches!(error.errno(), Some(libc::ENOENT | libc::EINVAL | libc::ENODEV)) => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    let mut ask = Command::new(RXNFC, RULE_DELETE);
+    ask.put(at::PLACE, &place.to_ne_bytes());
+    match control.ask("the end of a rule", &mut ask.0) {
         Err(error) if error.errno() == Some(libc::ENOENT) => Ok(()),
         other => other,
     }
 }
 
-/// Where a new rule goes.
-fn free_place(control: &Control) -> Result<u32, Error> {
-    const WHAT: &str = "the rules of an interface";
+/// Ends the rule for the stream `peer` -> `local` that is at this place, or (`None`) all that there are for it, as a process may have left
+/// that was killed. Rules for other streams stay. Needs CAP_NET_ADMIN.
+///
+/// # Errors
+/// [`Error::Refused`], with `EPERM` without CAP_NET_ADMIN; [`Error::System`] for the socket. A rule that does not exist
+/// is no error.
+pub fn end_rule(interface: &str, place: Option<u32>, local: SocketAddr, peer: SocketAddr) -> Result<(), Error> {
+    let control = Control::open(interface)?;
+    let wanted = rule(local, peer, 0, 0);
+    let places = match place.map_or_else(|| all(&control), |place| Ok(vec![place])) {
+        Err(error) if error.errno() == Some(libc::ENODEV) => return Ok(()),
+        places => places?,
+    };
+    places.into_iter().try_for_each(|place| end(&control, place, &wanted))
+}
+
+/// How many rules there are, and whether the driver finds a place for one by itself.
+fn count(control: &Control) -> Result<(u32, bool), Error> {
     let mut count = Command::new(RXNFC, RULE_COUNT);
-    control.ask(WHAT, &mut count.0)?;
-    if count.u32(at::DATA) & PLACES_ITSELF != 0 {
-        return Ok(ANYWHERE);
-    }
-    let used = count.u32(at::COUNT).min(RULES);
+    control.ask(RULES_OF, &mut count.0)?;
+    Ok((count.u32(at::COUNT).min(RULES), count.u32(at::DATA) & PLACES_ITSELF != 0))
+}
+
+/// The places of all.
+fn all(control: &Control) -> Result<Vec<u32>, Error> {
+    Ok(taken(control, count(control)?.0)?.0)
+}
+
+/// The places where they are, and how many places there are.
+fn taken(control: &Control, used: u32) -> Result<(Vec<u32>, u32), Error> {
     // The kernel writes at most as many places as it is told that there is space for.
     let mut list = Command::new(at::LIST + 4 * used as usize, RULE_LIST);
     list.0.resize(list.0.len().max(RXNFC / 8), 0);
     list.put(at::COUNT, &used.to_ne_bytes());
-    control.ask(WHAT, &mut list.0)?;
+    control.ask(RULES_OF, &mut list.0)?;
     let used = list.u32(at::COUNT).min(used);
-    let taken: Vec<u32> = (0..used as usize).map(|n| list.u32(at::LIST + 4 * n)).collect();
-    let size = list.u32(at::DATA);
+    Ok(((0..used as usize).map(|n| list.u32(at::LIST + 4 * n)).collect(), list.u32(at::DATA)))
+}
+
+const RULES_OF: &str = "the rules of an interface";
+
+/// Where a new rule goes.
+fn free_place(control: &Control) -> Result<u32, Error> {
+    let (used, itself) = count(control)?;
+    if itself {
+        return Ok(ANYWHERE);
+    }
+    let (taken, size) = taken(control, used)?;
     // From the end: what people set by hand is at the beginning, and goes before.
     let free = (0..size).rev().find(|place| !taken.contains(place));
-    let full = || Error::Refused { what: WHAT, source: io::Error::from_raw_os_error(libc::ENOSPC), text: None };
+    let full = || Error::Refused { what: RULES_OF, source: io::Error::from_raw_os_error(libc::ENOSPC), text: None };
     free.ok_or_else(full)
 }
 

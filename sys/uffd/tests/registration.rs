@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use linkspan_mem::gone;
-use linkspan_thunderbolt::soft::SoftRingLink;
+use linkspan_thunderbolt::soft::{SoftRing, SoftRingLink};
 use linkspan_thunderbolt::{RingDevice, RingRail};
 use linkspan_transport::{Buf, Conn, MemSlice, Rail, StaticBuf};
 use linkspan_uffd::Unmaps;
@@ -148,18 +148,50 @@ fn over_queue_pairs() {
     }
 }
 
-/// Where the kernel does not tell, nothing is kept.
-fn over_a_cable() {
-    let link = SoftRingLink::new();
-    let side = |side| {
+/// Both ends of a cable, which are told what is unmapped.
+fn cable(link: &SoftRingLink) -> [Conn<RingRail<SoftRing>>; 2] {
+    [0, 1].map(|side| {
         let mut device = link.open(side).expect("plugged in");
         for channel in [0, 1] {
             device.open_channel(channel).expect("free");
         }
         let rail = RingRail::new(device, (0, 1), format!("side {side}"), String::new(), 0, false).expect("registered");
         Conn::new([rail.watching()], false)
-    };
-    let (mut a, mut b) = (side(0), side(1));
+    })
+}
+
+/// The same over a cable, also where the kernel tells nothing.
+#[test]
+fn over_a_cable_files_are_registered_anew_and_none_is_kept_but_by_promise() {
+    let link = SoftRingLink::new();
+    let [mut a, mut b] = cable(&link);
+    let (kept, at) = (StaticBuf::new(LEN), place());
+    let range = (at.addr() as u64, (at.addr() + LEN) as u64);
+    for (round, promised) in (1..20u8).zip([false, false, true].into_iter().cycle()) {
+        map_file(at, round);
+        if promised {
+            gone::promise(range);
+        }
+        let before = link.registered();
+        message(&mut a, &mut b, slice(at), kept.slice());
+        assert!(kept.slice().to_vec().iter().all(|&x| x == round), "another file came");
+        assert!(link.registered() > before, "the registration of another file was used");
+        message(&mut b, &mut a, kept.slice(), slice(at));
+        let before = link.registered();
+        message(&mut a, &mut b, slice(at), kept.slice());
+        assert_eq!(link.registered() == before, promised, "known where its owner tells");
+        if promised {
+            gone::tell(range);
+        }
+        // SAFETY: no operation uses it any more.
+        assert_eq!(unsafe { libc::munmap(at, LEN) }, 0);
+    }
+}
+
+/// Where the kernel does not tell, nothing is kept.
+fn over_a_cable() {
+    let link = SoftRingLink::new();
+    let [mut a, mut b] = cable(&link);
     let told = Unmaps::of_process().is_ok();
     let kept = StaticBuf::new(LEN);
     for round in 0..20u8 {

@@ -3,7 +3,7 @@
 //! Host memory is registered by the rail that uses it, when it does. Memory of a device is registered by its owner, as a
 //! dma-buf. Code that unmaps memory that was ever posted says so first ([`CableMemory`]):
 //! the driver goes on using the pages that it knows. Our own buffers say so themselves ([`gone`]). A rail that watches ([`Cache::watch`])
-//! is told by the kernel of other memory too; what cannot be watched it does not keep.
+//! is told by the kernel of other memory too; what cannot be watched it does not keep, but where its owner tells ([`gone::promise`]).
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -257,11 +257,13 @@ impl<D: RingDevice> Cache<D> {
         if let Some(held) = self.host.find(mem, target) {
             return Ok(held.clone());
         }
+        let from = mem.as_ptr() as u64;
+        let promised = || gone::is_promised((from, from.saturating_add(mem.len() as u64)));
         // Before it is registered: what goes from here on is told.
         let keep = match self.told {
             UnmapSource::Owner => true,
-            UnmapSource::Kernel(unmaps) => unmaps.watch(mem).is_ok(),
-            UnmapSource::Nobody => false,
+            UnmapSource::Kernel(unmaps) => unmaps.watch(mem).is_ok() || promised(),
+            UnmapSource::Nobody => promised(),
         };
         // What is received into is often sent from later; what is sent from may be memory that cannot be written.
         let region = device.register(mem, if target { Access::Both } else { Access::Send })?;

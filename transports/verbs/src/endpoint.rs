@@ -409,7 +409,9 @@ unsafe impl<N: Nic> Rail for VerbsRail<N> {
     }
 
     fn granted(&mut self, id: u32, mem: MemSlice) {
-        if self.end.is_none()
+        if mem.is_empty() {
+            self.rx.forget(id);
+        } else if self.end.is_none()
             && self.rx.is_untold(id)
             && let Some(region) = self.cache.ahead(mem, true)
             && self.tx.tell(id, mem.as_ptr() as u64, region.keys().rkey(), mem.len() as u64)

@@ -27,17 +27,11 @@ struct IncomingChunk<M> {
     _region: Option<Arc<CachedRegion<M>>>,
 }
 
-/// A receive whose place the peer was told.
-struct Told<M> {
-    id: u32,
-    /// Bytes written there by this rail.
-    arrived: u64,
-    /// Keeps the memory registered.
-    _region: Arc<CachedRegion<M>>,
-}
-
 /// The answer to a chunk: its number and where it goes.
 pub(crate) type Reply = (u32, Option<(u64, u32, u64)>);
+
+/// A receive whose place the peer was told: its number, and what keeps its memory registered.
+type Told<M> = (u32, Arc<CachedRegion<M>>);
 
 pub(crate) struct Rx<M> {
     /// How often each slot has been taken; a completion of an earlier time was told twice.
@@ -69,13 +63,18 @@ impl<M: Mr> Rx<M> {
 
     /// Whether the peer was not told the place of this receive. One that had its place in the table has ended, and lets go of its memory.
     pub(crate) fn is_untold(&mut self, id: u32) -> bool {
-        self.told[id as usize % GRANTS].take_if(|told| told.id != id);
+        self.told[id as usize % GRANTS].take_if(|told| told.0 != id);
         self.told[id as usize % GRANTS].is_none()
     }
 
     /// The peer is told.
     pub(crate) fn told(&mut self, id: u32, region: Arc<CachedRegion<M>>) {
-        self.told[id as usize % GRANTS] = Some(Told { id, arrived: 0, _region: region });
+        self.told[id as usize % GRANTS] = Some((id, region));
+    }
+
+    /// This receive has ended, whichever rails brought it.
+    pub(crate) fn forget(&mut self, id: u32) {
+        self.told[id as usize % GRANTS].take_if(|told| told.0 == id);
     }
 
     /// The request for a slot that was taken so often.
@@ -190,10 +189,6 @@ impl<M: Mr> Rx<M> {
                 return Err(format!("a write into receive {:#x}, which has ended", head.id.get()));
             }
         }
-        self.told[head.id.get() as usize % GRANTS].take_if(|told| {
-            told.arrived += if told.id == head.id.get() { head.len.get().into() } else { 0 };
-            told.id == head.id.get() && told.arrived >= head.total.get()
-        });
         self.arriving.push_back(IncomingChunk { ask: None, head: *head, landed: true, _region: None });
         self.land(async_sink)
     }

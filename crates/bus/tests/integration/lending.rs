@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use linkspan_bus::{Error, ManagerProxy, Server};
 use linkspan_netdev::{HeaderSplit, Rings};
@@ -61,11 +61,11 @@ impl CardControl for SoftCard {
         Err("software has no GPU memory".into())
     }
 
-    fn steer(&self, _: SocketAddr, _: SocketAddr, _: u32) -> Result<(u32, Box<dyn Any>), String> {
+    fn steer(&self, _: SocketAddr, _: SocketAddr, _: u32) -> Result<u32, String> {
         Err("software steers nothing".into())
     }
 
-    fn unsteer(&self, _: u32) -> Result<(), String> {
+    fn unsteer(&self, _: Option<u32>, _: SocketAddr, _: SocketAddr) -> Result<(), String> {
         Ok(())
     }
 }
@@ -102,5 +102,36 @@ async fn queues_are_lent_and_taken_back_and_the_card_is_as_it_was() {
     // And again, until the service ends.
     manager.lend_queues("enp193s0", 3, 3, &[]).await.unwrap();
     machine.system.end();
+    assert_eq!(*card.lock().unwrap(), before);
+}
+
+/// While the set-up of the card is under way, and after.
+#[test]
+fn the_end_of_the_service_leaves_nothing_lent_by_a_call_of_that_moment() {
+    let rings = Rings { receive: Some(1024), split: HeaderSplit::Off, threshold: Some(256) };
+    let before = Settings { rings, table: (0..128).map(|n| n % 8).collect(), rules: false };
+    let card = Arc::new(Mutex::new(before.clone()));
+    let (of, (begun, begins), (go, goes)) = (card.clone(), mpsc::channel(), mpsc::channel::<()>());
+    let goes = Mutex::new(goes);
+    let machine = Machine::with_cards(Arc::new(move |_| {
+        begun.send(()).unwrap();
+        let _ = goes.lock().unwrap().recv();
+        Ok(Box::new(SoftCard(of.clone())))
+    }));
+    std::thread::scope(|threads| {
+        let lend = threads.spawn(|| machine.system.lend("enp193s0", 2, 1, vec![]));
+        begins.recv().unwrap();
+        let end = threads.spawn(|| machine.system.end());
+        // It waits for the set-up, or has missed it.
+        let missed = std::iter::repeat_with(std::thread::yield_now).take(1000).any(|()| end.is_finished());
+        drop(go);
+        end.join().unwrap();
+        assert!(!missed, "the service has ended and the set-up goes on");
+        let _ = lend.join().unwrap();
+    });
+    assert!(machine.system.lent().is_empty());
+    assert_eq!(*card.lock().unwrap(), before);
+    let refused = machine.system.lend("enp193s0", 2, 1, vec![]).unwrap_err().to_string();
+    assert!(refused.contains("the service is ending"), "{refused}");
     assert_eq!(*card.lock().unwrap(), before);
 }

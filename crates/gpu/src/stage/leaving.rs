@@ -66,42 +66,45 @@ impl StagedSend {
         !self.queue.is_empty()
     }
 
-    /// Accepts a control message, directly where nothing waits before it.
+    /// Accepts a control message, directly where nothing waits before it. `None`: busy. Memory whose bytes cannot be had is an error: they
+    /// cannot be had the next time either.
     pub(super) fn ctrl<R: Rail + ?Sized>(
         &mut self,
         rail: &mut R,
         head: &Head,
         body: MemSlice,
-    ) -> Result<u64, linkspan_transport::Busy> {
-        use linkspan_transport::Busy;
+    ) -> Result<Option<u64>, GpuError> {
         if self.queue.is_empty() && body.is_host() {
-            self.last = rail.ctrl(head, body)?;
-            return Ok(self.last);
+            let Ok(number) = rail.ctrl(head, body) else { return Ok(None) };
+            self.last = number;
+            return Ok(Some(number));
         }
         #[allow(unsafe_code)]
         // SAFETY: handles on parts stay in the queue of this value, or with the rail within its call.
         let (scratch, bodies) = unsafe { (self.scratch.slice(), self.bodies.slice()) };
-        let to = if self.queue.is_empty() {
-            scratch
+        let space = if self.queue.is_empty() {
+            Some(scratch)
         } else if self.bodies_used == BODIES || self.queue.len() == ITEMS {
-            return Err(Busy);
+            return Ok(None);
         } else {
-            let at = (self.next_body * EAGER_MAX) as u64;
-            bodies.sub(at, EAGER_MAX as u64).ok_or(Busy)?
+            bodies.sub((self.next_body * EAGER_MAX) as u64, EAGER_MAX as u64)
         };
-        let to = to.sub(0, body.len() as u64).ok_or(Busy)?;
-        if !copy_small(body, to) {
-            return Err(Busy);
-        }
+        let to = space.and_then(|space| space.sub(0, body.len() as u64)).filter(|to| copy_small(body, *to));
+        let Some(to) = to else {
+            let (device, why) =
+                (self.gpu.info().id(), "its bytes cannot be read: it was freed, or the device has failed");
+            return Err(GpuError::Range { device, addr: body.as_ptr() as u64, len: body.len(), why });
+        };
         if self.queue.is_empty() {
-            self.last = rail.ctrl(head, to)?;
+            let Ok(number) = rail.ctrl(head, to) else { return Ok(None) };
+            self.last = number;
         } else {
             self.next_body = (self.next_body + 1) % BODIES;
             self.bodies_used += 1;
             self.queue.push_back(Item::Ctrl { head: *head, body: to });
             self.last += 1;
         }
-        Ok(self.last)
+        Ok(Some(self.last))
     }
 
     /// Accepts a chunk; `direct`: the rail reaches its memory. `None`: busy.
@@ -197,7 +200,8 @@ impl StagedSend {
 /// Copies a small body, from a device by way of its driver.
 fn copy_small(from: MemSlice, to: MemSlice) -> bool {
     let mut bytes = [0; EAGER_MAX];
-    bytes.get_mut(..from.len()).is_some_and(|bytes| from.read(0, bytes) && to.fill(0, bytes))
+    // A message of no bytes may have any address.
+    from.is_empty() || bytes.get_mut(..from.len()).is_some_and(|bytes| from.read(0, bytes) && to.fill(0, bytes))
 }
 
 impl Drop for StagedSend {

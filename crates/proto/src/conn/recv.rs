@@ -66,6 +66,8 @@ pub(super) struct Receives<B> {
     grants: VecDeque<PendingGrant>,
     large_grants: usize,
     bytes_to_return: usize,
+    /// Large receives that have ended, for [`Engine::ended_grant`].
+    ended: Vec<u32>,
 }
 
 impl<B: Buf> Receives<B> {
@@ -91,6 +93,7 @@ impl<B: Buf> Receives<B> {
             grants: VecDeque::with_capacity(MAX_RECVS),
             large_grants: 0,
             bytes_to_return: 0,
+            ended: Vec::with_capacity(MAX_RECVS),
         }
     }
 
@@ -169,7 +172,10 @@ impl<B: Buf> Receives<B> {
     }
 
     fn finish(&mut self, index: usize, ops: &mut Ops, result: Result<u64, OpError>) {
-        let Slot { ticket, part, buf, .. } = self.slots[index];
+        let Slot { ticket, part, buf, generation, .. } = self.slots[index];
+        if buf.len() > EAGER_MAX && self.ended.len() < MAX_RECVS {
+            self.ended.push(generation << INDEX_BITS | index as u32);
+        }
         self.release(index);
         if let Ok(bytes) = result {
             ops.traffic.received(buf, bytes);
@@ -341,6 +347,13 @@ impl<B: Buf> Engine<B> {
                 self.control.queue(again);
             }
         }
+    }
+
+    /// The id of a receive that has ended and may have been said by [`Action::Grant`](super::Action::Grant). Each is said once, those of up to
+    /// [`MAX_RECVS`] that nobody has asked after.
+    #[inline]
+    pub fn ended_grant(&mut self) -> Option<u32> {
+        self.recvs.ended.pop()
     }
 
     pub(super) fn on_eager(&mut self, head: &Head, payload: &[u8]) -> Result<(), Broken> {

@@ -4,7 +4,9 @@
 //! stream would bring that one's payload into this one's memory. So a rule must not outlive its stream, whose addresses the next
 //! stream may have: the stream's socket comes with the question and is kept, which leaves the addresses taken. What frees them
 //! nevertheless (a reset, both sides' end, a process that disconnects the socket) is looked for every few milliseconds: poll(2)
-//! would wake for each notice of a zero-copy send too.
+//! would wake for each notice of a zero-copy send too. A rule that the card does not end now keeps socket and queue until it does.
+//!
+//! What a process has ends with the process, also where a child of it has its socket.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -22,6 +24,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType, sockopt,
 };
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::card::Card;
 
@@ -50,6 +53,21 @@ impl Allowed {
     fn each(&self) -> usize {
         (SESSIONS / self.0.len()).max(1)
     }
+
+    /// How many others than this one were named and have no queue. Root is none of them: it may set the card up anew.
+    fn without(&self, user: u32, sessions: &[Session]) -> usize {
+        let has = |other| sessions.iter().any(|s| s.user == other && s.bound.is_some());
+        self.0.iter().filter(|&&other| other != 0 && other != user && !has(other)).count()
+    }
+}
+
+/// Queues for a process that asks.
+struct Free {
+    queues: Vec<u32>,
+    /// Of these, one for each user without any.
+    kept: usize,
+    /// Queues of the process's user.
+    has: usize,
 }
 
 /// A process.
@@ -57,20 +75,27 @@ struct Session {
     fd: OwnedFd,
     user: u32,
     process: i32,
+    /// Tells its end; `None` where it is not seen from here, as from another namespace.
+    life: Option<OwnedFd>,
     bound: Option<Lease>,
     rules: BTreeMap<u32, Steered>,
     next: u32,
 }
 
-/// A stream and its rule, which ends first.
+/// A stream and its rule, which is to be ended first.
 struct Steered {
-    _rule: Box<dyn Any>,
     stream: TcpStream,
     local: SocketAddr,
     peer: SocketAddr,
+    queue: u32,
+    place: u32,
 }
 
 impl Steered {
+    fn end(&self, card: &dyn Card) -> Result<(), String> {
+        card.unsteer(Some(self.place), self.local, self.peer)
+    }
+
     /// Whether the socket is still that of the stream.
     fn holds(&self) -> bool {
         // A socket that is connected no more has no peer.
@@ -147,38 +172,71 @@ impl DevmemBroker {
         say: &mut dyn FnMut(&str),
     ) -> Result<(), String> {
         let mut sessions: Vec<Session> = Vec::new();
+        // Rules of processes that have gone, which the card did not end.
+        let mut stuck: Vec<Steered> = Vec::new();
         let mut pause = AcceptPause::new();
         let mut looked = Instant::now();
+        let mut ended = Ok(());
         while !end() {
             let admits = if pause.is_over(Instant::now()) { PollFlags::IN } else { PollFlags::empty() };
             let mut fds = vec![PollFd::new(&self.listener, admits)];
-            fds.extend(sessions.iter().map(|s| PollFd::new(&s.fd, PollFlags::IN)));
-            let steers = sessions.iter().any(|s| !s.rules.is_empty());
+            for s in &sessions {
+                fds.extend([&s.fd, s.life.as_ref().unwrap_or(&s.fd)].map(|fd| PollFd::new(fd, PollFlags::IN)));
+            }
+            let steers = !stuck.is_empty() || sessions.iter().any(|s| !s.rules.is_empty());
             let left = LOOK_AT_STREAMS.saturating_sub(looked.elapsed());
             let left = Timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };
             match rustix::event::poll(&mut fds, Some(if steers { &left } else { &LOOK })) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(format!("poll: {e}")),
+                Err(e) => {
+                    ended = Err(format!("poll: {e}"));
+                    break;
+                }
             }
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
             if looked.elapsed() >= LOOK_AT_STREAMS {
-                sessions.iter_mut().for_each(|s| s.rules.retain(|_, rule| rule.holds()));
+                for session in &mut sessions {
+                    session.rules.retain(|_, rule| rule.holds() || rule.end(card).is_err());
+                }
+                stuck.retain(|rule| rule.end(card).is_err());
                 looked = Instant::now();
             }
-            for n in (0..sessions.len()).rev().filter(|n| ready[n + 1]) {
-                let used: Vec<u32> =
-                    sessions.iter().filter_map(|s| s.bound.as_ref()).flat_map(|b| b.queues.clone()).collect();
-                let free: Vec<u32> = self.queues.iter().copied().filter(|q| !used.contains(q)).collect();
-                if let Err(why) = sessions[n].serve(card, &free, self.each) {
+            for n in (0..sessions.len()).rev() {
+                let (asks, over) = (ready[1 + 2 * n], ready[2 + 2 * n] && sessions[n].life.is_some());
+                if !asks && !over {
+                    continue;
+                }
+                let free = self.free(&sessions, &stuck, sessions[n].user);
+                let served = if over { Err(String::new()) } else { sessions[n].serve(card, &free, self.each) };
+                if let Err(why) = served {
                     let gone = sessions.remove(n);
                     say(&format!("process {} of user {} has disconnected{why}", gone.process, gone.user));
+                    let before = stuck.len();
+                    stuck.extend(gone.end(card));
+                    if stuck.len() > before {
+                        let (n, queue) = (stuck.len() - before, stuck[before].queue);
+                        say(&format!("the card does not end {n} of its rules, as to queue {queue}: it is asked again"));
+                    }
                 }
             }
             if ready[0] {
                 self.admit(&mut sessions, &mut pause, say);
             }
         }
-        Ok(())
+        // What is stuck then is for the card's journal.
+        sessions.into_iter().for_each(|session| drop(session.end(card)));
+        ended
+    }
+
+    /// What a process of this user may have.
+    fn free(&self, sessions: &[Session], stuck: &[Steered], user: u32) -> Free {
+        let leases = || sessions.iter().filter_map(|s| s.bound.as_ref().map(|lease| (s.user, &lease.queues)));
+        let used = |q| leases().any(|(_, queues)| queues.contains(&q)) || stuck.iter().any(|rule| rule.queue == q);
+        let queues: Vec<u32> = self.queues.iter().copied().filter(|&q| !used(q)).collect();
+        let has = leases().filter(|lease| lease.0 == user).map(|(_, queues)| queues.len()).sum();
+        // Who has none may take the last one.
+        let most = if has == 0 { queues.len().saturating_sub(1) } else { queues.len() };
+        Free { kept: self.allowed.without(user, sessions).min(most), queues, has }
     }
 
     /// Accepts a process that connects.
@@ -214,13 +272,18 @@ impl DevmemBroker {
             return;
         }
         say(&format!("process {process} of user {user} has connected"));
-        sessions.push(Session { fd, user, process, bound: None, rules: BTreeMap::new(), next: 0 });
+        let life = match Pid::from_raw(process).map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
+            // A child of it has the socket.
+            Some(Err(rustix::io::Errno::SRCH)) => return,
+            opened => opened.and_then(Result::ok),
+        };
+        sessions.push(Session { fd, user, process, life, bound: None, rules: BTreeMap::new(), next: 0 });
     }
 }
 
 impl Session {
     /// Answers what it asks. The end of it, with a reason if there is one to tell, is an error.
-    fn serve(&mut self, card: &dyn Card, free: &[u32], each: u32) -> Result<(), String> {
+    fn serve(&mut self, card: &dyn Card, free: &Free, each: u32) -> Result<(), String> {
         // One byte more than a question, so that a longer one is seen.
         let mut bytes = [0; QUESTION_LEN + 1];
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -246,25 +309,31 @@ impl Session {
         let answer = BrokerReply(match question {
             BrokerRequest::Bind { .. } => self.bind(card, free, each, came),
             BrokerRequest::Steer { local, peer } => self.steer(card, local, peer, came),
-            BrokerRequest::Release { rule } => match self.rules.remove(&rule) {
-                Some(_) => Ok(rule),
-                None => Err(format!("there is no rule {rule}")),
-            },
+            BrokerRequest::Release { rule } => self.release(card, rule),
         });
         let sent = rustix::net::send(&self.fd, &answer.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         // Who does not read its answers has no use for them.
         sent.map(|_| ()).map_err(|e| format!(": {e}"))
     }
 
-    fn bind(&mut self, card: &dyn Card, free: &[u32], each: u32, dmabuf: Option<OwnedFd>) -> Result<u32, String> {
+    fn bind(&mut self, card: &dyn Card, free: &Free, each: u32, dmabuf: Option<OwnedFd>) -> Result<u32, String> {
         let dmabuf = dmabuf.ok_or("no dma-buf came with the question")?;
         if self.bound.is_some() {
             return Err("this process has bound memory to its queues already".into());
         }
-        if free.is_empty() {
+        let Free { queues, kept, has } = free;
+        if queues.is_empty() {
             return Err("other processes have all queues: lspan devmem up --each gives each of them fewer".into());
         }
-        let queues = free[..free.len().min(each as usize)].to_vec();
+        let most = queues.len() - kept;
+        if most == 0 {
+            return Err(format!(
+                "user {} has {has} queues, and the {kept} that are free stay for users who have none: lspan devmem up --queues \
+                 keeps more",
+                self.user
+            ));
+        }
+        let queues = queues[..most.min(each as usize)].to_vec();
         let (id, binding) = card.bind(&queues, dmabuf.as_fd())?;
         self.bound = Some(Lease { queues, _binding: binding });
         Ok(id)
@@ -297,10 +366,21 @@ impl Session {
         }
         let number = self.next;
         let queue = lease.queues[number as usize % lease.queues.len()];
-        let (_, rule) = card.steer(local, peer, queue)?;
+        let place = card.steer(local, peer, queue)?;
         self.next = number.wrapping_add(1);
-        self.rules.insert(number, Steered { _rule: rule, stream: stream.into(), local, peer });
+        self.rules.insert(number, Steered { stream: stream.into(), local, peer, queue, place });
         Ok(number)
+    }
+
+    fn release(&mut self, card: &dyn Card, rule: u32) -> Result<u32, String> {
+        self.rules.get(&rule).ok_or_else(|| format!("there is no rule {rule}"))?.end(card)?;
+        self.rules.remove(&rule);
+        Ok(rule)
+    }
+
+    /// Ends its rules, then its binding: the rules that the card did not end.
+    fn end(self, card: &dyn Card) -> Vec<Steered> {
+        self.rules.into_values().filter(|rule| rule.end(card).is_err()).collect()
     }
 }
 

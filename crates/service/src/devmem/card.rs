@@ -6,8 +6,8 @@ use std::os::fd::BorrowedFd;
 
 use linkspan_fabric::chain;
 use linkspan_netdev::{
-    Channels, HeaderSplit, Rings, Rule, Socket, bind_receive, channels, end_rule, rings, set_spread, split_headers,
-    spread, take_rules, takes_rules,
+    Channels, HeaderSplit, Rings, Socket, begin_rule, bind_receive, channels, end_rule, rings, set_spread,
+    split_headers, spread, take_rules, takes_rules,
 };
 
 /// A card. Texts of errors are for people and have the kernel's own in them. Used by the thread that lends its queues.
@@ -36,11 +36,11 @@ pub trait Card {
     /// Binds a dma-buf to queues, until what is returned is dropped: with its number.
     fn bind(&self, queues: &[u32], dmabuf: BorrowedFd<'_>) -> Result<(u32, Box<dyn Any>), String>;
 
-    /// Steers a stream to a queue, until what is returned is dropped: with its number.
-    fn steer(&self, local: SocketAddr, peer: SocketAddr, queue: u32) -> Result<(u32, Box<dyn Any>), String>;
+    /// Steers a stream to a queue, until [`Card::unsteer`]: the place of the rule.
+    fn steer(&self, local: SocketAddr, peer: SocketAddr, queue: u32) -> Result<u32, String>;
 
-    /// Ends a rule of a process that is no more.
-    fn unsteer(&self, rule: u32) -> Result<(), String>;
+    /// Ends the rule of a stream at this place, or wherever there is one, and no rule of another stream. None is no error.
+    fn unsteer(&self, place: Option<u32>, local: SocketAddr, peer: SocketAddr) -> Result<(), String>;
 }
 
 /// The kernel's.
@@ -102,13 +102,12 @@ impl Card for KernelCard {
         Ok((bound.id(), Box::new(bound)))
     }
 
-    fn steer(&self, local: SocketAddr, peer: SocketAddr, queue: u32) -> Result<(u32, Box<dyn Any>), String> {
-        let rule = Rule::steer(&self.name, local, peer, queue).map_err(|e| chain(&e))?;
-        Ok((rule.place(), Box::new(rule)))
+    fn steer(&self, local: SocketAddr, peer: SocketAddr, queue: u32) -> Result<u32, String> {
+        begin_rule(&self.name, local, peer, queue).map_err(|e| chain(&e))
     }
 
-    fn unsteer(&self, rule: u32) -> Result<(), String> {
-        end_rule(&self.name, rule).map_err(|e| chain(&e))
+    fn unsteer(&self, place: Option<u32>, local: SocketAddr, peer: SocketAddr) -> Result<(), String> {
+        end_rule(&self.name, place, local, peer).map_err(|e| chain(&e))
     }
 }
 

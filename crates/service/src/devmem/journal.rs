@@ -1,20 +1,19 @@
 //! What `lspan devmem up` changed on a card, written down before it is changed: a process that was killed undoes nothing, and the
 //! next one does it from here.
 //!
-//! The file is locked by the running process. Its lines say what was before each change, and which rules there are; a last line
-//! without its end was never finished. When most lines are of rules that have ended, another file without them takes its place.
-//! When everything is undone it is empty.
+//! The file is locked by the running process. Its lines say what was before each change, and which streams have rules, each from before
+//! its rule is made until that has ended; a last line without its end was never finished. When most lines are of rules that have ended,
+//! another file without them takes its place. When everything is undone it is empty.
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use linkspan_netdev::{HeaderSplit, Rings};
 
@@ -22,13 +21,13 @@ use super::card::Card;
 use super::up::{CardState, Change};
 
 /// The first line.
-const TITLE: &str = "linkspan devmem journal 1";
+const TITLE: &str = "linkspan devmem journal 2";
 
-/// Longest file: a table of 4096 queues, and ten lines for each rule that there can be.
+/// Longest file: a table of 4096 queues, and two lines of 100 bytes for each rule that there can be.
 const MOST: u64 = 16 << 20;
 
 /// Lines about rules for each rule that there is, and some more, before the file is written anew.
-const LINES: usize = 10;
+const LINES: usize = 2;
 const MORE: usize = 100;
 
 /// Why a journal cannot be had.
@@ -43,8 +42,11 @@ pub(super) enum Unopened {
 /// The journal of an interface, locked while this lives.
 #[derive(Debug)]
 pub(super) struct Journal {
-    text: Rc<RefCell<Text>>,
+    text: RefCell<Text>,
 }
+
+/// A stream that is steered: this host's end, the peer's.
+type Stream = (SocketAddr, SocketAddr);
 
 #[derive(Debug)]
 struct Text {
@@ -52,22 +54,47 @@ struct Text {
     file: File,
     /// What was before each change.
     head: String,
-    streams: BTreeSet<u32>,
+    /// How many rules each has, and all together.
+    streams: BTreeMap<Stream, usize>,
+    rules: usize,
     /// Lines about streams.
     lines: usize,
 }
 
+fn add(streams: &mut BTreeMap<Stream, usize>, stream: Stream) {
+    *streams.entry(stream).or_default() += 1;
+}
+
+/// Whether there was one.
+fn take(streams: &mut BTreeMap<Stream, usize>, stream: Stream) -> bool {
+    let Some(count) = streams.get_mut(&stream) else { return false };
+    *count -= 1;
+    if *count == 0 {
+        streams.remove(&stream);
+    }
+    true
+}
+
 impl Text {
     /// One more line about a stream.
-    fn add(&mut self, word: &str, number: u32) -> io::Result<()> {
+    fn add(&mut self, word: &str, (local, peer): Stream) -> io::Result<()> {
         // In one call: a kill comes before it or after it.
-        self.file.write_all(format!("{word} {number}\n").as_bytes())?;
+        self.file.write_all(format!("{word} {local} {peer}\n").as_bytes())?;
         self.lines += 1;
-        if self.lines > LINES * self.streams.len() + MORE {
+        if self.lines > LINES * self.rules + MORE {
             // Where there is no space for another file this one goes on.
             let _ = self.replace();
         }
         Ok(())
+    }
+
+    /// A rule of it stands no more.
+    fn gone(&mut self, stream: Stream) {
+        if take(&mut self.streams, stream) {
+            self.rules -= 1;
+            // A line that is missing has a rule looked for that is gone already.
+            let _ = self.add("gone", stream);
+        }
     }
 
     /// Another file, locked, takes the place of this one.
@@ -76,12 +103,18 @@ impl Text {
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.try_lock()?;
-        let streams: String = self.streams.iter().map(|number| format!("stream {number}\n")).collect();
+        let line = |((local, peer), count): (&Stream, &usize)| format!("stream {local} {peer}\n").repeat(*count);
+        let streams: String = self.streams.iter().map(line).collect();
         file.write_all(format!("{}{streams}", self.head).as_bytes())?;
         std::fs::rename(&new, &self.path)?;
-        (self.file, self.lines) = (file, self.streams.len());
+        (self.file, self.lines) = (file, self.rules);
         Ok(())
     }
+}
+
+/// Ends whatever rules a stream has.
+fn end(card: &dyn Card, (local, peer): Stream) -> Result<(), String> {
+    card.unsteer(None, local, peer).map_err(|why| format!("the rule of the stream {peer} -> {local}: {why}"))
 }
 
 /// What a journal says.
@@ -90,7 +123,7 @@ pub(super) struct Left {
     rules: bool,
     split: Option<(bool, Option<u32>)>,
     table: Option<Vec<u32>>,
-    streams: BTreeSet<u32>,
+    streams: BTreeMap<Stream, usize>,
 }
 
 impl Left {
@@ -99,9 +132,13 @@ impl Left {
         let mut left = Left::default();
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         for (n, line) in whole.lines().enumerate() {
-            let mut words = line.split(' ');
-            let (kind, mut numbers) = (words.next().unwrap_or_default(), words.map(str::parse::<u32>));
+            let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
+            let mut numbers = rest.split(' ').filter(|word| !word.is_empty()).map(str::parse::<u32>);
             let bad = || format!("line {} is unknown: {line:?}", n + 1);
+            let stream = || -> Option<Stream> {
+                let (local, peer) = rest.split_once(' ')?;
+                local.parse().ok().zip(peer.parse().ok())
+            };
             match kind {
                 _ if n == 0 && line == TITLE => {}
                 "rules" => left.rules = true,
@@ -110,12 +147,8 @@ impl Left {
                     left.split = Some((on != 0, numbers.next().transpose().map_err(|_| bad())?));
                 }
                 "table" => left.table = Some(numbers.collect::<Result<_, _>>().map_err(|_| bad())?),
-                "stream" => {
-                    left.streams.insert(numbers.next().ok_or_else(bad)?.map_err(|_| bad())?);
-                }
-                "gone" => {
-                    left.streams.remove(&numbers.next().ok_or_else(bad)?.map_err(|_| bad())?);
-                }
+                "stream" => add(&mut left.streams, stream().ok_or_else(bad)?),
+                "gone" => _ = take(&mut left.streams, stream().ok_or_else(bad)?),
                 _ => return Err(bad()),
             }
         }
@@ -124,7 +157,7 @@ impl Left {
 
     /// Makes the card as it was, all that can be: what could not.
     fn undo(&self, card: &dyn Card) -> Vec<String> {
-        let streams = self.streams.iter().map(|&rule| card.unsteer(rule));
+        let streams = self.streams.keys().map(|&stream| end(card, stream));
         let table = self.table.iter().map(|table| card.set_spread(table));
         let split = self.split.iter().map(|&(on, threshold)| card.split(on, threshold));
         let rules = self.rules.then(|| card.take_rules(false)).into_iter();
@@ -184,8 +217,8 @@ impl Journal {
             let way = "undo it by hand and remove the file";
             return Err(no("undoing what is left in", &format!("{why}; {way}")));
         }
-        let text = Text { path, file, head: String::new(), streams: BTreeSet::new(), lines: 0 };
-        let journal = Journal { text: Rc::new(RefCell::new(text)) };
+        let text = Text { path, file, head: String::new(), streams: BTreeMap::new(), rules: 0, lines: 0 };
+        let journal = Journal { text: RefCell::new(text) };
         journal.clear().map_err(Unopened::No)?;
         Ok((journal, found))
     }
@@ -197,6 +230,19 @@ impl Journal {
         text.head = format!("{TITLE}\n{lines}");
         let Text { path, file, head, .. } = &mut *text;
         file.write_all(head.as_bytes()).map_err(|e| format!("write {}: {e}", path.display()))
+    }
+
+    /// Ends the rules that still stand: what could not.
+    pub(super) fn end_streams(&self, card: &dyn Card) -> Vec<String> {
+        let streams = &mut self.text.borrow_mut().streams;
+        let mut failed = Vec::new();
+        streams.retain(|&stream, _| {
+            let ended = end(card, stream);
+            let stands = ended.is_err();
+            failed.extend(ended.err());
+            stands
+        });
+        failed
     }
 
     /// Everything is undone.
@@ -211,23 +257,6 @@ impl Journal {
 pub(super) struct Noted<'a> {
     pub(super) card: &'a dyn Card,
     pub(super) journal: &'a Journal,
-}
-
-/// A rule. It ends before its line says so.
-struct Stream {
-    rule: Option<Box<dyn Any>>,
-    number: u32,
-    text: Rc<RefCell<Text>>,
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.rule = None;
-        let mut text = self.text.borrow_mut();
-        text.streams.remove(&self.number);
-        // A line that is missing has a rule ended that is gone already.
-        let _ = text.add("gone", self.number);
-    }
 }
 
 impl Card for Noted<'_> {
@@ -263,19 +292,24 @@ impl Card for Noted<'_> {
         self.card.bind(queues, dmabuf)
     }
 
-    fn steer(&self, local: SocketAddr, peer: SocketAddr, queue: u32) -> Result<(u32, Box<dyn Any>), String> {
-        let (number, rule) = self.card.steer(local, peer, queue)?;
+    fn steer(&self, local: SocketAddr, peer: SocketAddr, queue: u32) -> Result<u32, String> {
         let mut text = self.journal.text.borrow_mut();
-        text.streams.insert(number);
-        if let Err(e) = text.add("stream", number) {
-            text.streams.remove(&number);
-            return Err(format!("write {}: {e}", text.path.display()));
+        add(&mut text.streams, (local, peer));
+        text.rules += 1;
+        let steered = match text.add("stream", (local, peer)) {
+            Ok(()) => self.card.steer(local, peer, queue),
+            Err(e) => Err(format!("write {}: {e}", text.path.display())),
+        };
+        if steered.is_err() {
+            text.gone((local, peer));
         }
-        Ok((number, Box::new(Stream { rule: Some(rule), number, text: self.journal.text.clone() })))
+        steered
     }
 
-    fn unsteer(&self, rule: u32) -> Result<(), String> {
-        self.card.unsteer(rule)
+    fn unsteer(&self, place: Option<u32>, local: SocketAddr, peer: SocketAddr) -> Result<(), String> {
+        self.card.unsteer(place, local, peer)?;
+        self.journal.text.borrow_mut().gone((local, peer));
+        Ok(())
     }
 }
 

@@ -151,13 +151,14 @@ impl SetUp<'_> {
         }
     }
 
-    /// What could not be undone. The journal is kept then.
+    /// What could not be undone. The journal is kept then, and nothing is tried again here.
     fn undo(&mut self) -> Vec<String> {
-        let (card, state) = (self.card, self.state);
+        let (card, state, journal) = (self.card, self.state, self.journal.take());
         let undone = |change: &Change| change.undo(card, state).map_err(|why| format!("{change:?}: {why}"));
-        let mut failed: Vec<String> = self.done.drain(..).rev().filter_map(|change| undone(change).err()).collect();
+        let mut failed = journal.map(|journal| journal.end_streams(card)).unwrap_or_default();
+        failed.extend(self.done.drain(..).rev().filter_map(|change| undone(change).err()));
         if failed.is_empty()
-            && let Some(journal) = self.journal.take()
+            && let Some(journal) = journal
         {
             failed.extend(journal.clear().err());
         }

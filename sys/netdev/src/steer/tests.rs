@@ -39,12 +39,36 @@ fn a_rule_is_what_the_kernel_reads() {
 }
 
 #[test]
+fn a_rule_is_taken_for_ours_by_its_stream_and_by_nothing_else() {
+    for [local, peer, other] in
+        [["10.0.0.1:258", "10.0.0.2:5", "10.0.0.2:6"], ["[fe80::1]:258", "[fe80::2]:5", "[fe80::3]:5"]]
+    {
+        let [local, peer, other] = [local, peer, other].map(|end| end.parse().unwrap());
+        let ours = rule(local, peer, 3, 7);
+        // As a driver may tell it: with bits beside the flow, another place, and masks in its own way.
+        let mut told = rule(local, peer, 3, ANYWHERE);
+        told.put(at::SPEC, &(ours.u32(at::SPEC) | 0x8000_0000).to_ne_bytes());
+        told.put(at::MASK, &[0; 36]);
+        assert!(is_same(&told, &ours));
+        for foreign in [rule(local, other, 3, 7), rule(peer, local, 3, 7), Command::new(RXNFC, RULE_GET)] {
+            assert!(!is_same(&foreign, &ours), "{foreign:?}");
+        }
+    }
+    let four = rule("10.0.0.1:258".parse().unwrap(), "10.0.0.2:5".parse().unwrap(), 3, 7);
+    let mut udp = rule("10.0.0.1:258".parse().unwrap(), "10.0.0.2:5".parse().unwrap(), 3, 7);
+    udp.put(at::SPEC, &2u32.to_ne_bytes());
+    assert!(!is_same(&udp, &four));
+}
+
+#[test]
 fn loopback_has_no_rules_and_no_table() {
     let errors = [
         steerable("lo").err(),
         spread("lo").err(),
         set_spread("lo", &[0, 0]).err(),
         Rule::steer("lo", "127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap(), 0).err(),
+        end_rule("lo", None, "127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()).err(),
+        end_rule("lo", Some(7), "127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()).err(),
     ];
     for error in errors {
         let error = error.unwrap();

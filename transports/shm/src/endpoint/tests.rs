@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use linkspan_proto::{Head, Kind};
-use linkspan_shmring::layout;
+use linkspan_shmring::{Side, Slots, layout, slot};
 use linkspan_transport::{Buf, MemSlice, Rail, Sink, StaticBuf, Violation};
 
 use crate::{Config, pair};
@@ -146,13 +146,34 @@ fn a_sender_survives_any_scribbling() {
     }
 }
 
+/// The peer may copy from its slot until it is told that it may not: the end of the rail tells it, also of what the fault came from.
+#[test]
+fn a_transfer_in_which_a_fault_was_found_is_stopped_with_the_rail() {
+    let (mut a, _b) = pair(Config { cma_from: 8 << 10, ..Config::default() }).unwrap();
+    if !a.reach.direct() {
+        eprintln!("cannot be tested here: neither process may copy the other's memory");
+        return;
+    }
+    let src = StaticBuf::new(64 << 10);
+    a.data(&chunk(0, 64 << 10), src.slice()).unwrap();
+    let map = a.reach.map().clone();
+    let slots = Slots::new(&map, Side::A);
+    let words = slots.get(0).unwrap();
+    // Another generation than the one that was offered.
+    slot::offer(&words, 7);
+    assert!(a.poll(&mut Guarded::new(0)).is_err());
+    assert!(!slot::state(&words, 7).unwrap().stopped);
+    drop(a);
+    assert!(slot::state(&words, 7).unwrap().stopped, "the peer may go on");
+}
+
 /// Whatever a mad peer says of its threads, closing takes a moment and no more.
 #[test]
 fn a_lie_about_being_inside_delays_and_nothing_else() {
     let tid = linkspan_shmring::peer::this_thread();
     for who in [1, tid, u64::MAX, u64::from(u32::MAX)] {
         let (_a, b) = pair(Config::default()).unwrap();
-        b.reach.map().inside(linkspan_shmring::Side::A).store(who, std::sync::atomic::Ordering::Relaxed);
+        b.reach.map().inside(Side::A).store(who, std::sync::atomic::Ordering::Relaxed);
         let start = Instant::now();
         drop(b);
         assert!(start.elapsed() < Duration::from_secs(20), "{who}");
@@ -267,8 +288,8 @@ fn a_receiver_that_can_prove_nothing_copies_alone() {
             b.poll(&mut sink).unwrap();
         }
     }
-    let slots = linkspan_shmring::Slots::new(a.reach.map(), linkspan_shmring::Side::A);
+    let slots = Slots::new(a.reach.map(), Side::A);
     for w in (0..linkspan_shmring::SLOTS).filter_map(|n| slots.get(n)) {
-        assert_eq!(linkspan_shmring::slot::Words::sent(&w).load(std::sync::atomic::Ordering::Relaxed), 0);
+        assert_eq!(slot::Words::sent(&w).load(std::sync::atomic::Ordering::Relaxed), 0);
     }
 }

@@ -32,16 +32,22 @@ impl Sink for At {
 
 #[test]
 fn a_granted_receive_stays_registered_whatever_else_is_and_no_longer_than_it_lasts() {
+    for rails in [1, 2] {
+        granted_over(rails);
+    }
+}
+
+fn granted_over(rails: usize) {
     let mut transport = Verbs::new();
     let (_peer, mut other) = Verbs::rails(&transport);
     let nic = transport.b.nic().clone();
-    let len = 1 << 20;
+    let len = 8 << 20;
     // What is pushed out first is what lies first.
     let buf = StaticBuf::new(len + 64 * MANY as usize);
     let place = buf.slice().sub(0, len as u64).unwrap();
     let mut crowd = || (0..MANY).for_each(|n| other.prepare(buf.slice().sub(len as u64 + 64 * n, 32).unwrap(), true));
     let is_open = || nic.targets().iter().any(|keys| keys.covers(place.as_ptr() as u64, len as u64));
-    let mut duo = Duo::new(&mut transport, Want::PLAIN);
+    let mut duo = Duo::new(&mut transport, Want { rails, ..Want::PLAIN });
     let (src, receive) = (pattern(len, 1), duo.recv(Side::B, &[(1, place)]));
     duo.rounds(20);
     assert!(is_open(), "the peer was to be told its place");
@@ -52,7 +58,7 @@ fn a_granted_receive_stays_registered_whatever_else_is_and_no_longer_than_it_las
     duo.done(Side::A, send);
     check_bytes(place, 1);
     crowd();
-    assert!(!is_open(), "it is kept although its receive has ended");
+    assert!(!is_open(), "it is kept although its receive has ended, over {rails} rails");
 }
 
 #[test]

@@ -14,8 +14,17 @@ use super::*;
 /// What is bound and steered at the moment, and what ever was.
 type Calls = Arc<Mutex<Vec<String>>>;
 
-/// A card that says what happens to it.
+/// A card that says what happens to it. A rule's place is its queue and this.
 struct Fake(Calls);
+
+const FIRST: u32 = 100;
+
+/// Memory that takes so long to bind as this is not among the calls.
+const SLOW: u64 = 8192;
+const GO: &str = "go on";
+
+/// From the first on, and until the second, the card ends no rule.
+const STUCK: [&str; 2] = ["the card is busy", "the card is idle"];
 
 /// Says that something has ended.
 struct Ends(Calls, String);
@@ -66,16 +75,27 @@ impl Card for Fake {
         let file = File::from(dmabuf.try_clone_to_owned().unwrap());
         match file.metadata().unwrap().len() {
             4096 => Ok((7, self.made(format!("binding to {queues:?}")))),
+            SLOW => {
+                let made = self.made(format!("slow binding to {queues:?}"));
+                wait(|| self.0.lock().unwrap().iter().any(|call| call == GO));
+                Ok((7, made))
+            }
             _ => Err("LS1333 the kernel refuses binding device memory for receiving: Operation not supported".into()),
         }
     }
 
-    fn steer(&self, _: SocketAddr, _: SocketAddr, queue: u32) -> Result<(u32, Box<dyn Any>), String> {
-        Ok((3, self.made(format!("rule to {queue}"))))
+    fn steer(&self, _: SocketAddr, _: SocketAddr, queue: u32) -> Result<u32, String> {
+        self.0.lock().unwrap().push(format!("rule to {queue}"));
+        Ok(FIRST + queue)
     }
 
-    fn unsteer(&self, _: u32) -> Result<(), String> {
-        Err("not here".into())
+    fn unsteer(&self, place: Option<u32>, _: SocketAddr, _: SocketAddr) -> Result<(), String> {
+        let mut calls = self.0.lock().unwrap();
+        if calls.iter().rfind(|call| STUCK.contains(&&***call)).is_some_and(|call| call == STUCK[0]) {
+            return Err("Device or resource busy".into());
+        }
+        calls.push(format!("end of rule to {}", place.unwrap() - FIRST));
+        Ok(())
     }
 }
 
@@ -134,6 +154,15 @@ fn with_broker(
     assert!(!path.exists(), "the socket is gone with its broker");
     thread.join().unwrap();
     (std::mem::take(&mut *calls.lock().unwrap()), said)
+}
+
+#[track_caller]
+fn wait(mut until: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !until() {
+        assert!(since.elapsed() < Duration::from_secs(30), "it does not come");
+        std::thread::yield_now();
+    }
 }
 
 fn me() -> u32 {
@@ -441,5 +470,141 @@ fn one_user_does_not_take_the_places_of_the_others() {
         while Client::open(&path).unwrap().release(0).unwrap_err().contains("its share") {
             std::thread::yield_now();
         }
+    });
+}
+
+#[test]
+fn one_user_does_not_take_the_queues_of_the_others() {
+    let folder = Folder::new("queues");
+    let (at, buffer) = (folder.0.clone(), folder.buffer(4096));
+    // Three queues, of which each process may have all, and two users beside us.
+    let (calls, _) = with_broker(&folder.0, Allowed::new(&[me(), 4711, 4712]), 3, move |_| {
+        let path = client::path(&at, "eth9");
+        let first = Client::open(&path).unwrap();
+        assert_eq!(first.bind(buffer.as_fd(), 4096), Ok(7));
+        let refused = Client::open(&path).unwrap().bind(buffer.as_fd(), 4096).unwrap_err();
+        assert!(refused.contains(&format!("user {} has 1 queues, and the 2 that are free stay", me())), "{refused}");
+        assert!(refused.contains("--queues"), "{refused}");
+    });
+    assert_eq!(calls[0], "binding to [4]", "{calls:?}");
+    // Who has none has one, whoever else was named.
+    let many: Vec<u32> = (4711..4720).chain([me()]).collect();
+    let (at, buffer) = (folder.0.clone(), folder.buffer(4096));
+    let (calls, _) = with_broker(&folder.0, Allowed::new(&many), 3, move |_| {
+        assert_eq!(Client::open(&client::path(&at, "eth9")).unwrap().bind(buffer.as_fd(), 4096), Ok(7));
+    });
+    assert_eq!(calls[0], "binding to [4]", "{calls:?}");
+}
+
+#[test]
+fn a_rule_that_the_card_does_not_end_keeps_its_stream_and_its_queue_until_it_does() {
+    let folder = Folder::new("stuck");
+    let (at, buffer) = (folder.0.clone(), folder.buffer(4096));
+    let (calls, said) = with_broker(&folder.0, Allowed::new(&[me()]), 3, move |calls| {
+        let path = client::path(&at, "eth9");
+        let ours = Client::open(&path).unwrap();
+        ours.bind(buffer.as_fd(), 4096).unwrap();
+        let (a, b) = stream();
+        let (local, peer) = (a.local_addr().unwrap(), b.local_addr().unwrap());
+        assert_eq!(ours.steer(local, peer, a.as_fd()), Ok(0));
+        calls.lock().unwrap().push(STUCK[0].into());
+        assert!(ours.release(0).unwrap_err().contains("busy"));
+        drop((ours, a));
+        let next = Client::open(&path).unwrap();
+        wait(|| next.bind(buffer.as_fd(), 4096).is_ok());
+        let bound = |calls: &Calls| calls.lock().unwrap().iter().any(|call| call == "binding to [5, 6]");
+        assert!(bound(calls), "the queue of the rule is lent");
+        assert!(socket(local, peer).is_some_and(|s| s.state == ESTABLISHED), "its stream is let go");
+        calls.lock().unwrap().push(STUCK[1].into());
+        wait(|| calls.lock().unwrap().iter().any(|call| call == "end of rule to 4"));
+        drop(b);
+    });
+    assert!(said.iter().any(|line| line.contains("does not end 1 of its rules, as to queue 4")), "{said:?}");
+    assert_eq!(calls.iter().filter(|call| *call == "end of rule to 4").count(), 1, "{calls:?}");
+}
+
+/// The test `name` in a process of its own, to which `key` says so.
+fn alone(name: &str, (key, value): (&str, &Path)) -> std::process::Command {
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(key, value);
+    child
+}
+
+#[test]
+fn what_a_process_has_ends_with_it_although_a_child_has_its_socket() {
+    const NAME: &str = "devmem::broker::tests::what_a_process_has_ends_with_it_although_a_child_has_its_socket";
+    if let Some(folder) = std::env::var_os("LSPAN_TEST_PARENT") {
+        let folder = Folder(folder.into());
+        let ours = Client::open(&client::path(&folder.0, "eth9")).unwrap();
+        ours.bind(folder.buffer(4096).as_fd(), 4096).unwrap();
+        // It reads, until the socket ends.
+        let socket = ours.as_fd().try_clone_to_owned().unwrap();
+        std::process::Command::new("cat").stdin(socket).spawn().unwrap();
+        // As if killed: nothing is dropped.
+        std::process::exit(0);
+    }
+    let folder = Folder::new("parent");
+    let (at, buffer) = (folder.0.clone(), folder.buffer(4096));
+    with_broker(&folder.0, Allowed::new(&[me()]), 3, move |_| {
+        let parent = alone(NAME, ("LSPAN_TEST_PARENT", &at)).status().unwrap();
+        assert!(parent.success());
+        let ours = Client::open(&client::path(&at, "eth9")).unwrap();
+        wait(|| ours.bind(buffer.as_fd(), 4096).is_ok());
+    });
+}
+
+#[test]
+fn an_answer_that_comes_too_late_is_not_taken_for_that_of_another_question() {
+    let folder = Folder::new("late");
+    let (at, slow, buffer) = (folder.0.clone(), folder.buffer(SLOW), folder.buffer(4096));
+    with_broker(&folder.0, Allowed::new(&[me()]), 3, move |calls| {
+        let path = client::path(&at, "eth9");
+        let ours = Client::open(&path).unwrap();
+        sockopt::set_socket_timeout(ours.as_fd(), sockopt::Timeout::Recv, Some(Duration::from_millis(100))).unwrap();
+        let late = ours.bind(slow.as_fd(), SLOW).unwrap_err();
+        assert!(late.contains("does not answer: recv"), "{late}");
+        calls.lock().unwrap().push(GO.into());
+        let next = ours.release(0).unwrap_err();
+        assert!(next.contains("has ended this session"), "{next}");
+        // Nor is what it was given in time for nobody kept.
+        let other = Client::open(&path).unwrap();
+        wait(|| other.bind(buffer.as_fd(), 4096).is_ok());
+    });
+}
+
+/// The states of a process's threads.
+fn states(process: Pid) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).into_iter().flatten().flatten();
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    stats.filter_map(|stat| stat.rsplit(") ").next()?.chars().next()).collect()
+}
+
+/// A call with a time limit is interrupted by SIGCONT whatever the handlers are (signal(7)).
+#[test]
+fn a_signal_while_an_answer_is_waited_for_is_no_error() {
+    use rustix::process::{Signal, kill_process};
+    const NAME: &str = "devmem::broker::tests::a_signal_while_an_answer_is_waited_for_is_no_error";
+    if let Some(folder) = std::env::var_os("LSPAN_TEST_SIGNAL") {
+        let folder = std::mem::ManuallyDrop::new(Folder(folder.into()));
+        let ours = Client::open(&client::path(&folder.0, "eth9")).unwrap();
+        assert_eq!(ours.bind(folder.buffer(SLOW).as_fd(), SLOW), Ok(7));
+        return;
+    }
+    let folder = Folder::new("signal");
+    let at = folder.0.clone();
+    with_broker(&folder.0, Allowed::new(&[me()]), 3, move |calls| {
+        let mut child = alone(NAME, ("LSPAN_TEST_SIGNAL", &at)).spawn().unwrap();
+        let process = Pid::from_child(&child);
+        wait(|| calls.lock().unwrap().iter().any(|call| call.starts_with("slow")));
+        let over = |child: &mut std::process::Child| child.try_wait().unwrap().is_some();
+        for _ in 0..5 {
+            for (signal, state) in [(Signal::STOP, 'S'), (Signal::CONT, 'T')] {
+                wait(|| states(process).chars().all(|found| found == state) || over(&mut child));
+                let _ = kill_process(process, signal);
+            }
+        }
+        wait(|| !states(process).contains('T'));
+        calls.lock().unwrap().push(GO.into());
+        assert!(child.wait().unwrap().success());
     });
 }

@@ -27,10 +27,17 @@ impl Drop for Folder {
     }
 }
 
-const ENDS: [&str; 2] = ["10.0.0.1:4000", "10.0.0.2:5000"];
+fn ends(port: u16) -> Stream {
+    (([10, 0, 0, 1], port).into(), "[fe80::2]:5000".parse().unwrap())
+}
 
-fn steer(card: &dyn Card) -> (u32, Box<dyn Any>) {
-    card.steer(ENDS[0].parse().unwrap(), ENDS[1].parse().unwrap(), 5).unwrap()
+/// Steers the stream of this port: the place of its rule.
+fn steer(card: &dyn Card, port: u16) -> u32 {
+    card.steer(ends(port).0, ends(port).1, 5).unwrap()
+}
+
+fn unsteer(card: &dyn Card, place: u32, port: u16) {
+    card.unsteer(Some(place), ends(port).0, ends(port).1).unwrap();
 }
 
 #[test]
@@ -43,20 +50,24 @@ fn the_next_one_undoes_what_a_dead_one_left() {
     assert!(!found);
     let made = SetUp::make(&card, &before, &changes, Some(&journal)).unwrap();
     let noted = Noted { card: &card, journal: &journal };
-    let ((first, one), (_, two)) = (steer(&noted), steer(&noted));
-    drop(two);
-    assert_eq!(*card.streams.borrow(), [first]);
+    // Two rules of one stream, of which one has ended, and one of a stream that has.
+    let places = [1, 1, 2].map(|port| steer(&noted, port));
+    unsteer(&noted, places[1], 1);
+    unsteer(&noted, places[2], 2);
+    // A rule of another's making has the place by now.
+    card.streams.borrow_mut().push((places[2], ends(9).0, ends(9).1));
+    assert_eq!(card.streams.borrow().len(), 2);
     // The process is running: no other process touches the card.
     assert_eq!(Journal::open(&folder.0, "eth0", &card).unwrap_err(), Unopened::Running);
     // Killed: nothing is undone. Its lock goes with the process; here the file goes to another folder.
-    std::mem::forget((made, one));
+    std::mem::forget(made);
     let text = folder.text();
     let after = Folder::new("after");
     std::fs::write(after.0.join("devmem-eth0.journal"), &text).unwrap();
     assert!(!same(&CardState::read(&card).unwrap(), &before));
     let (journal, found) = Journal::open(&after.0, "eth0", &card).unwrap();
     assert!(found && same(&CardState::read(&card).unwrap(), &before), "{text}");
-    assert!(card.streams.borrow().is_empty(), "{text}");
+    assert_eq!(*card.streams.borrow(), [(places[2], ends(9).0, ends(9).1)], "{text}");
     assert_eq!(after.text(), "");
     drop(journal);
     assert!(!Journal::open(&after.0, "eth0", &card).unwrap().1, "once");
@@ -100,8 +111,8 @@ fn an_end_in_order_leaves_an_empty_journal_and_a_failed_undo_keeps_it() {
         let before = CardState::read(&card).unwrap();
         let changes = plan(&before, 3).unwrap();
         let (journal, _) = Journal::open(&folder.0, "eth0", &card).unwrap();
-        drop(SetUp::make(&card, &before, &changes, Some(&journal)).unwrap());
-        assert_eq!(!folder.text().is_empty(), left);
+        let (restored, _) = SetUp::make(&card, &before, &changes, Some(&journal)).unwrap().end();
+        assert_eq!((!folder.text().is_empty(), !restored), (left, left));
     }
     // It cannot be undone now either: it stays, and the reason names the file.
     let Err(Unopened::No(why)) = Journal::open(&folder.0, "eth0", &Fake::new(Some("spread to 7"))) else {
@@ -113,11 +124,14 @@ fn an_end_in_order_leaves_an_empty_journal_and_a_failed_undo_keeps_it() {
 
 #[test]
 fn lines_of_others_are_refused() {
-    for text in ["linkspan devmem journal 2\n", "split x\n", "stream\n", "table 1 -2\n"] {
+    for text in ["linkspan devmem journal 1\n", "split x\n", "stream\n", "stream 7\n", "table 1 -2\n"] {
         assert!(Left::read(text).is_err(), "{text}");
     }
-    let left = Left::read("linkspan devmem journal 1\nsplit 1\nstream 4\nstream 7\ngone 4\ntable 0 1\nrul").unwrap();
-    let want = Left { rules: false, split: Some((true, None)), table: Some(vec![0, 1]), streams: [7].into() };
+    let [(a, peer), (b, _)] = [4, 7].map(ends);
+    let streams = format!("stream {a} {peer}\nstream {b} {peer}\ngone {a} {peer}\n");
+    let left = Left::read(&format!("{TITLE}\nsplit 1\n{streams}table 0 1\nrul")).unwrap();
+    let want =
+        Left { rules: false, split: Some((true, None)), table: Some(vec![0, 1]), streams: [((b, peer), 1)].into() };
     assert_eq!(left, want);
 }
 
@@ -130,17 +144,20 @@ fn it_stays_short_and_a_dead_one_s_rules_are_all_in_it() {
     let (journal, _) = Journal::open(&folder.0, "eth0", &card).unwrap();
     let made = SetUp::make(&card, &before, &changes, Some(&journal)).unwrap();
     let noted = Noted { card: &card, journal: &journal };
-    let kept: Vec<_> = (0..3).map(|_| steer(&noted)).collect();
+    for port in 0..3 {
+        steer(&noted, port);
+    }
     let head = folder.text().len();
     for _ in 0..10_000 {
-        drop(steer(&noted));
-        // As long as ten lines for each rule, and some.
-        assert!(folder.text().len() < head + 20 * (LINES * 4 + MORE));
+        let place = steer(&noted, 3);
+        unsteer(&noted, place, 3);
+        // As long as two lines for each rule, and some.
+        assert!(folder.text().len() < head + 45 * (LINES * 4 + MORE));
     }
     // Its lock goes with it to the file that takes its place.
     assert_eq!(Journal::open(&folder.0, "eth0", &card).unwrap_err(), Unopened::Running);
     let text = folder.text();
-    std::mem::forget((made, kept));
+    std::mem::forget(made);
     let after = Folder::new("short-after");
     std::fs::write(after.0.join("devmem-eth0.journal"), &text).unwrap();
     assert!(Journal::open(&after.0, "eth0", &card).unwrap().1);
@@ -151,11 +168,44 @@ fn it_stays_short_and_a_dead_one_s_rules_are_all_in_it() {
 fn a_file_that_is_too_long_to_read_whole_is_refused_by_name() {
     let folder = Folder::new("long");
     let card = Fake::new(None);
-    let (_, rule) = steer(&card);
-    let text = format!("{TITLE}\n{}stream 1000\n", "stream 7\ngone 7\n".repeat(MOST as usize / 15));
+    let text = format!("{TITLE}\n{}", "rules\n".repeat(MOST as usize / 5));
     std::fs::write(folder.0.join("devmem-eth0.journal"), text).unwrap();
     let Err(Unopened::No(why)) = Journal::open(&folder.0, "eth0", &card) else { panic!("undone") };
     assert!(why.contains("devmem-eth0.journal") && why.contains("by hand"), "{why}");
     assert!(!folder.text().is_empty(), "it is kept");
-    drop(rule);
+}
+
+#[test]
+fn a_rule_that_the_card_did_not_end_is_said_and_is_for_the_next_one() {
+    let folder = Folder::new("stands");
+    let card = Fake::new(Some("unsteer"));
+    let before = CardState::read(&card).unwrap();
+    let changes = plan(&before, 3).unwrap();
+    let (journal, _) = Journal::open(&folder.0, "eth0", &card).unwrap();
+    let made = SetUp::make(&card, &before, &changes, Some(&journal)).unwrap();
+    let noted = Noted { card: &card, journal: &journal };
+    let place = steer(&noted, 1);
+    assert!(noted.unsteer(Some(place), ends(1).0, ends(1).1).is_err());
+    let (restored, said) = made.end();
+    assert!(!restored && said.contains("the stream [fe80::2]:5000 -> 10.0.0.1:1"), "{said}");
+    drop(journal);
+    let streams = card.streams.take();
+    let card = Fake::new(None);
+    card.streams.replace(streams);
+    assert!(Journal::open(&folder.0, "eth0", &card).unwrap().1);
+    assert!(card.streams.borrow().is_empty() && folder.text().is_empty());
+}
+
+#[test]
+fn a_kill_between_a_rule_and_its_line_leaves_no_rule() {
+    let folder = Folder::new("between");
+    let card = Fake::new(Some("steer"));
+    let (journal, _) = Journal::open(&folder.0, "eth0", &card).unwrap();
+    let before = CardState::read(&card).unwrap();
+    journal.begin(&before, &[]).unwrap();
+    let noted = Noted { card: &card, journal: &journal };
+    // The line stands first, and says that the rule is none where the card refuses it.
+    assert!(noted.steer(ends(1).0, ends(1).1, 5).is_err());
+    let (local, peer) = ends(1);
+    assert!(folder.text().ends_with(&format!("stream {local} {peer}\ngone {local} {peer}\n")), "{}", folder.text());
 }

@@ -4,15 +4,14 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::rc::Rc;
 
 use super::*;
 
 /// A card that remembers, and fails at one call.
 pub(in super::super) struct Fake {
     state: RefCell<CardState>,
-    /// Rules for streams.
-    pub(in super::super) streams: Rc<RefCell<Vec<u32>>>,
+    /// Rules for streams, each with its place.
+    pub(in super::super) streams: RefCell<Vec<(u32, SocketAddr, SocketAddr)>>,
     calls: RefCell<Vec<String>>,
     fails: Option<&'static str>,
 }
@@ -21,23 +20,12 @@ impl Fake {
     pub(in super::super) fn new(fails: Option<&'static str>) -> Fake {
         let rings = Rings { receive: Some(1024), split: HeaderSplit::Off, threshold: Some(256) };
         let state = CardState { queues: 8, rings, table: (0..128).map(|n| n % 8).collect(), rules: false };
-        Fake { state: RefCell::new(state), streams: Rc::default(), calls: RefCell::default(), fails }
+        Fake { state: RefCell::new(state), streams: RefCell::default(), calls: RefCell::default(), fails }
     }
 
     fn call(&self, name: &str) -> Result<(), String> {
         self.calls.borrow_mut().push(name.to_owned());
         if self.fails == Some(name) { Err(format!("{name}: Operation not supported")) } else { Ok(()) }
-    }
-}
-
-struct Steered {
-    number: u32,
-    streams: Rc<RefCell<Vec<u32>>>,
-}
-
-impl Drop for Steered {
-    fn drop(&mut self) {
-        self.streams.borrow_mut().retain(|&n| n != self.number);
     }
 }
 
@@ -83,15 +71,20 @@ impl Card for Fake {
         Err("not here".into())
     }
 
-    fn steer(&self, _: SocketAddr, _: SocketAddr, _: u32) -> Result<(u32, Box<dyn Any>), String> {
+    fn steer(&self, local: SocketAddr, peer: SocketAddr, _: u32) -> Result<u32, String> {
+        self.call("steer")?;
         let mut streams = self.streams.borrow_mut();
-        let number = 1000 + streams.len() as u32;
-        streams.push(number);
-        Ok((number, Box::new(Steered { number, streams: self.streams.clone() })))
+        let place = 1000 + streams.len() as u32;
+        streams.push((place, local, peer));
+        Ok(place)
     }
 
-    fn unsteer(&self, rule: u32) -> Result<(), String> {
-        self.streams.borrow_mut().retain(|&n| n != rule);
+    fn unsteer(&self, place: Option<u32>, local: SocketAddr, peer: SocketAddr) -> Result<(), String> {
+        self.call("unsteer")?;
+        let is = |rule: &(u32, SocketAddr, SocketAddr)| {
+            place.is_none_or(|at| at == rule.0) && (rule.1, rule.2) == (local, peer)
+        };
+        self.streams.borrow_mut().retain(|rule| !is(rule));
         Ok(())
     }
 }
