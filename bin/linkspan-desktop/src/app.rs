@@ -116,7 +116,7 @@ impl App {
                 let folder = glib::user_special_dir(glib::UserDirectory::Downloads).unwrap_or_else(glib::home_dir);
                 // With the slash it is a directory, also where it is not there yet.
                 let to = format!("{}/", folder.to_string_lossy());
-                self.ask(user::Ask::Get { from: vec![place.clone()], to });
+                self.ask(user::Ask::Get { from: vec![place.clone()], to, options: String::new() });
             }
             Action::SetAside => self.tell(Input::ToSend(Vec::new())),
             Action::Report(id) => pick::save(self, self.model.borrow().report(id)),
@@ -143,7 +143,7 @@ impl App {
         let to = self.model.borrow().target();
         match to {
             _ if files.is_empty() => {}
-            Some(to) => self.ask(user::Ask::Send { from: files, to }),
+            Some(to) => self.ask(user::Ask::Send { from: files, to, options: String::new() }),
             None => self.tell(Input::ToSend(files)),
         }
     }

@@ -55,7 +55,7 @@ pub(crate) fn pick(app: &Rc<App>, pick: &Pick) {
         app.ask(match pick {
             // Of no place yet.
             Pick::Files(to) if to.is_empty() => return app.tell(Input::ToSend(chosen)),
-            Pick::Files(to) | Pick::Folder(to) => user::Ask::Send { from: chosen, to },
+            Pick::Files(to) | Pick::Folder(to) => user::Ask::Send { from: chosen, to, options: String::new() },
             Pick::Mirror(to) => user::Ask::Mirror {
                 source: first,
                 destination: user::below(&to, &name),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use linkspan_bus::user::{NAME, User, UserServer};
 use linkspan_bus::zbus;
+use linkspan_user::mirrors::{self, Mirrors};
 use linkspan_user::shares::{self, Shares};
 use linkspan_user::task::{Say, Tasks};
 use linkspan_user::{Error, keys, place};
@@ -55,7 +56,8 @@ fn open(as_root: bool, log: Arc<Log>, changed: Arc<Notify>) -> Result<User, Stri
     let tasks =
         Tasks::new(place::state_dir("service").map_err(text)?.join("history"), say.clone(), Box::new(move || told()));
     let shares = Shares::new(shares::file().map_err(text)?, as_root, say.clone());
-    Ok(User { tasks: Arc::new(tasks), shares, say, changed })
+    let mirrors = Mirrors::new(mirrors::file().map_err(text)?, &say);
+    Ok(User { tasks: Arc::new(tasks), mirrors, shares, say, changed })
 }
 
 async fn connect(user: &Arc<User>, most: Duration) -> zbus::Result<UserServer> {

@@ -634,7 +634,7 @@ pub(crate) struct JitterArgs {
     #[command(flatten)]
     pub(crate) measure: Measure,
     /// One round trip per this time
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1ms")]
+    #[arg(long, value_name = "TIME", value_parser = interval, default_value = "1ms")]
     pub(crate) interval: Duration,
 }
 
@@ -656,10 +656,10 @@ pub(crate) struct MultiArgs {
     pub(crate) streams: u32,
 }
 
-/// `perf connect` moves no data: options about data are refused, or change nothing.
+/// `perf connect` moves no data: options about data, and about the time that they take, are refused or change nothing.
 fn hide_what_moves_data(arg: clap::Arg) -> clap::Arg {
-    let moves =
-        ["size", "warmup", "window", "no_verify", "seed", "baseline", "rounds"].contains(&arg.get_id().as_str());
+    let moves = ["size", "warmup", "window", "wait", "timeout", "no_verify", "seed", "baseline", "rounds"]
+        .contains(&arg.get_id().as_str());
     if moves { arg.hide(true) } else { arg }
 }
 
@@ -705,6 +705,10 @@ fn sizes(text: &str) -> Result<Sizes, BadValue> {
 
 fn time(text: &str) -> Result<Duration, BadValue> {
     units::time(text)
+}
+
+fn interval(text: &str) -> Result<Duration, BadValue> {
+    units::interval(text)
 }
 
 /// A path by its name.

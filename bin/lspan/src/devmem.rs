@@ -8,6 +8,8 @@ use linkspan_fabric::{Ability, Config, MemoryName, gpus, survey};
 use linkspan_netdev::{Socket, foreign_interface};
 use linkspan_service::devmem::{self, Lending, Terms, Unlent, Verdict, look};
 use linkspan_topology::{Host, Interface, Roots};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
@@ -94,7 +96,12 @@ fn failure(error: Unlent) -> Failure {
 /// `lspan devmem down`.
 pub(crate) fn down(args: &DownArgs) -> Result<Exit, Failure> {
     let interface = interface(&args.interface)?;
-    let found = devmem::restore(&args.folder, &interface).map_err(failure)?;
+    let found = match access(&args.folder, Access::WRITE_OK) {
+        // The folder comes with the first journal.
+        Err(Errno::NOENT) => false,
+        Err(Errno::ACCESS) => return Err(failure(Unlent::NotAllowed { interface: interface.name })),
+        _ => devmem::restore(&args.folder, &interface).map_err(failure)?,
+    };
     let said = if found { "all settings are restored" } else { "nothing is left of an `lspan devmem up`" };
     Out::default().text(&format!("{}: {said}\n", interface.name))?;
     Ok(Exit::Ok)

@@ -51,23 +51,32 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
         _ => (None, None),
     };
     let mut report = judge(&snapshot, asked.as_ref());
+    let mut ended = Ok(());
     if let Some(why) = lost {
+        notes.push(why.message.clone());
         if report.findings.is_empty() {
-            return Err(why);
+            ended = Err(why);
         }
-        notes.push(why.message);
     } else if let (true, Some(peer)) = (args.speed, &args.peer) {
-        let found = speed::judge(&snapshot, peer, asked.as_ref().map(Asked::address), &mut notes)?;
-        report.findings.extend(found.findings);
-        report.facts.extend(found.facts);
+        match speed::judge(&snapshot, peer, asked.as_ref().map(Asked::address), &mut notes) {
+            Ok(found) => {
+                report.findings.extend(found.findings);
+                report.facts.extend(found.facts);
+            }
+            Err(why) => {
+                notes.push(why.message.clone());
+                ended = Err(why);
+            }
+        }
     }
+    let exit = ended.as_ref().map_or_else(|why| why.exit, |()| exit(&report.findings));
     let mut out = Out::default();
     if args.json {
-        out.json(&json::host(&snapshot, &report, &notes, asked.as_ref(), exit(&report.findings), RELEASE), true)?;
-    } else {
+        out.json(&json::host(&snapshot, &report, &notes, asked.as_ref(), exit, RELEASE), true)?;
+    } else if ended.is_ok() {
         out.text(&text::host(&snapshot, &report, &notes, args.peer.is_some()))?;
     }
-    Ok(exit(&report.findings))
+    ended.map(|()| exit)
 }
 
 /// Asks on each cable who is there.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use linkspan_fabric::keys::Keyring;
-use linkspan_fabric::{Config, Fabric, Gpu, Level, Log, MemoryName, PathChoice, chain, gpus};
+use linkspan_fabric::{Config, Error, Fabric, Gpu, Level, Log, MemoryName, PathChoice, chain, gpus};
 use linkspan_service::rendezvous;
 use linkspan_topology::IfFilter;
 
@@ -71,6 +71,15 @@ pub(crate) fn open(path: PathArg, memory: MemoryName) -> Result<Fabric, Failure>
     Ok(Fabric::new(config(path, memory)?, log(Vec::new()), false, linkspan_transports::all())?)
 }
 
+/// That of the machine, to be shown; inside, why there is none where no interface is usable.
+pub(crate) fn shown() -> Result<Result<Fabric, Failure>, Failure> {
+    let config = config(PathArg::AUTO, MemoryName::Host)?;
+    match Fabric::new(config, log(Vec::new()), false, linkspan_transports::all()) {
+        Err(error @ Error::NoInterface { .. }) => Ok(Err(error.into())),
+        made => Ok(Ok(made?)),
+    }
+}
+
 /// The same for a side that anybody may connect to.
 pub(crate) fn serving(path: PathArg, memory: MemoryName) -> Result<Fabric, Failure> {
     Ok(Fabric::new(config(path, memory)?, peer_lines::log(), false, linkspan_transports::all())?)
@@ -117,13 +126,13 @@ fn here(path: PathArg, memory: MemoryName) -> Result<Config, Failure> {
     let mut config = config(path, memory)?;
     // Loopback has no RDMA device.
     if config.interfaces.is_none() && !config.path.is("verbs") {
-        config.interfaces = IfFilter::parse("lspan", "=lo").ok();
+        config.interfaces = IfFilter::parse("a test on this host, as with LINKSPAN_IFNAME", "=lo").ok();
     }
     Ok(config)
 }
 
 /// The settings of the environment, with a path that there is.
-pub(crate) fn settings() -> Result<Config, linkspan_fabric::Error> {
+pub(crate) fn settings() -> Result<Config, Error> {
     let config = Config::from_env()?;
     config.check_path(&linkspan_transports::all())?;
     Ok(config)

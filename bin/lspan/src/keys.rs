@@ -1,6 +1,6 @@
 //! `lspan key` and `lspan pair`: whom this user trusts.
 
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read, Write};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -184,7 +184,7 @@ fn show(out: &mut Out, line: &JoinLine, json: bool) -> Result<(), Failure> {
             .fg_color(Some(anstyle::AnsiColor::Black.into()))
             .bg_color(Some(anstyle::AnsiColor::BrightWhite.into()));
         for row in code.render::<qrcode::render::unicode::Dense1x2>().build().lines() {
-            anstream::eprintln!("{style}{row}{style:#}");
+            let _ = writeln!(anstream::stderr(), "{style}{row}{style:#}");
         }
     }
     eprintln!(

@@ -1,6 +1,11 @@
 //! `lspan`: linkspan at the command line.
 #![forbid(unsafe_code)]
 
+/// As that of std, but a standard error that cannot be written, as a terminal that is gone, does not end the program.
+macro_rules! eprintln {
+    ($($part:tt)*) => { crate::peer_lines::tell(&format!($($part)*)) };
+}
+
 mod bugreport;
 mod cables;
 mod child;

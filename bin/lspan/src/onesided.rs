@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use linkspan::{Access, Exposed, Memory, RemoteBuffer, Transport, Url};
 use linkspan_fabric::MemoryName;
 use linkspan_perf::format::gbench::{self, Run};
-use linkspan_perf::{Offers, PerfError, Share, thread_cpu_ns};
+use linkspan_perf::{Interrupt, LinkError, Offers, PerfError, Share, thread_cpu_ns};
 use linkspan_topology::{Host, Roots};
 
 use crate::cli::{OneSided, PathArg};
@@ -41,6 +41,28 @@ impl Direction {
 
 /// Measures every size and prints the table.
 pub(crate) fn run(args: &OneSided, way: Direction) -> Result<Exit, Failure> {
+    let (mut out, mut path, mut runs) = (Out::default(), String::new(), Vec::new());
+    let result = measure(args, way, &mut out, &mut path, &mut runs);
+    let downgrades = fabric::downgrades();
+    let exit = if downgrades.is_empty() { Exit::Ok } else { Exit::Degraded };
+    if args.json {
+        let error = result.as_ref().err().map(|failure| failure.message.clone());
+        let text = gbench::json(&context(path, downgrades, error), &runs);
+        out.text(&(text.map_err(|error| Failure::new(Exit::Failed, format!("JSON: {error}")))? + "\n"))?;
+    } else if !path.is_empty() {
+        eprintln!("{path}");
+    }
+    result.map(|()| exit)
+}
+
+/// Every size in turn; what was found, and on which path, also where one fails.
+fn measure(
+    args: &OneSided,
+    way: Direction,
+    out: &mut Out,
+    path: &mut String,
+    runs: &mut Vec<Run>,
+) -> Result<(), Failure> {
     let peer = Peer::find(args.peer.as_deref(), args.path, args.device, MemoryName::Host)?;
     let interrupt = &peer.connector.interrupt;
     let link = linkspan_perf::link::Connector::connect(&peer.connector)?;
@@ -52,48 +74,35 @@ pub(crate) fn run(args: &OneSided, way: Direction) -> Result<Exit, Failure> {
     transport.connect_blocking(&url, CONNECT)?;
     let asked = interrupt.clone();
     transport.stop_waiting_when(move || asked.raised());
-    let path = transport.path().unwrap_or_default();
-    let side = Side { transport, remote, memory: Memory::host(largest as usize), timeout: args.timeout, way };
+    *path = transport.path().unwrap_or_default();
+    let (memory, interrupt) = (Memory::host(largest as usize), interrupt.clone());
+    let side = Side { transport, remote, memory, timeout: args.timeout, way, interrupt };
 
-    let (mut out, mut progress) = (Out::default(), Progress::new());
+    let mut progress = Progress::new();
     let width = args.size.0.iter().map(|&bytes| way.name(bytes).len()).max().unwrap_or(0);
     if !args.json {
         out.text(&gbench::head(width))?;
     }
-    let mut runs = Vec::new();
     for &bytes in &args.size.0 {
         progress.say(&format!("measuring {} ...", way.name(bytes)));
         let found = side.measure(bytes, args);
         progress.clear();
-        // What was measured before stands.
-        let stopped = interrupt.raised() || out.gone();
         let run = match found {
-            Err(_) if stopped => break,
+            Err(_) if side.interrupt.raised() => break,
             found => found?,
         };
         if !args.json {
             out.text(&run.row(width))?;
         }
         runs.push(run);
-        if stopped {
+        if side.interrupt.raised() || out.gone() {
             break;
         }
     }
-    let downgrades = fabric::downgrades();
-    let exit = if downgrades.is_empty() { Exit::Ok } else { Exit::Degraded };
-    if args.json {
-        let text = gbench::json(&context(path, downgrades), &runs);
-        out.text(&(text.map_err(|error| Failure::new(Exit::Failed, format!("JSON: {error}")))? + "\n"))?;
-    } else {
-        eprintln!("{path}");
-    }
+    let interrupted = side.interrupt.raised();
     drop(side);
     let left = client.close();
-    if interrupt.raised() {
-        return Ok(Exit::Interrupted);
-    }
-    left?;
-    Ok(exit)
+    if interrupted { Err(LinkError::Interrupted.into()) } else { left.map_err(Failure::from) }
 }
 
 struct Side {
@@ -102,48 +111,69 @@ struct Side {
     memory: Memory,
     timeout: Duration,
     way: Direction,
+    interrupt: Interrupt,
 }
 
 impl Side {
-    fn measure(&self, bytes: u64, args: &OneSided) -> Result<Run, Failure> {
-        // A pattern to find again, and the first use of every page.
+    /// A pattern to find again, and the first use of every page. The timed operations alone put it where it is looked for.
+    fn prepare(&self, bytes: u64) -> Result<Vec<u8>, Failure> {
         let pattern: Vec<u8> = (0..bytes).map(|n| (n.wrapping_mul(2_654_435_761) >> 16) as u8).collect();
-        self.memory.fill(0, &pattern)?;
-        self.turns(Direction::Write, bytes, 1)?;
-        if self.way == Direction::Read {
-            self.memory.fill(0, &vec![0; bytes as usize])?;
-            self.turns(Direction::Read, bytes, 1)?;
+        let other: Vec<u8> = pattern.iter().map(|byte| !byte).collect();
+        match self.way {
+            Direction::Write => {
+                self.memory.fill(0, &other)?;
+                self.turns(Direction::Write, bytes, 1)?;
+                self.memory.fill(0, &pattern)?;
+            }
+            Direction::Read => {
+                self.memory.fill(0, &pattern)?;
+                self.turns(Direction::Write, bytes, 1)?;
+                self.turns(Direction::Read, bytes, 1)?;
+                self.memory.fill(0, &other)?;
+            }
         }
+        Ok(pattern)
+    }
+
+    fn measure(&self, bytes: u64, args: &OneSided) -> Result<Run, Failure> {
+        let pattern = self.prepare(bytes)?;
         let mut count = args.iters.unwrap_or(1);
         let run = loop {
             let (began, cpu) = (Instant::now(), thread_cpu_ns());
-            self.turns(self.way, bytes, count)?;
+            let done = self.turns(self.way, bytes, count)?;
             let (took, cpu) = (began.elapsed(), thread_cpu_ns() - cpu);
-            if args.iters.is_some() || took >= args.duration || count >= MOST {
-                let each = |ns: f64| ns / count as f64;
+            if self.interrupt.raised() || args.iters.is_some() || took >= args.duration || count >= MOST {
+                let each = |ns: f64| ns / done as f64;
                 let (real_ns, cpu_ns) = (each(took.as_nanos() as f64), each(cpu as f64));
-                break Run { name: self.way.name(bytes), iterations: count, real_ns, cpu_ns, bytes };
+                break Run { name: self.way.name(bytes), iterations: done, real_ns, cpu_ns, bytes };
             }
             // As many as the time asks for and a half more, so that the next run is the last.
             let wanted = args.duration.as_secs_f64() * 1.5 / took.as_secs_f64().max(1e-9) * count as f64;
             count = (wanted as u64).clamp(count + 1, count.saturating_mul(GROWTH)).min(MOST);
         };
-        if !args.no_verify {
+        // After Ctrl-C nothing is read back any more.
+        if !args.no_verify && !self.interrupt.raised() {
             self.check(bytes, &pattern)?;
         }
         Ok(run)
     }
 
-    fn turns(&self, way: Direction, bytes: u64, count: u64) -> Result<(), Failure> {
+    /// Makes so many operations, fewer after Ctrl-C; how many.
+    fn turns(&self, way: Direction, bytes: u64, count: u64) -> Result<u64, Failure> {
         let remote = self.remote.slice(0, bytes)?;
         let (to, from) = (self.memory.slice_mut(0, bytes as usize)?, self.memory.slice(0, bytes as usize)?);
-        for _ in 0..count {
-            match way {
-                Direction::Write => self.transport.write_blocking(&from, &remote, None, Some(self.timeout))?,
-                Direction::Read => self.transport.read_blocking(&to, &remote, Some(self.timeout))?,
+        for done in 0..count {
+            let one = match way {
+                Direction::Write => self.transport.write_blocking(&from, &remote, None, Some(self.timeout)).map(drop),
+                Direction::Read => self.transport.read_blocking(&to, &remote, Some(self.timeout)).map(drop),
             };
+            if self.interrupt.raised() {
+                let done = done + u64::from(one.is_ok());
+                return if done > 0 { Ok(done) } else { Err(LinkError::Interrupted.into()) };
+            }
+            one?;
         }
-        Ok(())
+        Ok(count)
     }
 
     /// What the peer has, or what came from it, is the pattern.
@@ -164,7 +194,7 @@ impl Side {
     }
 }
 
-fn context(path: String, downgrades: Vec<String>) -> gbench::Context {
+fn context(path: String, downgrades: Vec<String>, error: Option<String>) -> gbench::Context {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let host = Host::read(&Roots::default());
     gbench::Context {
@@ -178,6 +208,7 @@ fn context(path: String, downgrades: Vec<String>) -> gbench::Context {
         library_build_type: if cfg!(debug_assertions) { "debug" } else { "release" },
         path,
         downgrades,
+        error,
     }
 }
 

@@ -55,7 +55,7 @@ impl Progress {
     /// Shows the line in place of the one before.
     pub(crate) fn say(&mut self, line: &str) {
         if self.tty {
-            eprint!("\r\x1b[K{line}");
+            let _ = write!(io::stderr(), "\r\x1b[K{line}");
             self.shown = true;
         }
     }
@@ -63,7 +63,7 @@ impl Progress {
     /// Takes the line away.
     pub(crate) fn clear(&mut self) {
         if self.shown {
-            eprint!("\r\x1b[K");
+            let _ = io::stderr().write_all(b"\r\x1b[K");
             self.shown = false;
         }
     }

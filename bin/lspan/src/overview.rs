@@ -32,12 +32,13 @@ fn job(path: PathArg) -> Job {
 
 pub(crate) fn run() -> Result<Exit, Failure> {
     let mut out = Out::default();
-    let (view, mut exit) = status::view()?;
+    let (view, exit) = status::view()?;
     out.text(&view)?;
+    let mut exit = exit?;
     out.text("\nbetween two processes on this machine, every byte checked:\n")?;
     let mut rows =
         vec![cells(["path", "8 B us", "p99", "64K us", "8 B M/s", "64K GB/s", "4M GB/s", "4M Gb/s", "#wrong"])];
-    let mut notes = String::new();
+    let (mut notes, mut interrupted) = (String::new(), None);
     for path in [PathArg::TCP, PathArg::SHM] {
         let name = path.name();
         let mut found: Vec<Row> = Vec::new();
@@ -48,7 +49,16 @@ pub(crate) fn run() -> Result<Exit, Failure> {
                 Ok(())
             })
         });
+        // What was measured before Ctrl-C stands.
+        let result = match result {
+            Err(failure) if failure.exit == Exit::Interrupted => {
+                interrupted = Some(failure);
+                Ok(())
+            }
+            result => result,
+        };
         match result {
+            Ok(()) if found.is_empty() => {}
             Ok(()) => {
                 let wrong: u64 = found.iter().filter_map(|row| row.wrong_bytes).fold(0, u64::saturating_add);
                 if wrong > 0 {
@@ -59,7 +69,6 @@ pub(crate) fn run() -> Result<Exit, Failure> {
                     notes.push_str(&format!("{name}: {} ({})\n", row.path, row.reason));
                 }
             }
-            Err(failure) if failure.exit == Exit::Interrupted => return Err(failure),
             Err(failure) => {
                 rows.push(cells([name, "-", "-", "-", "-", "-", "-", "-", "-"]));
                 notes.push_str(&format!("{name}: not measured: {}\n", failure.message));
@@ -68,8 +77,14 @@ pub(crate) fn run() -> Result<Exit, Failure> {
                 }
             }
         }
+        if interrupted.is_some() {
+            break;
+        }
     }
     out.text(&format!("{}{notes}", table(&rows)))?;
+    if let Some(failure) = interrupted.filter(|_| exit != Exit::WrongData) {
+        return Err(failure);
+    }
     out.text(
         "\nmore: `lspan doctor` says what is wrong here, `lspan perf --help`; between two hosts: `lspan perf serve --open` there, `lspan perf bw HOST` here\n",
     )?;

@@ -108,6 +108,7 @@ pub(crate) fn run(args: &SelftestArgs) -> Result<Exit, Failure> {
             paths.map(|path| (format!("path {}", path.name()), None, path)).collect()
         }
     };
+    let mut interrupted = None;
     for (part, peer, path) in peers {
         let mut progress = Progress::new();
         progress.say(&format!("testing {part} ..."));
@@ -119,7 +120,12 @@ pub(crate) fn run(args: &SelftestArgs) -> Result<Exit, Failure> {
                 exit = Exit::WrongData;
                 add(Line::new(part, Verdict::Fail, format!("{wrong} wrong bytes; {text}")), &mut out)?;
             }
-            Err(failure) if failure.exit == Exit::Interrupted => return Err(failure),
+            Err(failure) if failure.exit == Exit::Interrupted => {
+                if exit != Exit::WrongData {
+                    (exit, interrupted) = (failure.exit, Some(failure));
+                }
+                break;
+            }
             Err(failure) => {
                 if exit != Exit::WrongData {
                     exit = failure.exit;
@@ -132,7 +138,7 @@ pub(crate) fn run(args: &SelftestArgs) -> Result<Exit, Failure> {
         let ok = exit == Exit::Ok;
         out.json(&serde_json::json!({ "schema": SCHEMA, "parts": lines, "ok": ok, "exit_code": exit as u8 }), true)?;
     }
-    Ok(exit)
+    interrupted.map_or(Ok(exit), Err)
 }
 
 /// Moves checked data both ways; what was found, and wrong bytes.

@@ -6,13 +6,14 @@ mod text;
 pub(crate) use text::XDOMAIN_OFF;
 
 use linkspan_fabric::keys::Keyring;
-use linkspan_fabric::{Device, Fabric, MemoryName, chain};
+use linkspan_fabric::{Device, Fabric, chain};
 use linkspan_thunderbolt::Cables;
 use linkspan_topology::{Cable, Interface, LAST_RESORT, Machine, Roots, Verdict, cables};
 use linkspan_verbs::Rdma;
 
-use crate::cli::{PathArg, StatusArgs};
+use crate::cli::StatusArgs;
 use crate::exit::{Exit, Failure};
+use crate::fabric;
 use crate::out::Out;
 
 /// Everything that is shown.
@@ -24,50 +25,56 @@ struct View<'a> {
 }
 
 pub(crate) fn run(args: &StatusArgs) -> Result<Exit, Failure> {
-    let fabric = crate::fabric::open(PathArg::AUTO, MemoryName::Host)?;
+    let fabric = fabric::shown()?;
     let mut out = Out::default();
     if args.json {
         let set = environment();
-        show(&fabric, |view| out.json(&json::status(view, &set), true))?;
+        show(&fabric, |view| out.json(&json::status(view, &set), true))??;
     } else {
-        out.text(&text(&fabric))?;
+        out.text(&text(&fabric)?)?;
     }
-    Ok(exit(&fabric))
+    exit(fabric)
 }
 
 /// How the view ends the program.
-fn exit(fabric: &Fabric) -> Exit {
-    if fabric.last_resort().is_some() { Exit::Degraded } else { Exit::Ok }
+fn exit(fabric: Result<Fabric, Failure>) -> Result<Exit, Failure> {
+    Ok(if fabric?.last_resort().is_some() { Exit::Degraded } else { Exit::Ok })
 }
 
-/// The view for the default command.
-pub(crate) fn view() -> Result<(String, Exit), Failure> {
-    let fabric = crate::fabric::open(PathArg::AUTO, MemoryName::Host)?;
-    Ok((text(&fabric), exit(&fabric)))
+/// The view for the default command, and how it ends the program.
+pub(crate) fn view() -> Result<(String, Result<Exit, Failure>), Failure> {
+    let fabric = fabric::shown()?;
+    Ok((text(&fabric)?, exit(fabric)))
 }
 
-fn show<T>(fabric: &Fabric, with: impl FnOnce(&View<'_>) -> T) -> T {
-    let (machine, survey, devices) = (Machine::read(&Roots::default()), fabric.survey(), fabric.devices());
-    let cables = cables(&machine, survey);
-    with(&View { machine: &machine, survey, devices: &devices, cables: &cables })
+fn show<T>(fabric: &Result<Fabric, Failure>, with: impl FnOnce(&View<'_>) -> T) -> Result<T, Failure> {
+    let (survey, devices) = match fabric {
+        Ok(fabric) => (fabric.survey().to_vec(), fabric.devices()),
+        Err(_) => (linkspan_fabric::survey(&fabric::settings()?)?, Vec::new()),
+    };
+    let machine = Machine::read(&Roots::default());
+    let cables = cables(&machine, &survey);
+    Ok(with(&View { machine: &machine, survey: &survey, devices: &devices, cables: &cables }))
 }
 
 /// The whole view as text.
-fn text(fabric: &Fabric) -> String {
-    let mut text = show(fabric, text::text);
-    text.push_str(&text::rdma_limits(&fabric.transport::<Rdma>().map(Rdma::ports).unwrap_or_default()));
-    text.push_str(&text::cables_used(&fabric.transport::<Cables>().map(Cables::ports).unwrap_or_default()));
-    let config = fabric.config();
-    text.push_str(&format!(
-        "paths: {}{}\n",
-        match config.path.forced() {
-            None =>
-                "shared memory on one host; between hosts RDMA where both have it, else a Thunderbolt or USB4 cable that joins them, else TCP, whose \
-                 payload lands in GPU memory where both have set their cards up (lspan devmem)".to_owned(),
-            Some(path) => format!("{}, forced by LINKSPAN_PATH", fabric.title(path)),
-        },
-        if config.strict { "; strict: a downgrade is an error" } else { "" }
-    ));
+fn text(fabric: &Result<Fabric, Failure>) -> Result<String, Failure> {
+    let mut text = show(fabric, text::text)?;
+    if let Ok(fabric) = fabric {
+        text.push_str(&text::rdma_limits(&fabric.transport::<Rdma>().map(Rdma::ports).unwrap_or_default()));
+        text.push_str(&text::cables_used(&fabric.transport::<Cables>().map(Cables::ports).unwrap_or_default()));
+        let config = fabric.config();
+        text.push_str(&format!(
+            "paths: {}{}\n",
+            match config.path.forced() {
+                None =>
+                    "shared memory on one host; between hosts RDMA where both have it, else a Thunderbolt or USB4 cable that joins them, else TCP, whose \
+                     payload lands in GPU memory where both have set their cards up (lspan devmem)".to_owned(),
+                Some(path) => format!("{}, forced by LINKSPAN_PATH", fabric.title(path)),
+            },
+            if config.strict { "; strict: a downgrade is an error" } else { "" }
+        ));
+    }
     match Keyring::find() {
         Ok(None) => {}
         Ok(Some(ring)) => {
@@ -82,7 +89,7 @@ fn text(fabric: &Fabric) -> String {
     for (name, instead) in linkspan_doctor::older_names(set.iter().map(String::as_str)) {
         text.push_str(&format!("{name} is of an older project, and linkspan does not read it; instead: {instead}\n"));
     }
-    text
+    Ok(text)
 }
 
 /// Names of the environment; of the plugin that NCCL loads its value too.

@@ -196,15 +196,11 @@ impl Under {
             }
             (Under::Op(op, _) | Under::Notification(op, _) | Under::Dial(op, ..), None) => op.test().map(Found::Report),
             (Under::Accept(listener), cx) => {
-                if let Some(mut cx) = cx
-                    && let Poll::Ready(transport) = pin!(listener.accept()).poll(&mut cx)
-                {
-                    return Some(Found::Peer(transport));
-                }
-                match listener.accept_blocking(Duration::ZERO) {
-                    Ok(transport) => Some(Found::Peer(transport)),
-                    Err(error) if error.is_timeout() => None,
-                    Err(error) => Some(Found::Report(Err(error))),
+                let mut cx = cx.unwrap_or(Context::from_waker(Waker::noop()));
+                match pin!(listener.accept()).poll(&mut cx) {
+                    Poll::Ready(Ok(transport)) => Some(Found::Peer(transport)),
+                    Poll::Ready(Err(error)) => Some(Found::Report(Err(error))),
+                    Poll::Pending => None,
                 }
             }
             (Under::Event(endpoint), Some(mut cx)) => match pin!(endpoint.next_event()).poll(&mut cx) {

@@ -35,12 +35,14 @@ fn shown<I: Interface>(object: &I) -> (String, String) {
 
 /// Those of the user's service.
 fn of_user() -> Vec<(String, String)> {
-    use linkspan_user::{shares, task};
+    use linkspan_user::{mirrors, shares, task};
     let say: task::Say = Arc::new(|_| {});
     let tasks = Arc::new(task::Tasks::new("/x/history".into(), say.clone(), Box::new(|| {})));
     let task = tasks.prepare(task::Kind::Pair, "", Vec::new()).unwrap();
     let shares = shares::Shares::new("/x/shares".into(), false, say.clone());
-    let calls = user::Calls::new(Arc::new(user::User { tasks, shares, say, changed: Arc::new(|| {}) }), 0);
+    let mirrors = mirrors::Mirrors::new("/x/mirrors".into(), &say);
+    let user = user::User { tasks, mirrors, shares, say, changed: Arc::new(|| {}) };
+    let calls = user::Calls::new(Arc::new(user), 0);
     vec![
         shown(&user::Manager { calls: calls.clone(), watches: Watches::new(1) }),
         shown(&user::Tests(calls.clone())),

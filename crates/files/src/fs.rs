@@ -216,6 +216,14 @@ pub trait Fs: Send + Sync + 'static {
     fn boot_id(&self) -> [u8; 16];
 }
 
+/// Age of a change, in seconds, from which on a later change has another time, however coarse the clock of a file system.
+const SETTLED: i64 = 2;
+
+/// Whether what changes from now on has another time than this one.
+pub(crate) fn is_settled<F: Fs>(fs: &F, changed: Time) -> bool {
+    changed.sec.saturating_add(SETTLED) < fs.now().sec
+}
+
 /// Longest tick of the clocks of file systems that a peer is likely to have, but FAT's: a jiffy at 100 Hz, and one more.
 const TICK: std::time::Duration = std::time::Duration::from_millis(20);
 

@@ -141,6 +141,11 @@ pub(crate) struct Journal<F: Fs> {
 }
 
 impl<F: Fs> Journal<F> {
+    /// Whether that of this partial file is here.
+    pub(crate) fn is_there(fs: &F, state: &F::Dir, place: &Whereabouts) -> bool {
+        place.name().and_then(|name| Whereabouts::of(fs, state, &name)).as_ref() == Some(place)
+    }
+
     /// That of this partial file. `resumed`: the file was there before, and a journal of it may be.
     pub(crate) fn open(fs: &F, state: &F::Dir, place: &Whereabouts, resumed: bool, tag: Tag) -> io::Result<Journal<F>> {
         let name = place.name().ok_or(io::ErrorKind::InvalidInput)?;

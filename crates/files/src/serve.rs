@@ -99,8 +99,8 @@ struct Books {
     tokens: HashMap<[u8; 16], (Identity, SyncSender<Incoming>)>,
     /// The last answers to each peer.
     said: HashMap<Identity, Answers>,
-    /// Connections that have sessions.
-    lines: Vec<Weak<Line>>,
+    /// Connections that have sessions, each with its peer and the session.
+    lines: Vec<(Identity, [u8; 16], Weak<Line>)>,
     /// No more sessions.
     closed: bool,
 }
@@ -171,22 +171,25 @@ impl Server {
             books.tokens.clear();
             std::mem::take(&mut books.lines)
         };
-        lines.iter().filter_map(Weak::upgrade).for_each(|line| line.close());
+        lines.iter().filter_map(|(.., line)| line.upgrade()).for_each(|line| line.close());
         let until = Instant::now() + ENDING;
-        while lines.iter().any(|line| line.strong_count() > 0) && Instant::now() < until {
+        while lines.iter().any(|(.., line)| line.strong_count() > 0) && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// The line of a new session, which [`Server::close`] ends.
-    fn line(&self, transport: Transport) -> Result<Arc<Line>, Error> {
+    /// The line of a session, which [`Server::close`] ends, and the next one of the same session: of a path that was lost the client may know
+    /// before we do, and a transfer over it holds its files.
+    fn line(&self, transport: Transport, identity: &Identity, session: [u8; 16]) -> Result<Arc<Line>, Error> {
         let line = Line::new(transport);
         let mut books = self.books();
         if books.closed {
             return Err(Error::Lost("the server has ended".into()));
         }
-        books.lines.retain(|line| line.strong_count() > 0);
-        books.lines.push(Arc::downgrade(&line));
+        books.lines.retain(|(.., line)| line.strong_count() > 0);
+        let before = books.lines.iter().filter(|(of, id, _)| of == identity && *id == session);
+        before.filter_map(|(.., line)| line.upgrade()).for_each(|line| line.close());
+        books.lines.push((identity.clone(), session, Arc::downgrade(&line)));
         Ok(line)
     }
 
@@ -224,7 +227,8 @@ impl Server {
     fn connection(&self, transport: Transport, identity: &Identity, open: Quota) -> Result<(), Error> {
         match first_message(&transport, PATIENCE)? {
             Message::Hello { version, session } => {
-                session::Session::new(self, identity, session, self.line(transport)?, open)?.run(version)
+                let line = self.line(transport, identity, session)?;
+                session::Session::new(self, identity, session, line, open)?.run(version)
             }
             Message::Bulk { token } => {
                 let waiting = self.books().tokens.remove(&token);

@@ -46,7 +46,7 @@ pub struct DestDir<F: Fs> {
     pub root: Arc<F::Dir>,
     /// The place of the transfer in it.
     pub base: RelPath,
-    /// Where journals are; without it nothing is resumed without hashing it again.
+    /// Where journals are; without it nothing is resumed.
     pub state: Option<Arc<F::Dir>>,
     /// Sizes.
     pub geometry: Geometry,
@@ -65,8 +65,8 @@ pub struct DestDir<F: Fs> {
 }
 
 impl<F: Fs> DestDir<F> {
-    /// A place below a root. Journals are kept in `state`; without it nothing is resumed without hashing it again. The sizes are
-    /// those of every transfer; files leave the page cache from `large` bytes on.
+    /// A place below a root. Journals are kept in `state`; without it nothing is resumed. The sizes are those of every transfer; files leave
+    /// the page cache from `large` bytes on.
     pub fn new(fs: Arc<F>, root: Arc<F::Dir>, base: RelPath, state: Option<Arc<F::Dir>>, large: u64) -> DestDir<F> {
         let (geometry, trash) = (Geometry::REAL, Trash::new(false));
         let (dry_run, no_fsync, delete, only) = (false, false, None, None);
@@ -130,6 +130,8 @@ pub struct Sink<F: Fs> {
     next_batch: u32,
     units: usize,
     packs: Vec<u16>,
+    /// Verdicts that wait until what was dropped is gone: a file that is offered again needs the partial file that it had.
+    verdicts: VecDeque<Message>,
     out: VecDeque<Message>,
     jobs: VecDeque<Job<F>>,
     events: VecDeque<Event>,
@@ -140,7 +142,7 @@ pub struct Sink<F: Fs> {
     over: bool,
     clock: Arc<Clock>,
     extras: Option<Extras<F>>,
-    /// More would have gone than may.
+    /// More would have gone than may, or than goes at once.
     limit: Option<Fault>,
     failed: Option<Fault>,
 }
@@ -162,6 +164,7 @@ impl<F: Fs> Sink<F> {
             next_batch: 0,
             units: 0,
             packs: Vec::new(),
+            verdicts: VecDeque::new(),
             out: VecDeque::new(),
             jobs: VecDeque::new(),
             events: VecDeque::new(),
@@ -275,7 +278,7 @@ impl<F: Fs> Sink<F> {
             }
             verdicts.push(verdict);
         }
-        self.out.push_back(Message::Verdicts { id, verdicts });
+        self.verdicts.push_back(Message::Verdicts { id, verdicts });
         Ok(())
     }
 
@@ -307,7 +310,9 @@ impl<F: Fs> Sink<F> {
             Kind::Dir => Fault::new(FaultKind::IsDir, "there is a directory of this name"),
             _ => Fault::new(FaultKind::Exists, "there is something else of this name"),
         };
-        self.extras.as_mut().ok_or(fault)?.conflict(&*fs, dir, name)?;
+        // Where nothing may go it is no question of how many.
+        let extras = self.extras.as_mut().filter(|extras| extras.most != Some(0));
+        extras.ok_or(fault)?.conflict(&*fs, dir, name)?;
         if !self.place.dry_run {
             let whole = self.place.base.join_path(path).map_err(|why| Fault::new(FaultKind::Limit, why.to_string()))?;
             self.open_sync()?;
@@ -721,16 +726,18 @@ impl<F: Fs> Engine for Sink<F> {
     }
 
     fn pump(&mut self) {
+        if !self.files.values().any(|file| file.dropped) {
+            self.out.append(&mut self.verdicts);
+        }
         let idle = self.files.is_empty() && self.packs.is_empty() && self.units == 0;
         let empty = self.wanted.is_empty() || self.place.dry_run;
         if self.peer_over && idle && empty && !self.finishing {
             self.finishing = true;
-            let gone = self.extras.as_mut().map_or(Ok(Vec::new()), Extras::take);
-            let mut gone = gone.unwrap_or_else(|fault| {
-                self.limit = Some(fault);
-                Vec::new()
-            });
-            if self.place.dry_run {
+            let dry_run = self.place.dry_run;
+            let taken = self.extras.as_mut().map(|extras| extras.take(dry_run));
+            let (mut gone, limit) = taken.unwrap_or_default();
+            self.limit = limit;
+            if dry_run {
                 self.show(std::mem::take(&mut gone));
             }
             self.jobs.push_back(Job::Finish { opened: self.unsynced.take(), gone });

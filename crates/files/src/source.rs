@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::Rules;
 use crate::engine::{Clock, Engine, Event, Geometry, Happened, LinkLost, UNITS_MAX, Violation, key};
-use crate::fs::{Fs, Kind, Links, Stat, await_tick};
+use crate::fs::{Fs, Kind, Links, Stat, await_tick, is_settled};
 use crate::hash::Value;
 use crate::name::{Name, RelPath};
 use crate::wire::{
@@ -55,9 +55,6 @@ const FILES_MAX: usize = 4;
 
 /// Attempts at a file that changes while it is read.
 const TRIES: u8 = 3;
-
-/// Age of a change, in seconds, from which on a later change has another time, however coarse the clock of a file system.
-const SETTLED: i64 = 2;
 
 /// What is sent, and how.
 pub struct Load<F: Fs> {
@@ -265,8 +262,7 @@ impl<F: Fs> Source<F> {
                 if mode & 0o7000 != 0 {
                     self.note(path.clone(), Note::LeftOut(LeftOut::SetId));
                 }
-                let now = self.load.fs.now();
-                let settled = found.stat.ctime.sec.saturating_add(SETTLED) < now.sec;
+                let settled = is_settled(&*self.load.fs, found.stat.ctime);
                 let xattrs = match self.load.xattrs {
                     true => walk::xattrs(&*self.load.fs, found)?,
                     false => Vec::new(),

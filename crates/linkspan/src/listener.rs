@@ -163,13 +163,18 @@ impl Listener {
         }
     }
 
-    /// The next peer, as a future without a deadline of its own. [`Listener::close`] wakes it, and it is never ready then:
-    /// [`Listener::accept_blocking`] with no time says so.
-    pub fn accept(&self) -> impl Future<Output = Transport> + '_ {
+    /// The next peer, as a future without a deadline of its own.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`]: [`Listener::close`] came.
+    pub fn accept(&self) -> impl Future<Output = Result<Transport, Error>> + '_ {
         std::future::poll_fn(|cx| {
             let mut inner = self.accepting.lock();
             if let Some(shared) = inner.ready.pop_front() {
-                return Poll::Ready(Transport::from_shared(shared));
+                return Poll::Ready(Ok(Transport::from_shared(shared)));
+            }
+            if inner.closed {
+                return Poll::Ready(Err(Error::Aborted));
             }
             if !inner.wakers.iter().any(|w| w.will_wake(cx.waker())) {
                 inner.wakers.push(cx.waker().clone());
@@ -184,8 +189,8 @@ impl Listener {
         })
     }
 
-    /// Turns new peers away, those included that wait to be accepted, although others use the listener still: their waits in
-    /// [`Listener::accept_blocking`] end with [`Error::Aborted`]. Transports that were accepted live on.
+    /// Turns new peers away, those included that wait to be accepted, although others use the listener still: their waits
+    /// for one end with [`Error::Aborted`]. Transports that were accepted live on.
     pub fn close(&self) {
         let mut inner = self.accepting.lock();
         inner.closed = true;
@@ -325,6 +330,7 @@ impl Serve for ListenerState {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::Poll;
     use std::time::Duration;
 
     use super::MOST_WAKERS;
@@ -365,6 +371,8 @@ mod tests {
             assert!(matches!(wait.join().unwrap(), Err(Error::Aborted)));
         });
         assert!(woken.0.load(Ordering::SeqCst));
+        let ended = wait.as_mut().poll(&mut std::task::Context::from_waker(&waker));
+        assert!(matches!(ended, Poll::Ready(Err(Error::Aborted))));
         assert!(matches!(listener.accept_blocking(Duration::ZERO), Err(Error::Aborted)));
         ctx.transport().unwrap().connect_blocking(listener.url(), Duration::from_millis(300)).unwrap_err();
         assert!(listener.try_accept().is_none());

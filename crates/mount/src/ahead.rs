@@ -67,6 +67,8 @@ pub(crate) struct Opened {
     pub(crate) handle: u32,
     pub(crate) entry: Entry,
     pub(crate) born: Time,
+    /// A later change has another time.
+    pub(crate) settled: bool,
 }
 
 /// An open file.
@@ -108,7 +110,7 @@ enum Found {
 impl OpenFile {
     /// Open under this handle in the session of this epoch, and one to be opened anew where another one is.
     pub(crate) fn new(view: Shared, how: OpenHow, opened: &Opened, epoch: u64) -> OpenFile {
-        let Opened { handle, ref entry, born } = *opened;
+        let Opened { handle, ref entry, born, .. } = *opened;
         let number = number(entry);
         let (ahead, waiting, edits) = (VecDeque::new(), Vec::new(), view.edits(number));
         let (which, how) = ((entry.dev, entry.ino, born), OpenHow { create: None, exclusive: false, ..how });
@@ -344,7 +346,7 @@ impl OpenFile {
     fn again(&mut self, client: &mut Client) -> Result<(), Errno> {
         let at = self.view.place(self.number)?;
         match client.request(Request::Open(at, self.how)) {
-            Ok(Answer::Opened(handle, entry, born)) => {
+            Ok(Answer::Opened(handle, entry, born, _)) => {
                 if (entry.dev, entry.ino, born) != self.which {
                     let _ = client.request(Request::Close(handle));
                     return Err(Errno::ESTALE);

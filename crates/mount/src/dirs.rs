@@ -1,6 +1,8 @@
 //! An open directory: its listing at the peer, a part of it at a time.
 
-use std::collections::VecDeque;
+use std::collections::hash_map::RandomState;
+use std::collections::{HashSet, VecDeque};
+use std::hash::BuildHasher;
 
 use linkspan_files::Error;
 use linkspan_files::client::Client;
@@ -9,6 +11,9 @@ use linkspan_files::wire::{Answer, Entry, FaultKind, PeerPath, Request};
 
 /// Parts of a listing in a row in which there is nothing, and after which there is more: a peer that goes on so would never be left.
 const EMPTY_MAX: u32 = 16;
+
+/// Names of a listing that are remembered, by 8 bytes each. One with more of them that is cut cannot be gone on with.
+const TAKEN_MAX: usize = 1 << 20;
 
 /// A session with the peer, as far as listings need it.
 pub(crate) trait Asks {
@@ -27,58 +32,77 @@ impl Asks for Client {
 }
 
 /// An open directory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct OpenDir {
-    at: PeerPath,
     /// The listing at the peer, in the session of this epoch; more of it follows.
     cursor: Option<(u32, u64)>,
     /// Entries that were listed and not taken; the first has this index.
     entries: VecDeque<Entry>,
     first: u64,
     begun: bool,
+    /// The names before that index, hashed: in a listing that is begun anew to go on they have come already.
+    taken: Vec<u64>,
+    come: HashSet<u64>,
+    hasher: RandomState,
     /// Parts in a row that had no entries.
     empty: u32,
 }
 
 impl OpenDir {
-    pub(crate) fn new(at: PeerPath) -> OpenDir {
-        OpenDir { at, cursor: None, entries: VecDeque::new(), first: 0, begun: false, empty: 0 }
-    }
-
-    /// Entries from this index on; none: there are no more. At an index that is not the next one, after an error and after a
-    /// reconnect, the listing begins anew.
-    pub(crate) fn from(&mut self, client: &mut impl Asks, index: u64) -> Result<&VecDeque<Entry>, Error> {
+    /// Entries of what is at this place from this index on; none: there are no more. At an index that is not the next one, after an error and after a
+    /// reconnect, the listing begins anew, without what came before this index.
+    pub(crate) fn from(
+        &mut self,
+        client: &mut impl Asks,
+        at: &PeerPath,
+        index: u64,
+    ) -> Result<&VecDeque<Entry>, Error> {
         let epoch = client.epoch();
-        let mut reached = self.reach(client, index);
+        let mut reached = self.reach(client, at, index);
         if reached.is_err() {
             self.begun = false;
             if epoch != client.epoch() {
                 // The connection was made again meanwhile, and the listing was gone with the one before.
-                reached = self.reach(client, index);
+                reached = self.reach(client, at, index);
                 self.begun = reached.is_ok();
             }
         }
         reached.map(|()| &self.entries)
     }
 
-    fn reach(&mut self, client: &mut impl Asks, index: u64) -> Result<(), Error> {
+    fn reach(&mut self, client: &mut impl Asks, at: &PeerPath, index: u64) -> Result<(), Error> {
         let gone = self.cursor.is_some_and(|(_, epoch)| epoch != client.epoch());
         if !self.begun || index < self.first || (gone && self.entries.len() as u64 <= index - self.first) {
             self.end(client);
-            (self.first, self.begun, self.empty) = (0, true, 0);
+            self.take(index);
+            if self.taken.len() >= TAKEN_MAX && index > TAKEN_MAX as u64 {
+                return Err(long());
+            }
+            self.taken.truncate(usize::try_from(index).unwrap_or(TAKEN_MAX));
+            self.come = self.taken.iter().copied().collect();
+            (self.first, self.begun, self.empty) = (self.taken.len() as u64, true, 0);
             self.entries.clear();
-            let part = client.request(Request::List(self.at.clone()));
+            let part = client.request(Request::List(at.clone()));
             self.add(client, if index > 0 { part.map_err(cut)? } else { part? })?;
         }
-        while self.first < index {
-            if self.entries.pop_front().is_some() {
-                self.first += 1;
-            } else if !self.more(client)? {
-                break;
-            }
+        self.take(index);
+        while self.first < index && self.more(client)? {
+            self.take(index);
         }
         while self.entries.is_empty() && self.more(client)? {}
         Ok(())
+    }
+
+    /// The entries up to this index have come.
+    fn take(&mut self, index: u64) {
+        while self.first < index
+            && let Some(entry) = self.entries.pop_front()
+        {
+            self.first += 1;
+            if self.taken.len() < TAKEN_MAX {
+                self.taken.push(self.hasher.hash_one(&entry.name));
+            }
+        }
     }
 
     fn more(&mut self, client: &mut impl Asks) -> Result<bool, Error> {
@@ -96,7 +120,8 @@ impl OpenDir {
         if self.empty > EMPTY_MAX {
             return Err(Violation("it lists a directory in parts in which there is nothing").into());
         }
-        self.entries.extend(entries);
+        let (come, hasher) = (&self.come, &self.hasher);
+        self.entries.extend(entries.into_iter().filter(|entry| !come.contains(&hasher.hash_one(&entry.name))));
         self.cursor = more.map(|cursor| (cursor, client.epoch()));
         Ok(())
     }
@@ -110,6 +135,10 @@ impl OpenDir {
             let _ = client.request(Request::Stop(cursor));
         }
     }
+}
+
+fn long() -> Error {
+    Error::Lost(format!("the listing of a directory was cut, and more than {TAKEN_MAX} names had come"))
 }
 
 /// In a listing that has begun: programs take ENOENT for its end.
@@ -135,6 +164,8 @@ mod tests {
     #[derive(Default)]
     struct Peer {
         entries: u32,
+        /// So many of them are removed when the connection is lost, the first ones.
+        removed: u32,
         /// Parts with nothing in them before the first entry.
         empty: u32,
         epoch: u64,
@@ -169,7 +200,7 @@ mod tests {
             match what {
                 Request::List(_) if self.gone => refused(FaultKind::NotFound),
                 Request::List(_) => {
-                    self.at = Some(0);
+                    self.at = Some(if self.epoch == 0 { 0 } else { self.removed });
                     Ok(self.part())
                 }
                 Request::More(_) if std::mem::take(&mut self.loses) => {
@@ -191,15 +222,15 @@ mod tests {
         }
     }
 
-    fn open() -> OpenDir {
-        OpenDir::new(PeerPath { share: "data".into(), path: RelPath::default() })
+    fn at() -> PeerPath {
+        PeerPath { share: "data".into(), path: RelPath::default() }
     }
 
     /// Names from an index on, until there are no more.
     fn rest(dir: &mut OpenDir, peer: &mut Peer, from: u64) -> Result<Vec<Vec<u8>>, Error> {
         let (mut names, mut index) = (Vec::new(), from);
         loop {
-            let part = dir.from(peer, index)?;
+            let part = dir.from(peer, &at(), index)?;
             if part.is_empty() {
                 return Ok(names);
             }
@@ -214,38 +245,58 @@ mod tests {
 
     #[test]
     fn a_listing_goes_on_after_a_lost_connection_to_its_end() {
-        let (mut peer, mut dir) = (Peer { entries: 9, ..Peer::default() }, open());
-        dir.from(&mut peer, 0).unwrap();
-        dir.from(&mut peer, 2).unwrap();
+        let (mut peer, mut dir) = (Peer { entries: 9, ..Peer::default() }, OpenDir::default());
+        dir.from(&mut peer, &at(), 0).unwrap();
+        dir.from(&mut peer, &at(), 2).unwrap();
         peer.loses = true;
         assert_eq!(rest(&mut dir, &mut peer, 4).unwrap(), names(4..9));
     }
 
     #[test]
+    fn a_listing_that_goes_on_misses_and_repeats_nothing_whatever_was_removed_meanwhile() {
+        let (mut peer, mut dir) = (Peer { entries: 9, removed: 2, ..Peer::default() }, OpenDir::default());
+        dir.from(&mut peer, &at(), 0).unwrap();
+        dir.from(&mut peer, &at(), 2).unwrap();
+        peer.loses = true;
+        assert_eq!(rest(&mut dir, &mut peer, 4).unwrap(), names(4..9));
+        assert_eq!(rest(&mut dir, &mut peer, 3).unwrap(), names(3..9), "back to where it was");
+        assert_eq!(rest(&mut dir, &mut peer, 0).unwrap(), names(2..9), "from its beginning");
+    }
+
+    #[test]
+    fn a_listing_goes_on_where_it_was_when_something_else_has_made_the_connection_anew() {
+        let (mut peer, mut dir) = (Peer { entries: 9, removed: 3, ..Peer::default() }, OpenDir::default());
+        dir.from(&mut peer, &at(), 0).unwrap();
+        dir.from(&mut peer, &at(), 2).unwrap();
+        (peer.at, peer.epoch) = (None, 1);
+        assert_eq!(rest(&mut dir, &mut peer, 4).unwrap(), names(4..9));
+    }
+
+    #[test]
     fn a_listing_whose_part_failed_fails_and_then_goes_on_where_it_was() {
-        let (mut peer, mut dir) = (Peer { entries: 9, ..Peer::default() }, open());
-        dir.from(&mut peer, 0).unwrap();
+        let (mut peer, mut dir) = (Peer { entries: 9, ..Peer::default() }, OpenDir::default());
+        dir.from(&mut peer, &at(), 0).unwrap();
         peer.fails = true;
-        assert!(dir.from(&mut peer, 2).is_err());
+        assert!(dir.from(&mut peer, &at(), 2).is_err());
         assert_eq!(rest(&mut dir, &mut peer, 2).unwrap(), names(2..9));
     }
 
     #[test]
     fn a_listing_that_is_cut_is_not_taken_for_one_that_has_ended() {
-        let (mut peer, mut dir) = (Peer { entries: 9, ..Peer::default() }, open());
-        dir.from(&mut peer, 0).unwrap();
+        let (mut peer, mut dir) = (Peer { entries: 9, ..Peer::default() }, OpenDir::default());
+        dir.from(&mut peer, &at(), 0).unwrap();
         // The peer has forgotten it.
         peer.at = None;
-        assert_eq!(errno(&dir.from(&mut peer, 2).unwrap_err()), Errno::EIO);
+        assert_eq!(errno(&dir.from(&mut peer, &at(), 2).unwrap_err()), Errno::EIO);
         peer.gone = true;
-        assert_eq!(errno(&dir.from(&mut peer, 2).unwrap_err()), Errno::EIO);
+        assert_eq!(errno(&dir.from(&mut peer, &at(), 2).unwrap_err()), Errno::EIO);
     }
 
     #[test]
     fn a_peer_whose_listing_never_comes_to_an_entry_is_left() {
-        let (mut peer, mut dir) = (Peer { entries: 3, empty: EMPTY_MAX, ..Peer::default() }, open());
+        let (mut peer, mut dir) = (Peer { entries: 3, empty: EMPTY_MAX, ..Peer::default() }, OpenDir::default());
         assert_eq!(rest(&mut dir, &mut peer, 0).unwrap(), names(0..3));
-        let (mut peer, mut dir) = (Peer { entries: 3, empty: EMPTY_MAX + 1, ..Peer::default() }, open());
-        assert!(matches!(dir.from(&mut peer, 0), Err(Error::Violation(_))));
+        let (mut peer, mut dir) = (Peer { entries: 3, empty: EMPTY_MAX + 1, ..Peer::default() }, OpenDir::default());
+        assert!(matches!(dir.from(&mut peer, &at(), 0), Err(Error::Violation(_))));
     }
 }

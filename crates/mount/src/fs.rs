@@ -96,8 +96,10 @@ impl View {
 
     fn attr(&self, number: u64, entry: &Entry) -> FileAttr {
         let when = |time: Time| {
-            let since = Duration::new(time.sec.unsigned_abs(), if time.sec < 0 { 0 } else { time.nsec });
+            let since = Duration::from_secs(time.sec.unsigned_abs());
             let at = if time.sec < 0 { UNIX_EPOCH.checked_sub(since) } else { UNIX_EPOCH.checked_add(since) };
+            // The nanoseconds count upwards before 1970, too.
+            let at = at.and_then(|at| at.checked_add(Duration::from_nanos(time.nsec.into())));
             at.unwrap_or(SystemTime::UNIX_EPOCH)
         };
         let mtime = when(entry.mtime);
@@ -125,12 +127,8 @@ impl View {
 fn since_1970(time: SystemTime) -> Time {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => Time { sec: since.as_secs() as i64, nsec: since.subsec_nanos() },
-        // The nanoseconds count upwards there, too.
-        Err(before) => {
-            let before = before.duration();
-            let (sec, nsec) = (-(before.as_secs() as i64), before.subsec_nanos());
-            if nsec == 0 { Time { sec, nsec } } else { Time { sec: sec - 1, nsec: 1_000_000_000 - nsec } }
-        }
+        // fuser 0.18 takes both from 1970; the kernel's nanoseconds count upwards there, too.
+        Err(before) => Time { sec: -(before.duration().as_secs() as i64), nsec: before.duration().subsec_nanos() },
     }
 }
 
@@ -198,7 +196,7 @@ fn pages(flags: i32, how: OpenHow, same: bool) -> FopenFlags {
 
 fn opened(client: &mut Client, at: PeerPath, how: OpenHow) -> Result<Opened, Errno> {
     asked(client.request(Request::Open(at, how)), |answer| match answer {
-        Answer::Opened(handle, entry, born) => Some(Opened { handle, entry, born }),
+        Answer::Opened(handle, entry, born, settled) => Some(Opened { handle, entry, born, settled }),
         _ => None,
     })
 }
@@ -575,7 +573,7 @@ impl Filesystem for Mount {
                 let _ = client.request(Request::Close(opened.handle));
                 return;
             };
-            let same = lock(&view.nodes).opened(ino.0, opened.entry.ident());
+            let same = lock(&view.nodes).opened(ino.0, opened.entry.ident(), opened.settled);
             if !same && let Some(notifier) = view.notifier.get() {
                 // Its size may be another than the one that is believed. Nothing is cached where this fails.
                 let _ = notifier.inval_inode(ino, -1, 0);
@@ -609,7 +607,7 @@ impl Filesystem for Mount {
             // An answer that was given twice, around a lost connection, is of the session before: then it is opened anew.
             let epoch = if client.epoch() == before { before } else { 0 };
             let attr = view.told(&at, &opened.entry);
-            lock(&view.nodes).opened(attr.ino.0, opened.entry.ident());
+            lock(&view.nodes).opened(attr.ino.0, opened.entry.ident(), opened.settled);
             let mut file = OpenFile::new(view.clone(), how, &opened, epoch);
             // Somebody else has made it since it was looked up.
             let emptied = match has(flags, OFlags::TRUNC) && opened.entry.size > 0 {
@@ -736,22 +734,20 @@ impl Filesystem for Mount {
     }
 
     fn opendir(&self, _: &From, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.view.place(ino.0) {
-            Ok(at) => {
-                let fh = self.opened.fetch_add(1, Ordering::Relaxed);
-                lock(&self.dirs).insert(fh, Arc::new(Mutex::new(OpenDir::new(at))));
-                reply.opened(FileHandle(fh), FopenFlags::empty());
-            }
-            Err(error) => reply.error(error),
+        if let Err(error) = self.view.place(ino.0) {
+            return reply.error(error);
         }
+        let fh = self.opened.fetch_add(1, Ordering::Relaxed);
+        lock(&self.dirs).insert(fh, Arc::default());
+        reply.opened(FileHandle(fh), FopenFlags::empty());
     }
 
     fn readdir(&self, _: &From, ino: INodeNo, fh: FileHandle, offset: u64, reply: ReplyDirectory) {
         let Some(dir) = lock(&self.dirs).get(&fh.0).cloned() else { return reply.error(Errno::EBADF) };
-        self.ask(Reply::Dir(reply), ino, move |client, view, _, ticket| {
+        self.ask(Reply::Dir(reply), ino, move |client, view, at, ticket| {
             let mut dir = lock(&dir);
             // Behind the two that every directory has.
-            let listed = dir.from(client, offset.saturating_sub(2));
+            let listed = dir.from(client, &at, offset.saturating_sub(2));
             let Some(Reply::Dir(mut reply)) = view.pending.take(&ticket) else { return };
             let listed = match listed {
                 Ok(listed) => listed,

@@ -65,7 +65,7 @@ struct Node {
     which: Option<(u64, u64)>,
     /// Answers that named it and were not forgotten.
     known: u64,
-    /// What it was when it was last opened: what the kernel's pages are of.
+    /// What it was when it was last opened, where a change since would show: what the kernel's pages are of.
     opened: Option<Ident>,
     edits: Arc<Edits>,
 }
@@ -136,10 +136,11 @@ impl Nodes {
         }
     }
 
-    /// It is opened, and is this: whether it was the same when it was opened before.
-    pub(crate) fn opened(&mut self, number: u64, ident: Ident) -> bool {
+    /// It is opened, and is this: whether it has been the same since it was opened before. `settled`: a change from now on has another time;
+    /// of one that has not what is read now is not kept.
+    pub(crate) fn opened(&mut self, number: u64, ident: Ident, settled: bool) -> bool {
         let Some(node) = self.0.get_mut(&number) else { return false };
-        node.opened.replace(ident) == Some(ident)
+        std::mem::replace(&mut node.opened, settled.then_some(ident)) == Some(ident)
     }
 
     #[cfg(test)]
@@ -213,14 +214,17 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_kept_for_what_is_the_same_in_everything() {
+    fn pages_are_kept_for_what_is_the_same_in_everything_and_would_not_be_if_it_had_changed() {
         let mut nodes = Nodes::new(RelPath::default());
         nodes.told(2, &entry(0, 2), path("a"));
         let ident = Ident { dev: 1, ino: 2, size: 3, mtime: Time::default(), ctime: Time::default() };
-        assert!(!nodes.opened(2, ident));
-        assert!(nodes.opened(2, ident));
+        let mut opened = |ident, settled| nodes.opened(2, ident, settled);
+        assert!(!opened(ident, true));
+        assert!(opened(ident, true));
         let later = Ident { ctime: Time { sec: 0, nsec: 1 }, ..ident };
-        assert!(!nodes.opened(2, later) && nodes.opened(2, later));
+        assert!(!opened(later, false), "another one");
+        assert!(!opened(later, true), "it may have changed since without another time");
+        assert!(opened(later, true));
     }
 
     #[test]

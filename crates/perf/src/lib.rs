@@ -19,6 +19,7 @@ mod clock;
 mod connect;
 mod ctrl;
 mod error;
+mod gate;
 mod idle;
 mod interrupt;
 mod multi;

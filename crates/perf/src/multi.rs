@@ -1,10 +1,10 @@
 //! Several streams at once, each a connection and a thread of its own.
 
-use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
 use crate::error::PerfError;
+use crate::gate::Gate;
 use crate::interrupt::Interrupt;
 use crate::link::{Connector, LinkDesc};
 use crate::session::{Client, Outcome};
@@ -30,9 +30,14 @@ impl Streams {
         self.each.iter().map(Outcome::messages).sum()
     }
 
-    /// Time of the slowest stream, ns; all begin together.
+    /// From the first byte of all streams to the last, ns.
     pub fn elapsed_ns(&self) -> u64 {
-        self.each.iter().map(Outcome::elapsed_ns).max().unwrap_or(0)
+        let first = self.each.iter().map(|out| out.began).min();
+        let end = |out: &Outcome| {
+            let late = first.map_or(Duration::ZERO, |first| out.began.saturating_duration_since(first));
+            late.as_nanos() as u64 + out.elapsed_ns()
+        };
+        self.each.iter().map(end).max().unwrap_or(0)
     }
 
     /// Speed of the slowest stream as a part of the fastest one's: 1 is fair.
@@ -57,20 +62,17 @@ pub fn multi<C: Connector>(
 ) -> Result<Streams, PerfError> {
     // All connections stand before the first byte moves.
     let mut clients = Vec::new();
-    for _ in 0..streams.max(1) {
-        clients.push(Client::new(connector.connect()?, timeout).with_interrupt(interrupt));
+    for gate in Gate::all(streams.max(1)) {
+        clients.push(Client::new(connector.connect()?, timeout).with_interrupt(interrupt).with_gate(gate));
     }
     let desc = clients[0].describe();
-    let barrier = Barrier::new(clients.len());
     let results: Vec<Result<Outcome, PerfError>> = thread::scope(|scope| {
-        let barrier = &barrier;
         let threads: Vec<_> = clients
             .into_iter()
             .enumerate()
             .map(|(index, mut client)| {
                 let spec = Spec { seed: spec.seed.wrapping_add(index as u64), ..spec.clone() };
                 scope.spawn(move || {
-                    barrier.wait();
                     let out = client.run(&spec)?;
                     client.close()?;
                     Ok(out)

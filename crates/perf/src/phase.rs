@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use crate::clock::thread_cpu_ns;
 use crate::ctrl::Ctrl;
 use crate::error::PerfError;
+use crate::gate::Gate;
 use crate::hist::Recorder;
-use crate::link::{Link, LinkError};
+use crate::link::{Link, LinkError, WAIT_MAX};
 use crate::pump::{BulkRecv, BulkSend, Check, Ping, Pong, Tally};
 use crate::spec::{Direction, Stop, Test};
 use crate::turn::Turner;
@@ -14,6 +15,9 @@ use crate::wire::{Kind, Plan, Reply};
 
 /// Busy turns of a sending server between two checks for the client's message that it wants no more.
 const ASK: u32 = 64;
+
+/// Longest that a stream waits for others to begin a phase with it: servers end the sessions of clients that are silent for a minute.
+const TOGETHER: Duration = Duration::from_secs(10);
 
 /// What a phase is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +97,8 @@ pub(crate) fn phases(plan: &Plan, device: bool) -> Vec<Phase> {
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) role: Role,
+    /// The common start of both sides.
+    pub(crate) began: Instant,
     pub(crate) rec: Option<Recorder>,
     /// To the peer: messages, bytes, time.
     pub(crate) up: Option<(Tally, Duration)>,
@@ -109,6 +115,7 @@ pub(crate) fn ask<L: Link + ?Sized>(
     turner: &mut Turner,
     plan: &Plan,
     phase: &Phase,
+    gate: &mut Option<Gate>,
 ) -> Result<Part, PerfError> {
     let (up_seed, down_seed) = (plan.seed, plan.seed.rotate_left(32));
     let pings = phase.pings;
@@ -124,6 +131,15 @@ pub(crate) fn ask<L: Link + ?Sized>(
         && recv.as_mut().map_or(Ok(true), |recv| recv.prime(link))?)
     {
         turner.turn(link, false)?;
+    }
+    let since = Instant::now();
+    while gate.as_mut().is_some_and(|gate| !gate.passed(WAIT_MAX)) && !turner.interrupted() {
+        if since.elapsed() >= TOGETHER {
+            // Who waits no more is not waited for.
+            *gate = None;
+        }
+        link.progress()?;
+        turner.check()?;
     }
     let asked = Instant::now();
     ctrl.send(link, turner, &Reply::new(Kind::Go))?;
@@ -190,7 +206,7 @@ pub(crate) fn ask<L: Link + ?Sized>(
         wrong = wrong.saturating_add(tally.wrong);
         rec
     });
-    Ok(Part { role: phase.role, rec, up, down, wrong, cpu_local_ns, cpu_peer_ns: report.cpu_ns.get() })
+    Ok(Part { role: phase.role, began, rec, up, down, wrong, cpu_local_ns, cpu_peer_ns: report.cpu_ns.get() })
 }
 
 /// Runs a phase on the serving side. False: the client wants no further one.

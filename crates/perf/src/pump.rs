@@ -27,6 +27,9 @@ pub(crate) enum Check {
     Full,
 }
 
+/// Messages beside whose time that of a look at the clock is nothing, bytes.
+const LARGE: usize = 64 << 10;
+
 /// Decides when the sending side has sent enough.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
@@ -57,17 +60,17 @@ impl Budget {
         self.over
     }
 
-    /// Whether message number `sent` (from 0) may still go. At least one always may.
-    pub(crate) fn more(&mut self, sent: u64) -> bool {
+    /// Whether message number `sent` (from 0), of so many bytes, may still go. At least one always may.
+    pub(crate) fn more(&mut self, sent: u64, size: usize) -> bool {
         if self.over {
             return false;
         }
         match (self.stop, self.until) {
             (Some(Stop::Messages(n)), _) => self.over = sent >= n,
             (Some(Stop::After(_)), Some(until)) if sent > 0 => {
-                // A look at the clock costs 25 ns, as much as a small message: every eighth time is often enough.
+                // A look at the clock costs 25 ns, as much as a small message: for those every eighth time is often enough.
                 self.looks += 1;
-                if self.looks.is_multiple_of(8) {
+                if size >= LARGE || self.looks.is_multiple_of(8) {
                     self.over = Instant::now() >= until;
                 }
             }

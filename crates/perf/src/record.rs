@@ -12,6 +12,7 @@ use crate::hist::{Recorder, Summary};
 use crate::link::LinkDesc;
 use crate::multi::Streams;
 use crate::session::Outcome;
+use crate::spec::Test;
 use crate::units::{gbit_s, gbyte_s};
 
 /// Name of the schema of a whole record.
@@ -94,7 +95,7 @@ pub struct Row {
     pub direction: String,
     /// Connections used at once.
     pub streams: u32,
-    /// Messages in flight on each.
+    /// Messages in flight on each; 1 where each waits for the answer to the one before.
     pub window: u32,
     /// How both sides waited: `spin`, `adaptive` or `sleep`.
     pub wait: String,
@@ -121,7 +122,8 @@ pub struct Row {
     pub histogram: Vec<Step>,
     /// Wrong bytes found; `null`: nothing was checked.
     pub wrong_bytes: Option<u64>,
-    /// Processor seconds of this side per decimal gigabyte.
+    /// Processor seconds of this side's testing threads per decimal gigabyte; helper threads of network cards (LINKSPAN_HELPERS)
+    /// are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_local_s_per_gbyte: Option<f64>,
     /// As above, of the peer.
@@ -303,7 +305,7 @@ impl Row {
     /// The row of a single-stream test.
     pub fn of(out: &Outcome, desc: &LinkDesc) -> Row {
         let spec = &out.spec;
-        let load = spec.test == crate::Test::Load;
+        let load = spec.test == Test::Load;
         let latency = |rec: &Option<Recorder>| rec.as_ref().and_then(|rec| rec.summary(2.0)).map(Latency::from);
         let mut row = Row {
             test: spec.test.name().into(),
@@ -311,7 +313,11 @@ impl Row {
             load_size_bytes: load.then_some(spec.load_size),
             direction: spec.direction.name().into(),
             streams: 1,
-            window: if load { spec.load_window_used() } else { spec.window_used() },
+            window: match spec.test {
+                Test::Bw => spec.window_used(),
+                Test::Load => spec.load_window_used(),
+                Test::Lat | Test::Jitter => 1,
+            },
             wait: spec.wait.name().into(),
             latency: latency(&out.round_trips),
             idle_latency: latency(&out.idle_round_trips),

@@ -8,6 +8,7 @@ use linkspan_net::Quota;
 use crate::baseline::bare;
 use crate::ctrl::{Ctrl, PATIENT};
 use crate::error::PerfError;
+use crate::gate::Gate;
 use crate::hist::Recorder;
 use crate::idle::Idle;
 use crate::interrupt::Interrupt;
@@ -55,6 +56,8 @@ pub struct Flow {
 pub struct Outcome {
     /// What was asked for.
     pub spec: Spec,
+    /// When the timed part began.
+    pub began: Instant,
     /// Where the peer's messages are.
     pub peer_memory: MemoryName,
     /// Bulk data to the peer.
@@ -97,12 +100,13 @@ pub struct Client<L> {
     ctrl: Ctrl,
     timeout: Option<Duration>,
     interrupt: Interrupt,
+    gate: Option<Gate>,
 }
 
 impl<L: Link> Client<L> {
     /// Begins a session. `timeout` limits each test.
     pub fn new(link: L, timeout: Option<Duration>) -> Client<L> {
-        Client { ctrl: Ctrl::new(&link), link, timeout, interrupt: Interrupt::new() }
+        Client { ctrl: Ctrl::new(&link), link, timeout, interrupt: Interrupt::new(), gate: None }
     }
 
     /// Lets `interrupt` end further tests: see [`Client::run`].
@@ -110,6 +114,11 @@ impl<L: Link> Client<L> {
     pub fn with_interrupt(mut self, interrupt: &Interrupt) -> Client<L> {
         self.interrupt = interrupt.clone();
         self
+    }
+
+    /// Begins each phase of its tests together with the other members.
+    pub(crate) fn with_gate(self, gate: Gate) -> Client<L> {
+        Client { gate: Some(gate), ..self }
     }
 
     /// What the link is.
@@ -161,6 +170,7 @@ impl<L: Link> Client<L> {
         let mut turner = Turner::new(plan.wait, deadline, &self.interrupt);
         let mut out = Outcome {
             spec: spec.clone(),
+            began: Instant::now(),
             peer_memory,
             up: None,
             down: None,
@@ -171,7 +181,7 @@ impl<L: Link> Client<L> {
             cpu_peer_ns: 0,
         };
         for step in phase::phases(&plan, device) {
-            let part = phase::ask(&mut self.link, &mut self.ctrl, &mut turner, &plan, &step)?;
+            let part = phase::ask(&mut self.link, &mut self.ctrl, &mut turner, &plan, &step, &mut self.gate)?;
             if let Some(wrong) = &mut out.wrong_bytes {
                 *wrong = wrong.saturating_add(part.wrong);
             }
@@ -182,6 +192,7 @@ impl<L: Link> Client<L> {
             };
             match part.role {
                 Role::Timed => {
+                    out.began = part.began;
                     out.up = part.up.map(flow);
                     out.down = part.down.map(flow);
                     out.round_trips = part.rec;

@@ -123,7 +123,8 @@ impl Turner {
         }
     }
 
-    fn check(&mut self) -> Result<(), PerfError> {
+    /// Keeps the deadline, and ends after an interrupt.
+    pub(crate) fn check(&mut self) -> Result<(), PerfError> {
         // A peer that does not come to an end either is left behind.
         if self.interrupt.raised() && self.wished.get_or_insert_with(Instant::now).elapsed() >= self.grace {
             return Err(LinkError::Interrupted.into());

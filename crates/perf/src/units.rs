@@ -8,6 +8,9 @@ pub const SIZE_MAX: u64 = 1 << 30;
 /// Longest duration or timeout of a test: one day, far below what nanoseconds in 64 bits hold.
 pub const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
+/// Longest pace of a jitter test: a server ends sessions in which nothing happens for a minute.
+pub const INTERVAL_MAX: Duration = Duration::from_secs(30);
+
 /// A value that cannot be understood; the text says what would be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -32,8 +35,8 @@ pub enum BadValue {
     #[error("LS0714 {0:?} is not a time; write a number and ns, us, ms, s, m or h, as in 500ms or 10s")]
     Time(String),
     /// A time out of range.
-    #[error("LS0715 time {0:?} is out of range; times go from 1ns to 24h")]
-    TimeRange(String),
+    #[error("LS0715 time {0:?} is out of range; times go from 1ns to {1}")]
+    TimeRange(String, &'static str),
 }
 
 /// Parses one size: a number with an optional binary unit K, M or G (also KiB, KB, k, ...).
@@ -107,9 +110,18 @@ pub fn time(text: &str) -> Result<Duration, BadValue> {
     };
     let ns = scaled(number, ns).ok_or_else(bad)?;
     if !(1..=TIME_MAX.as_nanos()).contains(&ns) {
-        return Err(BadValue::TimeRange(text.to_owned()));
+        return Err(BadValue::TimeRange(text.to_owned(), "24h"));
     }
     Ok(Duration::from_nanos(ns as u64))
+}
+
+/// Parses the pace of a jitter test, as [`time`].
+///
+/// # Errors
+/// As [`time`]; [`BadValue::TimeRange`] also above 30 s.
+pub fn interval(text: &str) -> Result<Duration, BadValue> {
+    let interval = time(text)?;
+    if interval > INTERVAL_MAX { Err(BadValue::TimeRange(text.to_owned(), "30s")) } else { Ok(interval) }
 }
 
 /// Splits a number from the unit behind it.

@@ -11,7 +11,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::spec::{DEPTH, Direction, Spec, Stop, Test, WaitMode};
-use crate::units::{SIZE_MAX, TIME_MAX};
+use crate::units::{INTERVAL_MAX, SIZE_MAX, TIME_MAX};
 
 /// `LSPF` as little-endian bytes.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"LSPF");
@@ -34,9 +34,6 @@ pub const TAG_OFFER: u32 = 0x4c53_0003;
 
 /// Longest offer, bytes: a URL and a remote buffer in text.
 pub const OFFER_MAX: usize = 1024;
-
-/// Longest pace of a jitter test, ns: a server ends sessions in which nothing happens for a minute.
-const INTERVAL_MAX: u64 = 30_000_000_000;
 
 /// Most messages in flight.
 pub const WINDOW_MAX: u32 = 4096;
@@ -321,7 +318,7 @@ impl Params {
                 "interval_ns",
                 self.interval_ns.get(),
                 1,
-                INTERVAL_MAX,
+                INTERVAL_MAX.as_nanos() as u64,
                 "1 ns to 30 s",
             )?),
             seed: self.seed.get(),
@@ -350,9 +347,11 @@ pub struct Plan {
 impl Plan {
     /// Bytes of buffers that one side needs at most at a time.
     pub fn memory(&self) -> u64 {
-        let bulk = |size: usize, window: u32| size as u64 * u64::from(window) * 2;
+        let one = |size: usize, window: u32| size as u64 * u64::from(window);
+        let bulk = |size, window| one(size, window) * 2;
         let ping = self.size as u64 * (u64::from(self.depth) + 2);
         match self.test {
+            Test::Bw if self.direction != Direction::Both => one(self.size, self.window),
             Test::Bw => bulk(self.size, self.window),
             Test::Lat | Test::Jitter => ping.max(bulk(self.size, self.window)),
             Test::Load => (ping + bulk(self.load_size, self.load_window)).max(bulk(self.size, self.window)),

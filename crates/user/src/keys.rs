@@ -45,8 +45,8 @@ pub fn add(ring: &Keyring, line: &str, name: Option<&str>, hosts: &[String]) -> 
     Ok(peer)
 }
 
-/// A descriptor of inotify(7) on the directory of the keys, which is made where it is missing: a read waits until a file has changed,
-/// whoever has changed it.
+/// A descriptor of inotify(7) on the directory of the keys, which is made where it is missing: a read waits until a file or its permissions
+/// have changed, whoever has changed them.
 ///
 /// # Errors
 /// [`Error::Keys`]: there is no place for keys; [`Error::System`]: the directory cannot be made or watched.
@@ -56,6 +56,7 @@ pub fn watch() -> Result<OwnedFd, Error> {
     DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(failed)?;
     let queue = inotify::init(CreateFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
     let flags = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::MOVED_FROM | WatchFlags::DELETE;
-    inotify::add_watch(&queue, &dir, flags | WatchFlags::ONLYDIR).map_err(|error| failed(error.into()))?;
+    let flags = flags | WatchFlags::ATTRIB | WatchFlags::ONLYDIR;
+    inotify::add_watch(&queue, &dir, flags).map_err(|error| failed(error.into()))?;
     Ok(queue)
 }

@@ -7,8 +7,10 @@ mod error;
 pub mod keys;
 pub mod link;
 pub mod mirror;
+pub mod mirrors;
 pub mod mount;
 pub mod place;
+mod replace;
 pub mod serve;
 pub mod shares;
 pub mod suite;
@@ -18,3 +20,4 @@ pub mod work;
 
 pub use connect::{Dialer, finder};
 pub use error::Error;
+pub use replace::replace;

@@ -38,7 +38,9 @@ impl Ends {
     /// # Errors
     /// [`Error::Usage`].
     pub fn parse(source: &str, destination: &str) -> Result<Ends, Error> {
-        let is_peer = |text: &str| text.contains(':') && !text.starts_with("file://") && !Path::new(text).is_dir();
+        // An absolute path is of this host also while its disk is away.
+        let is_own = |text: &str| text.starts_with('/') || text.starts_with("file://") || Path::new(text).is_dir();
+        let is_peer = |text: &str| text.contains(':') && !is_own(text);
         let (own, peer, from_peer) = match (is_peer(source), is_peer(destination)) {
             (true, false) => (destination, Place::whole(source)?, true),
             (false, true) => (source, Place::whole(destination)?, false),
@@ -377,5 +379,20 @@ fn listen<F: Face>(tree: &mut Tree, watch: &mut Watch, began: Instant, face: &mu
             return;
         }
         heard.into_iter().for_each(|one| watch.hear(one, began.elapsed()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absolute_path_is_of_this_host_also_where_it_is_not_there() {
+        let ends = Ends::parse("/none: of these/a", "mini2:in/a").unwrap();
+        assert_eq!(
+            (ends.own.as_path(), &*ends.peer.peer, ends.from_peer),
+            (Path::new("/none: of these/a"), "mini2", false)
+        );
+        assert!(Ends::parse("/a", "/b:c").is_err() && Ends::parse("mini1:a", "mini2:a").is_err());
     }
 }

@@ -8,8 +8,11 @@ use std::sync::Arc;
 use linkspan_files::fs::RealFs;
 use linkspan_files::name::{BadName, Name, RelPath, escape};
 use linkspan_files::wire::PeerPath;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use crate::Error;
+use crate::task::Say;
+use crate::{Error, replace};
 
 /// What the second spelling of a place begins with.
 const SCHEME: &str = "linkspan://";
@@ -147,6 +150,30 @@ impl Local {
 /// [`Error::System`]: it cannot be made, or neither variable names a directory.
 pub fn state_dir(part: &str) -> Result<PathBuf, Error> {
     below("XDG_STATE_HOME", ".local/state", part)
+}
+
+/// What a file of state has, and why it is not to be written over where it cannot be read.
+pub(crate) fn read_state<T: DeserializeOwned + Default>(path: &Path, say: &Say) -> (T, Option<String>) {
+    match std::fs::read(path).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?)) {
+        Ok(state) => (state, None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => (T::default(), None),
+        Err(error) => {
+            let why = format!("LS1850 {} cannot be read: {error}", path.display());
+            say(&why);
+            // What a newer release has written, or a disk gives again, is not written over.
+            let way_out = "nothing is changed until it can, or is moved away, and the service started anew";
+            (T::default(), Some(format!("{why}; {way_out}")))
+        }
+    }
+}
+
+/// Puts a file of state, closed to other users, in the place of the one before: whole, also where the power is lost.
+///
+/// # Errors
+/// [`Error::System`].
+pub(crate) fn write_state<T: Serialize>(path: &Path, state: &T) -> Result<(), Error> {
+    let written = serde_json::to_vec(state).map_err(Into::into).and_then(|text| replace(path, &text, 0o600));
+    written.map_err(|error| Error::system(path.display().to_string(), error))
 }
 
 fn below(variable: &str, home: &str, part: &str) -> Result<PathBuf, Error> {

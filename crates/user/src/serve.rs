@@ -168,7 +168,7 @@ impl Waiting {
                 say(&format!("no peer can be taken at the moment: {error}"));
             }
             arrived.0.drain();
-            while let Poll::Ready(transport) = pin!(self.listener.accept()).poll(&mut Context::from_waker(&waker)) {
+            while let Poll::Ready(Ok(transport)) = pin!(self.listener.accept()).poll(&mut Context::from_waker(&waker)) {
                 let identity = match (self.paired, transport.peer_name()) {
                     (true, Some(name)) => Identity::Paired(name),
                     (false, _) => Identity::Cluster,

@@ -1,10 +1,7 @@
 //! The shares that a user's service keeps, and serves while it is told to.
 
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +13,7 @@ use linkspan_net::Notifier;
 use linkspan_service::rendezvous::{FILES, shown};
 use serde::{Deserialize, Serialize};
 
+use crate::place::{read_state, write_state};
 use crate::serve::{Admits, Serving, Waiting, not_as_root, share};
 use crate::task::Say;
 use crate::work::log;
@@ -120,19 +118,7 @@ impl Shares {
     pub fn new(path: PathBuf, as_root: bool, say: Say) -> Shares {
         let shares = Shares { path, as_root, say, inner: Mutex::default(), status: Mutex::default() };
         let mut inner = shares.locked();
-        let read = std::fs::read(&shares.path).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?));
-        match read {
-            Ok(file) => inner.file = file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => {
-                let why = format!("LS1850 {} cannot be read: {error}", shares.path.display());
-                (shares.say)(&why);
-                // What a newer release has written, or a disk gives again, is not written over.
-                inner.unread = Some(format!(
-                    "{why}; nothing is changed until it can, or is moved away, and the service started anew"
-                ));
-            }
-        }
+        (inner.file, inner.unread) = read_state(&shares.path, &shares.say);
         shares.again(&mut inner);
         drop(inner);
         shares
@@ -142,12 +128,7 @@ impl Shares {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of them.
-    pub fn list(&self) -> Vec<Kept> {
-        self.locked().file.shares.clone()
-    }
-
-    /// Whether they are served. Waits for nothing.
+    /// All of them, and whether they are served. Waits for nothing: what is being changed may have to wait for a peer.
     pub fn status(&self) -> Status {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -261,21 +242,10 @@ impl Shares {
     }
 
     fn keep(&self, inner: &mut Inner, file: File) -> Result<(), Error> {
-        let failed = |error| Error::system(self.path.display().to_string(), error);
         if let Some(why) = &inner.unread {
             return Err(Error::Refused(why.clone()));
         }
-        let text = serde_json::to_vec(&file).map_err(|error| failed(error.into()))?;
-        let written = || -> std::io::Result<()> {
-            let fresh = self.path.with_extension("new");
-            let mut new = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-            new.write_all(&text)?;
-            // Whole on the disk before its name is.
-            new.sync_all()?;
-            std::fs::rename(&fresh, &self.path)?;
-            std::fs::File::open(self.path.parent().unwrap_or(Path::new("/")))?.sync_all()
-        };
-        written().map_err(failed)?;
+        write_state(&self.path, &file)?;
         inner.file = file;
         Ok(())
     }
@@ -380,6 +350,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_being_changed_holds_up_nobody_who_asks() {
+        let path = std::env::temp_dir().join(format!("linkspan-shares-asked-{}", std::process::id()));
+        let one = Kept { name: "one".into(), directory: "/".into(), writable: false };
+        std::fs::write(&path, serde_json::json!({ "shares": [one] }).to_string()).unwrap();
+        let shares = Shares::new(path.clone(), true, Arc::new(|_: &str| {}));
+        // As while a session with a silent peer is waited for.
+        let _changing = shares.locked();
+        assert_eq!(shares.status().shares, [one]);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
     fn a_file_that_cannot_be_read_is_not_written_over_and_one_that_is_written_is_closed_to_others() {
         let dir = std::env::temp_dir().join(format!("linkspan-shares-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
@@ -389,7 +371,7 @@ mod tests {
         let shares = || Shares::new(path.clone(), true, Arc::new(|_: &str| {}));
         shares().add(kept("one")).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(shares().list(), [kept("one")]);
+        assert_eq!(shares().status().shares, [kept("one")]);
         let newer = br#"{"shares":[],"serve":{"of_a_newer_release":1}}"#;
         std::fs::write(&path, newer).unwrap();
         let refused = shares().add(kept("two")).unwrap_err().text();

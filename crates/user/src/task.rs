@@ -2,11 +2,10 @@
 //! the disk.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -140,7 +139,7 @@ pub struct Progress {
     /// Of a pairing.
     #[serde(flatten)]
     pub paired: Option<PairedWith>,
-    /// Of a mirror: the options with which it goes on after it was cancelled.
+    /// Of a transfer or mirror: the options with which it goes on after it was cancelled, or has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options: Option<Value>,
 }
@@ -174,6 +173,8 @@ pub struct Task {
     /// Seconds since 1970.
     pub started: u64,
     pub(crate) interrupt: Interrupt,
+    /// It goes on with the next start of the service.
+    pub(crate) kept: AtomicBool,
     wake: Notifier,
     progress: Mutex<Progress>,
 }
@@ -233,6 +234,8 @@ impl Task {
 struct Inner {
     next: u64,
     running: BTreeMap<u64, Arc<Task>>,
+    /// The service ends.
+    ending: bool,
     /// What nobody has been told of yet. No more than run at a time, as those who start them are told.
     ended: Vec<Value>,
 }
@@ -292,6 +295,13 @@ impl Tasks {
                 "LS1842 a test is under way already, and two would measure each other; wait for it, or cancel it";
             return Err(Error::Limit(text.into()));
         }
+        let same = |task: &&Arc<Task>| task.kind == kind && task.arguments == arguments && !task.interrupt.raised();
+        if kind == Kind::Mirror
+            && let Some(task) = inner.running.values().find(same)
+        {
+            let text = format!("LS1853 this mirror runs already, as task {}; cancel it to have another one", task.id);
+            return Err(Error::Limit(text));
+        }
         let progress = Progress {
             state: "connecting",
             path: String::new(),
@@ -308,6 +318,7 @@ impl Tasks {
             arguments,
             started: now(),
             interrupt: Interrupt::new(),
+            kept: AtomicBool::new(false),
             wake,
             progress: Mutex::new(progress),
         });
@@ -335,10 +346,9 @@ impl Tasks {
 
     fn ended(&self, task: &Task, ran: Result<(), Error>) {
         let error = ran.err().map(|error| error.text());
+        // One that watches has no other end than that it is stopped, or fails.
+        let watched = task.kind == Kind::Mirror && task.progress().options.is_some_and(|how| how["watch"] == true);
         task.update(|progress| {
-            // One that watches has no other end than that it is stopped, or fails.
-            let watched =
-                task.kind == Kind::Mirror && progress.options.as_ref().is_some_and(|how| how["watch"] == true);
             progress.state = match &error {
                 None if !watched => "done",
                 _ if task.interrupt.raised() => "cancelled",
@@ -347,7 +357,9 @@ impl Tasks {
             };
         });
         let record = task.record(error.as_deref());
-        if let Err(error) = self.keep(&record) {
+        // One that goes on with the next start has not come to its end.
+        let goes_on = task.kept.load(Ordering::Acquire) && task.interrupt.raised() && locked(&self.inner).ending;
+        if !goes_on && let Err(error) = self.keep(&record) {
             (self.say)(&format!("LS1846 {} cannot be written: {error}", self.file.display()));
         }
         let mut inner = locked(&self.inner);
@@ -364,11 +376,8 @@ impl Tasks {
             history.pop_front();
         }
         history.push_back(record.clone());
-        let fresh = self.file.with_extension("new");
-        let mut out = std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&fresh)?;
         let lines: String = history.iter().map(|record| format!("{record}\n")).collect();
-        out.write_all(lines.as_bytes())?;
-        std::fs::rename(&fresh, &self.file)
+        crate::replace(&self.file, lines.as_bytes(), 0o600)
     }
 
     /// Those that run, in the order of their start.
@@ -389,6 +398,7 @@ impl Tasks {
 
     /// Cancels all, and waits for their ends as long as this.
     pub fn end(&self, patience: Duration) {
+        locked(&self.inner).ending = true;
         self.running().iter().for_each(|task| task.cancel());
         let until = Instant::now() + patience;
         let mut inner = locked(&self.inner);

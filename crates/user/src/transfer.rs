@@ -13,6 +13,7 @@ use linkspan_files::source::{Load, Start};
 use linkspan_files::wire::{Answer, Delete, FaultKind, LeftOut, PeerPath, Request};
 use linkspan_files::{Error as FilesError, Outcome, Rules, sink};
 use linkspan_topology::{Host, Roots};
+use serde_json::{Value, json};
 
 use crate::Error;
 use crate::place::{self, Local, Place};
@@ -38,6 +39,8 @@ pub struct How {
     pub delete: bool,
     /// How many names may go.
     pub max_delete: Option<u64>,
+    /// What is replaced goes to the trash, also where nothing is deleted.
+    pub keep_replaced: bool,
 }
 
 impl How {
@@ -50,7 +53,23 @@ impl How {
     }
 
     fn deletion(&self) -> Option<Delete> {
-        self.delete.then(|| Delete { most: self.max_delete, keep: self.exclude.clone() })
+        match (self.delete, self.keep_replaced) {
+            (true, _) => Some(Delete { most: self.max_delete, keep: self.exclude.clone() }),
+            // A rule that leaves every name alone: nothing goes but what is replaced.
+            (false, true) => Some(Delete { most: Some(0), keep: vec!["*".into()] }),
+            (false, false) => None,
+        }
+    }
+
+    /// As the user's service takes them, to be asked for once more. `own`: those of one kind.
+    pub(crate) fn options(&self, own: Value) -> Value {
+        let How { xattrs, dry_run, no_fsync, exclude, delete, max_delete, .. } = self;
+        let mut all = json!({ "xattrs": xattrs, "dry_run": dry_run, "no_fsync": no_fsync, "exclude": exclude,
+            "delete": delete, "max_delete": max_delete });
+        if let (Some(all), Value::Object(own)) = (all.as_object_mut(), own) {
+            all.extend(own);
+        }
+        all
     }
 }
 
@@ -121,11 +140,10 @@ impl Sending {
     /// # Errors
     /// As [`Client::send`].
     pub fn run(&self, client: &mut Client, watcher: &mut dyn Watcher) -> Result<Outcome, FilesError> {
-        let How { xattrs, dry_run, no_fsync, .. } = self.how;
-        let delete = self.how.deletion();
-        let load = Load { xattrs, dry_run, delete: delete.is_some(), ..Load::new(Arc::new(RealFs), self.large) };
+        let How { xattrs, dry_run, no_fsync, delete, .. } = self.how;
+        let load = Load { xattrs, dry_run, delete, ..Load::new(Arc::new(RealFs), self.large) };
         let load = Load { rules: self.rules.clone(), ..load };
-        client.send(load, self.starts(), &self.base, no_fsync, delete, watcher)
+        client.send(load, self.starts(), &self.base, no_fsync, self.how.deletion(), watcher)
     }
 }
 

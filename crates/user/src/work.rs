@@ -11,16 +11,19 @@ use linkspan_fabric::keys::Keyring;
 use linkspan_fabric::{Config, Fabric, Level, Log};
 use linkspan_files::client::Watcher;
 use linkspan_files::engine::{Event, Happened};
+use linkspan_files::mirror::watch::{QUIET, SCAN};
 use linkspan_files::name::{RelPath, escape};
-use linkspan_files::wire::Fault;
+use linkspan_files::wire::{Fault, FaultKind};
 use linkspan_files::{Error as FilesError, Outcome};
 use linkspan_perf::record::Row;
 use linkspan_service::pairing::{JoinLine, Names, PairError, Paired, PairingOffer, join};
 use linkspan_service::rendezvous::PERF;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Value, json};
 
 use crate::link::FabricConnector;
 use crate::mirror::{Ends, Face, Mirror};
+use crate::mirrors::Mirrors;
 use crate::place::{Local, Place};
 use crate::suite::{self, Measuring, Suite};
 use crate::task::{PairedWith, Say, Task};
@@ -183,11 +186,17 @@ fn journals(task: &Task) -> Option<std::os::fd::OwnedFd> {
     journals.ok()
 }
 
+/// What was asked for is told with the task, to be asked for once more.
+fn told(task: &Task, options: &Value) {
+    task.update(|progress| progress.options = Some(options.clone()));
+}
+
 /// Sends files and directories to a place.
 ///
 /// # Errors
 /// [`Error::Usage`], [`Error::System`], and those of the way and the transfer; [`Error::Incomplete`]: some entries failed.
 pub fn send(task: &Arc<Task>, from: &[PathBuf], to: &Place, how: How) -> Result<(), Error> {
+    told(task, &how.options(Value::Null));
     let sources = from.iter().map(|path| Local::find(path)).collect::<Result<Vec<_>, _>>()?;
     let mut client = Dialer::to(&to.peer, log_to(task))?.client(task.stop())?;
     task.update(|progress| progress.path = client.path().unwrap_or_default());
@@ -209,6 +218,7 @@ pub fn send(task: &Arc<Task>, from: &[PathBuf], to: &Place, how: How) -> Result<
 /// # Errors
 /// As [`send`].
 pub fn get(task: &Arc<Task>, from: &[Place], to: &Path, how: How) -> Result<(), Error> {
+    told(task, &how.options(Value::Null));
     let fetching = Fetching::new(from, to, journals(task), how)?;
     let mut client = Dialer::to(&task.peer, log_to(task))?.client(task.stop())?;
     task.update(|progress| progress.path = client.path().unwrap_or_default());
@@ -221,14 +231,27 @@ pub fn get(task: &Arc<Task>, from: &[Place], to: &Path, how: How) -> Result<(), 
 }
 
 /// A mirror.
-struct Mirrored(Arc<Task>);
+struct Mirrored {
+    task: Arc<Task>,
+    /// All was the same once.
+    settled: bool,
+}
+
+/// It is tried again.
+fn waits(task: &Task, failure: &Error, pause: Duration) {
+    let line = format!("{}; again in {} s", failure.text(), pause.as_secs());
+    task.update(|progress| {
+        progress.state = "waiting";
+        progress.note(&line);
+    });
+}
 
 impl Face for Mirrored {
     type Failure = Error;
 
     fn carry(&mut self, once: &mut dyn FnMut(&mut dyn Watcher) -> Result<Outcome, FilesError>) -> Result<bool, Error> {
-        self.0.update(|progress| progress.moved = Some(Default::default()));
-        let mut carry = Carry::new(&self.0);
+        self.task.update(|progress| progress.moved = Some(Default::default()));
+        let mut carry = Carry::new(&self.task);
         let outcome = drive(&mut carry, |carry| once(carry))?;
         carry.close(&outcome).map(|()| true)
     }
@@ -238,7 +261,7 @@ impl Face for Mirrored {
     }
 
     fn say(&mut self, line: &str) {
-        self.0.update(|progress| progress.note(line));
+        self.task.update(|progress| progress.note(line));
     }
 
     fn ask(&mut self, _: &str) -> bool {
@@ -246,11 +269,12 @@ impl Face for Mirrored {
     }
 
     fn stopped(&self) -> bool {
-        self.0.interrupt.raised()
+        self.task.interrupt.raised()
     }
 
     fn resting(&mut self, same: bool) {
-        self.0.update(|progress| progress.state = if same { "watching" } else { "waiting" });
+        self.settled |= same;
+        self.task.update(|progress| progress.state = if same { "watching" } else { "waiting" });
     }
 
     fn failed(&mut self, failure: Error, pause: &mut dyn FnMut() -> Duration) -> Result<(), Error> {
@@ -260,29 +284,83 @@ impl Face for Mirrored {
         if !failure.passes() && !matches!(failure, Error::Incomplete(_)) {
             return Err(failure);
         }
-        let line = format!("{}; again in {} s", failure.text(), pause().as_secs());
-        self.0.update(|progress| {
-            progress.state = "waiting";
-            progress.note(&line);
-        });
+        waits(&self.task, &failure, pause());
         Ok(())
     }
 }
 
-/// Makes a directory like another, one of which is at a peer, once or with `watch` until it is cancelled. `init`: the first run.
-///
-/// # Errors
-/// As [`Mirror::open`], and those of the first run.
-pub fn mirror(task: &Arc<Task>, ends: &Ends, how: How, init: bool, watch: bool) -> Result<(), Error> {
-    let options = serde_json::json!({ "watch": watch, "no_fsync": how.no_fsync, "xattrs": how.xattrs, "dry_run": how.dry_run,
-        "max_delete": how.max_delete, "exclude": how.exclude });
-    task.update(|progress| progress.options = Some(options));
+/// How a mirror begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Begins {
+    /// It is the first run.
+    pub init: bool,
+    /// It follows changes until it is cancelled.
+    pub watch: bool,
+    /// It has followed them before, and nobody waits for its first run.
+    pub again: bool,
+}
+
+fn opened(task: &Arc<Task>, ends: &Ends, how: How, init: bool) -> Result<Mirror<Mirrored>, Error> {
     let client = Dialer::to(&ends.peer.peer, log_to(task))?.client(task.stop())?;
     task.update(|progress| progress.path = client.path().unwrap_or_default());
-    let mut mirror = Mirror::open(ends, client, journals(task), how, init, Mirrored(task.clone()))?;
-    match watch {
-        true => mirror.watch(task.wake()),
-        false => mirror.once().map(drop),
+    let face = Mirrored { task: task.clone(), settled: false };
+    Mirror::open(ends, client, journals(task), how, init, face)
+}
+
+/// Makes a directory like another, one of which is at a peer, once or until it is cancelled. One that has followed changes waits where it cannot
+/// go on, for a disk may be away as a peer may, and is opened anew; it is in `kept` until it fails.
+///
+/// # Errors
+/// As [`Mirror::open`], and those of the first run. Later ones only where more would be deleted than may be.
+pub fn mirror(task: &Arc<Task>, ends: &Ends, how: How, begins: Begins, kept: &Mirrors) -> Result<(), Error> {
+    let Begins { mut init, watch, again: mut followed } = begins;
+    let options = |init| how.options(json!({ "watch": watch, "init": init }));
+    told(task, &options(init));
+    let keep = || {
+        if let Err(error) = kept.keep(task, &options(false)) {
+            let line = format!("it will not go on when the service starts anew: {}", error.text());
+            task.update(|progress| progress.note(&line));
+        }
+    };
+    if followed {
+        keep();
+    }
+    let mut pause = Duration::ZERO;
+    loop {
+        let mut run = || {
+            let mut mirror = opened(task, ends, how.clone(), init)?;
+            // Both are marked now.
+            init = false;
+            told(task, &options(false));
+            if !watch {
+                return mirror.once().map(drop);
+            }
+            keep();
+            let ran = mirror.watch(task.wake());
+            if mirror.face.settled {
+                (followed, pause) = (true, Duration::ZERO);
+            }
+            ran
+        };
+        let failure = match run() {
+            Err(failure) if watch && !task.interrupt.raised() => failure,
+            ended => return ended,
+        };
+        let too_many = matches!(&failure, Error::Files(FilesError::Refused(fault)) if fault.kind == FaultKind::Limit);
+        if too_many || !followed {
+            if let Err(error) = kept.release(task) {
+                task.update(|progress| progress.note(&error.text()));
+            }
+            return Err(failure);
+        }
+        pause = (pause * 2).clamp(QUIET, SCAN);
+        waits(task, &failure, pause);
+        let rest = Timespec::try_from(pause).ok();
+        // Readable from the moment on when it is cancelled.
+        let _ = poll(&mut [PollFd::from_borrowed_fd(task.wake(), PollFlags::IN)], rest.as_ref());
+        if task.interrupt.raised() {
+            return Ok(());
+        }
     }
 }
 

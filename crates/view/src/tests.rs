@@ -299,7 +299,8 @@ fn any_told() -> impl Strategy<Value = Input> {
             vec![text.clone()],
             text
         )),
-        (list(), "\\PC{0,20}").prop_map(|(list, text)| Update::Keys(text.clone(), text, list)),
+        (list(), "\\PC{0,20}").prop_map(|(list, text)| Update::Keys(Ok((text.clone(), text, list)))),
+        "\\PC{0,20}".prop_map(|why| Update::Keys(Err(why))),
         "\\PC{0,20}".prop_map(|place| Update::Asked(Ask::List(place))),
         (list(), any::<bool>())
             .prop_map(|(list, all)| { Update::Answered(Ask::List("b:in".into()), Ok(Answer::Listed(list, all))) }),

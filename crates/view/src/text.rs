@@ -52,7 +52,12 @@ pub fn shown(text: &str) -> String {
     cut(text, LONGEST)
 }
 
-/// The same with a length of its own.
+/// An error of a service in full: its way out stands at the end.
+pub(crate) fn sentence(text: &str) -> String {
+    cut(text, 1000)
+}
+
+/// The same as [`shown`] with a length of its own.
 pub(crate) fn cut(text: &str, longest: usize) -> String {
     let steers =
         |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}');

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::model::{Notice, Service};
 use crate::row::{Action, Button, Choice, Empty, Field, Kind};
-use crate::text::{fill, shown, tr};
+use crate::text::{fill, sentence, shown, tr};
 pub use files::MIRROR;
 use files::Open;
 use measure::Measured;
@@ -44,6 +44,8 @@ pub enum Ask {
         from: Vec<String>,
         /// A place.
         to: String,
+        /// The service's options, as JSON; empty: none.
+        options: String,
     },
     /// Gets places.
     Get {
@@ -51,6 +53,8 @@ pub enum Ask {
         from: Vec<String>,
         /// A directory.
         to: String,
+        /// As those of `Send`.
+        options: String,
     },
     /// Keeps a directory like another.
     Mirror {
@@ -133,8 +137,8 @@ pub enum Update {
     History(Vec<Dict>),
     /// Directories that peers see, whether they are served and where, and why not though they should be.
     Shares(Vec<Dict>, bool, Vec<String>, String),
-    /// The line and the fingerprint of this user's key, empty where it has none that is of use, and whom it trusts.
-    Keys(String, String, Vec<Dict>),
+    /// The line and the fingerprint of this user's key, empty where it has none that is of use, and whom it trusts; or why that cannot be read.
+    Keys(Result<(String, String, Vec<Dict>), String>),
     /// It was asked for this.
     Asked(Ask),
     /// And this came of it, or an error in a sentence.
@@ -164,8 +168,8 @@ struct Progress {
 }
 
 impl Progress {
-    /// Those of a mirror, as JSON. `None`: nobody has told them.
-    fn mirrored(&self) -> Option<String> {
+    /// Those of a transfer or mirror, as JSON. `None`: nobody has told them.
+    fn asked(&self) -> Option<String> {
         (!self.options.is_empty()).then(|| Value::Object(self.options.clone()).to_string())
     }
 }
@@ -231,6 +235,8 @@ pub(crate) struct User {
     line: String,
     fingerprint: String,
     trusted: Vec<Trusted>,
+    /// Why keys cannot be read.
+    keyless: Option<String>,
     typed: BTreeMap<Field, String>,
     test: usize,
     busy: BTreeSet<Ask>,
@@ -277,7 +283,7 @@ impl User {
             Update::Up(version) => self.service = Service::Up(shown(&version)),
             Update::Down(why) => {
                 let kept = std::mem::take(self);
-                self.service = Service::Down(shown(&why));
+                self.service = Service::Down(sentence(&why));
                 // What a person has typed and chosen is not the service's.
                 (self.typed, self.test, self.waiting) = (kept.typed, kept.test, kept.waiting);
                 (self.compared, self.paired_before) = (kept.compared, kept.paired_before);
@@ -298,7 +304,9 @@ impl User {
                 (self.serving, self.unserved) = (serving, error);
                 self.addresses = addresses.into_iter().take(MOST).collect();
             }
-            Update::Keys(line, fingerprint, dicts) => {
+            Update::Keys(told) => {
+                self.keyless = told.as_ref().err().map(|why| sentence(why));
+                let (line, fingerprint, dicts) = told.unwrap_or_default();
                 self.trusted = read(&dicts).0;
                 (self.line, self.fingerprint) = (line, fingerprint);
             }
@@ -316,7 +324,7 @@ impl User {
                 match answer {
                     Ok(answer) => self.answered(ask, answer),
                     Err(why) => {
-                        let (topic, text) = (ask.topic(), shown(&why));
+                        let (topic, text) = (ask.topic(), sentence(&why));
                         self.errors.insert(topic, text.clone());
                         let title = match &ask {
                             // It has ended by itself meanwhile.
@@ -380,7 +388,7 @@ impl User {
     fn mirrors(&self) -> impl Iterator<Item = (&String, Ask)> {
         self.tasks.values().filter_map(|(path, task)| match (task.kind.as_str(), task.arguments.as_slice()) {
             ("mirror", [source, destination]) => {
-                let (source, destination, options) = (source.clone(), destination.clone(), task.progress.mirrored()?);
+                let (source, destination, options) = (source.clone(), destination.clone(), task.progress.asked()?);
                 Some((path, Ask::Mirror { source, destination, options }))
             }
             _ => None,

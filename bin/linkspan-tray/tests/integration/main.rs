@@ -4,6 +4,7 @@
 #![allow(missing_docs, reason = "of what the macro makes of a signal")]
 
 use std::collections::{BTreeSet, HashMap};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use linkspan_bus::{Server, to_dict};
 use linkspan_fabric::keys::{Keyring, Peer};
 use linkspan_service::system::{Places, System};
 use linkspan_topology::fixture::{Fixture, STRIX_HALO};
+use linkspan_user::mirrors::Mirrors;
 use linkspan_user::shares::Shares;
 use linkspan_user::task::Tasks;
 use tokio::sync::Notify;
@@ -350,7 +352,8 @@ async fn a_user_s_service() {
     let told = tell.clone();
     let tasks = Arc::new(Tasks::new(state.join("history"), say.clone(), Box::new(move || told())));
     let shares = Shares::new(state.join("shares.json"), true, say.clone());
-    let user = Arc::new(User { tasks, shares, say, changed: tell });
+    let mirrors = Mirrors::new(state.join("mirrors.json"), &say);
+    let user = Arc::new(User { tasks, mirrors, shares, say, changed: tell });
     let uid = rustix::process::geteuid().as_raw();
     let server = UserServer::start(Builder::session().unwrap(), &user, uid).await.unwrap();
     loop {
@@ -388,14 +391,25 @@ async fn the_tray_shows_what_runs_pauses_mirrors_starts_a_test_and_tells_how_it_
     }
     entry(&proxy, &mirror, true).await;
 
+    // Keys that others may change are used by nothing, and all else is there.
+    std::fs::write(homes.0.join("file"), "linkspan").unwrap();
+    let file = homes.0.join("file").to_str().unwrap().to_owned();
+    let (peers, mode) = (homes.0.join("mini1/linkspan/peers"), std::fs::Permissions::from_mode);
+    std::fs::set_permissions(&peers, mode(0o666)).unwrap();
+    files.send(std::slice::from_ref(&file), &place, &HashMap::new()).await.unwrap();
+    let said = heard(&mut from, "notified").await;
+    assert!(said.starts_with("A transfer failed") && said.contains("LS0522"), "{said}");
+    entry(&proxy, "Measure Bandwidth", false).await;
+    entry(&proxy, &mirror, true).await;
+    std::fs::set_permissions(&peers, mode(0o644)).unwrap();
+    files.send(&[file], &place, &HashMap::new()).await.unwrap();
+    assert_eq!(heard(&mut from, "notified").await, format!("A transfer is done: file to {shown}"));
+    entry(&proxy, "Measure Bandwidth", true).await;
+
     // Nobody serves tests there. That mirrors were paused is no news.
     click(&proxy, "mini2").await;
     let said = heard(&mut from, "notified").await;
     assert!(said.starts_with("A test failed: Bandwidth to mini2: ") && said.contains("lspan perf serve"), "{said}");
-    std::fs::write(homes.0.join("file"), "linkspan").unwrap();
-    let file = homes.0.join("file").to_str().unwrap().to_owned();
-    files.send(&[file], &place, &HashMap::new()).await.unwrap();
-    assert_eq!(heard(&mut from, "notified").await, format!("A transfer is done: file to {shown}"));
 
     let file = format!("/proc/{}/smaps_rollup", tray.0.id());
     let memory = std::fs::read_to_string(file).unwrap();

@@ -84,6 +84,7 @@ pub(crate) fn run(args: &MirrorArgs) -> Result<Exit, Failure> {
         exclude: exclude(&args.how)?,
         delete: true,
         max_delete: args.max_delete,
+        ..How::default()
     };
     let client = connect_for_transfer(&ends.peer.peer, &args.peer)?;
     let user = User { how: &args.how, interrupt: signals::interrupt()?, view: None, exit: Exit::Ok };

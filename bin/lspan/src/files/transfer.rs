@@ -10,7 +10,7 @@ use linkspan_files::engine::{Event, Happened};
 use linkspan_files::fs::Kind;
 use linkspan_files::hash::hex;
 use linkspan_files::name::{RelPath, escape};
-use linkspan_files::wire::LeftOut;
+use linkspan_files::wire::{LeftOut, Request};
 use linkspan_files::{Error, Outcome, Rules};
 use linkspan_perf::Interrupt;
 use linkspan_user::place::{Local, Place};
@@ -292,7 +292,8 @@ pub(crate) fn send(args: &SendArgs) -> Result<Exit, Failure> {
 fn how(args: &HowArgs, delete: &DeleteArgs) -> Result<How, Failure> {
     let &HowArgs { xattrs, dry_run, no_fsync, .. } = args;
     let exclude = exclude(args)?;
-    Ok(How { xattrs, dry_run, no_fsync, exclude, delete: delete.delete, max_delete: delete.max_delete })
+    let &DeleteArgs { delete, max_delete } = delete;
+    Ok(How { xattrs, dry_run, no_fsync, exclude, delete, max_delete, ..How::default() })
 }
 
 /// The rules about names, one text each.
@@ -308,8 +309,15 @@ pub(super) fn exclude(how: &HowArgs) -> Result<Vec<String>, Failure> {
 
 pub(crate) fn get(args: &GetArgs) -> Result<Exit, Failure> {
     let places = Place::of_one_peer(&args.from)?;
-    let fetching = Fetching::new(&places, &args.to, state_dir(), how(&args.how, &args.delete)?)?;
+    let how = how(&args.how, &args.delete)?;
     let mut client = connect_for_transfer(&places[0].peer, &args.peer)?;
+    // For what is not there no directory is made.
+    if !args.to.is_dir()
+        && let Some(found) = places.iter().map(|place| client.request(Request::Stat(place.at()))).reduce(Result::or)
+    {
+        found?;
+    }
+    let fetching = Fetching::new(&places, &args.to, state_dir(), how)?;
     let view = View::new(&args.how)?;
     if !view.bar.is_hidden() {
         view.total.store(fetching.bytes(&mut client)?, Ordering::Relaxed);

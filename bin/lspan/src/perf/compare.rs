@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use linkspan_fabric::{Config, Fabric, Log};
+use linkspan_perf::LinkError;
 use linkspan_perf::format::table;
 use linkspan_service::rendezvous;
 use linkspan_topology::{Interface, Kind, Machine, Reason, Roots, Verdict};
@@ -56,6 +57,28 @@ fn apart(path: &str) -> impl Iterator<Item = &str> {
 }
 
 pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
+    let mut found = Vec::new();
+    let mut result = each(args, &mut found);
+    let best = found.iter().filter_map(|(_, result)| Some(result.as_ref().ok()?.gbit_s)).fold(0.0, f64::max);
+    if result.is_ok() && best == 0.0 {
+        let peer = &args.peer;
+        let why = format!("LS0743 no way to {peer} carries anything: `lspan doctor {peer}` says what is missing");
+        result = Err(Failure::new(Exit::NoPeer, why));
+    }
+    let mut out = Out::default();
+    if args.json {
+        out.json(&document(args, &found, result.as_ref().err()), true)?;
+    } else {
+        out.text(&text(&found, best))?;
+    }
+    result.map(|()| Exit::Ok)
+}
+
+/// A way with what was measured on it.
+type Measured = (ComparedPath, Result<Once, String>);
+
+/// Measures each way; what was found, also where not all can be.
+fn each(args: &CompareArgs, found: &mut Vec<Measured>) -> Result<(), Failure> {
     // A peer that serves nobody is told of once, not for each way.
     rendezvous::ask(&args.peer, rendezvous::PERF)?;
     let local = is_local(&args.peer)?;
@@ -64,7 +87,6 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
     drop(fabric);
     let interrupt = signals::interrupt()?;
     let mut progress = Progress::new();
-    let mut found: Vec<(ComparedPath, Result<Once, String>)> = Vec::new();
     for way in ways {
         if interrupt.raised() {
             break;
@@ -82,22 +104,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
         found.push((way, result));
     }
     progress.clear();
-    let best = found.iter().filter_map(|(_, result)| Some(result.as_ref().ok()?.gbit_s)).fold(0.0, f64::max);
-    let mut out = Out::default();
-    if args.json {
-        out.json(&document(args, &found), true)?;
-    } else {
-        out.text(&text(&found, best))?;
-    }
-    match (interrupt.raised(), best > 0.0) {
-        (true, _) => Ok(Exit::Interrupted),
-        (false, true) => Ok(Exit::Ok),
-        (false, false) => {
-            let peer = &args.peer;
-            let why = format!("LS0743 no way to {peer} carries anything: `lspan doctor {peer}` says what is missing");
-            Err(Failure::new(Exit::NoPeer, why))
-        }
-    }
+    if interrupt.raised() { Err(LinkError::Interrupted.into()) } else { Ok(()) }
 }
 
 /// Whether the peer is on this host.
@@ -177,7 +184,7 @@ pub(crate) fn measure(args: &CompareArgs, way: &ComparedPath) -> Result<Once, St
     Ok(once)
 }
 
-fn text(found: &[(ComparedPath, Result<Once, String>)], best: f64) -> String {
+fn text(found: &[Measured], best: f64) -> String {
     let mut rows = vec![["way", "Gb/s", "GB/s", "of the best", "latency us", "path"].map(String::from).to_vec()];
     let mut order: Vec<_> = found.iter().collect();
     let rate = |result: &Result<Once, String>| result.as_ref().map_or(-1.0, |once| once.gbit_s);
@@ -208,7 +215,7 @@ fn text(found: &[(ComparedPath, Result<Once, String>)], best: f64) -> String {
     )
 }
 
-fn document(args: &CompareArgs, found: &[(ComparedPath, Result<Once, String>)]) -> serde_json::Value {
+fn document(args: &CompareArgs, found: &[Measured], error: Option<&Failure>) -> serde_json::Value {
     let ways: Vec<_> = found
         .iter()
         .map(|(way, result)| match result {
@@ -221,7 +228,7 @@ fn document(args: &CompareArgs, found: &[(ComparedPath, Result<Once, String>)]) 
             }),
         })
         .collect();
-    json!({ "schema": SCHEMA, "peer": args.peer, "ways": ways })
+    json!({ "schema": SCHEMA, "peer": args.peer, "ways": ways, "error": error.map(|failure| &failure.message) })
 }
 
 #[cfg(test)]

@@ -90,6 +90,9 @@ fn over_hosts(args: &MatrixArgs) -> Result<Matrix, Failure> {
     let mut progress = Progress::new();
     let mut cells = Vec::new();
     for to in 0..places.len() {
+        if interrupt.raised() {
+            break;
+        }
         let server = serve(args, &places[to]);
         for from in (0..places.len()).filter(|from| *from != to) {
             if interrupt.raised() {

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use linkspan_doctor::bounded;
+use linkspan_fabric::stats::plain;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -47,7 +48,7 @@ pub(crate) fn record(mut command: Command, limit: Duration) -> Result<Value, Str
         return Err(format!("no record: {status}"));
     };
     if let Some(error) = value["error"].as_str() {
-        return Err(error.to_owned());
+        return Err(said(error));
     }
     let good = [Exit::Ok as i32, Exit::Degraded as i32];
     if !status.code().is_some_and(|code| good.contains(&code)) {
@@ -56,8 +57,13 @@ pub(crate) fn record(mut command: Command, limit: Duration) -> Result<Value, Str
     Ok(value)
 }
 
-/// Characters of a path or downgrade that are kept of a record of another process: those of eight streams take about 600.
+/// Characters of a text that are kept of another process: a path of eight streams takes about 600.
 const TEXT_MAX: usize = 2000;
+
+/// What another process says, which may be on another host, for a terminal.
+pub(super) fn said(text: &str) -> String {
+    plain(&text.chars().take(TEXT_MAX).collect::<String>())
+}
 
 /// The figures of a record of `perf bw`, and of one of `perf lat` beside it.
 pub(crate) fn figures(bw: &Value, lat: Option<&Value>) -> Result<Once, String> {
@@ -65,20 +71,13 @@ pub(crate) fn figures(bw: &Value, lat: Option<&Value>) -> Result<Once, String> {
     let gbit_s = row["bw_gbit_s"].as_f64().ok_or("a result without a rate")?;
     let latency = lat.and_then(|record| record["results"].get(0)?["latency"]["p50_ns"].as_f64());
     let texts = |value: &Value| -> Vec<String> {
-        value
-            .as_array()
-            .into_iter()
-            .flatten()
-            .take(16)
-            .filter_map(|one| Some(one.as_str()?.chars().take(TEXT_MAX).collect()))
-            .collect()
+        value.as_array().into_iter().flatten().take(16).filter_map(|one| Some(said(one.as_str()?))).collect()
     };
-    let transport: String = row["transport"].as_str().unwrap_or("?").chars().take(40).collect();
-    let path: String = row["path"].as_str().unwrap_or("?").chars().take(TEXT_MAX).collect();
+    let text = |name: &str| said(row[name].as_str().unwrap_or("?"));
     Ok(Once {
         gbit_s,
         latency_us: latency.map(|ns| ns / 1e3),
-        path: format!("{transport} {path}"),
+        path: format!("{} {}", text("transport"), text("path")),
         downgrades: texts(&bw["downgrades"]),
     })
 }

@@ -70,10 +70,15 @@ impl Job {
             }
             Perf::Connect(measure) => {
                 connect = true;
-                if measure.size.is_some() {
+                let none = [
+                    ("--size", measure.size.is_some(), "it moves no data; leave it out"),
+                    ("--wait", measure.wait != WaitArg::default(), "it moves no data; leave it out"),
+                    ("--timeout", measure.timeout.is_some(), "LINKSPAN_CONNECT_TIMEOUT_MS limits each connection"),
+                ];
+                if let Some((option, _, why)) = none.iter().find(|(_, given, _)| *given) {
                     return Err(Failure::new(
                         Exit::Usage,
-                        "--size has no meaning for `perf connect`: it moves no data; leave it out",
+                        format!("{option} has no meaning for `perf connect`: {why}"),
                     ));
                 }
                 let specs = specs(&measure, "connect");

@@ -86,6 +86,7 @@ impl<'a> Sink<'a> {
         if self.text() { self.out.text(&format!("# perf {test}\n")) } else { Ok(()) }
     }
 
+    /// Takes a row; a failure that is none where measuring further is of no use.
     pub(crate) fn row(&mut self, row: Row) -> Result<(), Failure> {
         if self.measure.json_stream {
             self.out.json(&Event::Result { row: &row }, false)?;
@@ -107,11 +108,21 @@ impl<'a> Sink<'a> {
             self.out.text(&text)?;
         }
         self.record.results.push(row);
-        Ok(())
+        if self.left() { Err(Failure::new(Exit::Ok, "")) } else { Ok(()) }
+    }
+
+    /// Whether nobody is there any more to whom further rows would be told.
+    fn left(&self) -> bool {
+        self.out.gone() && self.measure.report.is_none()
     }
 
     /// Finishes every output, also after an error, and says how the program ends.
     pub(crate) fn end(mut self, result: Result<(), Failure>) -> Result<Exit, Failure> {
+        let result = match result {
+            // There was nobody to measure on for.
+            Err(failure) if failure.exit == Exit::Ok => Ok(()),
+            result => result,
+        };
         let wrong = self.record.results.iter().any(|row| row.wrong_bytes.is_some_and(|wrong| wrong > 0));
         let downgrades = fabric::downgrades();
         let exit = match &result {

@@ -161,6 +161,47 @@ fn ranks_of_another_version_and_what_is_no_file_of_ours_are_told() {
     assert!(place.is_tidy());
 }
 
+/// What stands between: it says what its arguments were, and plays `lspan` on the hosts, whose words have control characters.
+const RSH: &str = r#"
+echo "$*" >> calls
+case "$*" in
+bad*serve*) printf 'no port\033[2J\n' >&2 ;;
+*serve*) echo 'lspan: waiting on 192.0.2.1:5' >&2; cat > none ;;
+*)
+    test ! -e ctrl-c || kill -INT $PPID
+    printf '{"results":[{"bw_gbit_s":1.0,"transport":"tcp","path":"p\u001b[2J"}],"downgrades":["slow\u001b[2J"]}' ;;
+esac
+"#;
+
+fn over_hosts(place: &Place, hosts: &str) -> (Option<i32>, String, String) {
+    fs::write(place.0.join("rsh"), RSH).unwrap();
+    let mut command = place.rank("0", 1, "1", "");
+    // As on a terminal, which gets what a pipe is spared.
+    command.env("CLICOLOR_FORCE", "1");
+    end(command.args(["--rsh", "sh rsh"]).args(hosts.split(' ')).spawn().unwrap())
+}
+
+#[test]
+fn what_other_hosts_say_has_no_control_characters() {
+    let place = Place::new("said");
+    let (code, out, said) = over_hosts(&place, "a b bad");
+    assert_eq!(code, Some(1), "{out}{said}");
+    for part in ["degraded: slow", "lspan perf serve on bad: no port"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert!(!out.contains('\u{1b}'), "{out:?}");
+}
+
+#[test]
+fn ctrl_c_starts_no_further_server() {
+    let place = Place::new("ctrl-c");
+    fs::write(place.0.join("ctrl-c"), "").unwrap();
+    let (code, out, said) = over_hosts(&place, "a b c");
+    assert!(code == Some(130) && out.contains("1.00"), "{code:?} {out} {said}");
+    let calls = fs::read_to_string(place.0.join("calls")).unwrap();
+    assert_eq!(calls.lines().count(), 2, "one server and one measurement: {calls}");
+}
+
 #[test]
 fn what_no_launcher_says_is_refused() {
     let place = Place::new("usage");

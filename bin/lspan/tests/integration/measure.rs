@@ -467,6 +467,48 @@ fn time_that_runs_out_has_its_own_code() {
 }
 
 #[test]
+fn with_json_a_failure_has_its_document_too() {
+    // What the doctor finds on this host comes first in its exit code.
+    let found = command("doctor --no-probe").output().unwrap().status.code();
+    let cases = [
+        ("perf write 127.0.0.1:1 --json", 4, None),
+        ("perf compare 127.0.0.1:1 --json", 4, Some("compare-1.json")),
+        ("doctor host:port --json", found.filter(|code| *code != 0).unwrap_or(2), Some("doctor-1.json")),
+    ];
+    for (line, code, schema) in cases {
+        let output = run(line);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{line}: {e}: {said}"));
+        schema.iter().for_each(|schema| fits(schema, &value));
+        assert_eq!(output.status.code(), Some(code), "{line}: {said}");
+        if code == 1 || code == 3 {
+            continue;
+        }
+        let why = said.trim().lines().last().unwrap().strip_prefix("lspan: ").unwrap();
+        let told = [&value["error"], &value["context"]["error"], &value["notes"]];
+        assert!(told.iter().any(|one| one.to_string().contains(why.split('"').next().unwrap())), "{why}: {value}");
+    }
+}
+
+#[test]
+fn nothing_is_measured_for_a_reader_that_has_left() {
+    let began = Instant::now();
+    let line = format!("perf bw -s 8{} -d 1s --no-verify --path tcp", ",8".repeat(59));
+    let mut child = command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+
+    // Nor is a failure hidden from whoever started it.
+    let mut child = command("perf bw 127.0.0.1:1 --json-stream -d 1s");
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn a_reader_that_leaves_is_no_error() {
     let mut child =
         command("perf bw -s 8,16,32 -n 10 --path tcp").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use linkspan_fabric::stats::{Event, read};
 use linkspan_fabric::{Buf, Channel, Config, Connecting, Fabric, HANDLE_LEN, Log, Ticket};
 use linkspan_perf::wire::{self, CTRL_LEN, Kind, Message, Params, Reply, TAG_CTRL};
-use linkspan_perf::{Spec, Test};
+use linkspan_perf::{Direction, Spec, Test};
 use linkspan_transport::StaticBuf;
 use zerocopy::IntoBytes;
 
@@ -206,7 +206,7 @@ fn hostile_visitors_use_no_more_than_the_server_has_for_all_and_are_ended() {
                 assert!(!round(&mut stream, 36 << 20), "36 MiB of 64 are taken");
             }
             1 => {
-                let spec = Spec { window: 6, ..Spec::new(Test::Bw, 4 << 20) };
+                let spec = Spec { window: 6, direction: Direction::Both, ..Spec::new(Test::Bw, 4 << 20) };
                 assert_eq!(other.asks(&Params::new(&spec)).kind, Kind::Refused as u8);
             }
             _ => assert_eq!(other.asks(&Params::offer(36 << 20)).kind, Kind::Refused as u8),
@@ -225,7 +225,10 @@ fn hostile_visitors_use_no_more_than_the_server_has_for_all_and_are_ended() {
     wait_until("visitors that are silent are kept", || server.status("Threads") == threads);
     assert!(server.lines("LS0710") >= 13, "{:?}", server.said.lock().unwrap());
     server.serves();
-    let all = lspan(&format!("perf bw -s 4M -w 6 -n 3 {}", server.at)).env("LINKSPAN_IFNAME", "=lo").output().unwrap();
+    let all = lspan(&format!("perf bw -s 4M -w 6 -n 3 --bidir {}", server.at))
+        .env("LINKSPAN_IFNAME", "=lo")
+        .output()
+        .unwrap();
     assert_eq!(all.status.code(), Some(0), "the memory is back: {}", String::from_utf8_lossy(&all.stderr));
     drop((one, others, streams, slow));
 }

@@ -108,6 +108,38 @@ fn ctrl_c_keeps_what_was_measured_and_leaves_nothing_behind() {
     }
 }
 
+/// What a program leaves that was interrupted after so many transfers.
+fn interrupted(name: &str, line: &str, transfers: u64) -> Output {
+    let client = command(line, name).spawn().unwrap();
+    wait_until("the other side is not started", || !children(client.id()).is_empty());
+    under_way(name, transfers);
+    signal("INT", client.id());
+    let output = ended(client);
+    let _ = std::fs::remove_dir_all(folder(name));
+    assert_eq!(output.status.code(), Some(130), "{line}: {}", text(&output.stderr));
+    output
+}
+
+#[test]
+fn ctrl_c_ends_one_sided_tests_and_keeps_what_was_measured() {
+    for way in ["write", "read"] {
+        let output = interrupted(way, &format!("perf {way} -s 64K -n 1000000000 --path tcp --json"), 200);
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(found["context"]["error"].as_str().unwrap().contains("LS0709"), "{found}");
+        let runs = found["benchmarks"].as_array().unwrap();
+        assert!(runs.len() == 1 && runs[0]["iterations"].as_u64().unwrap() > 0, "{found}");
+    }
+}
+
+#[test]
+fn ctrl_c_keeps_the_lines_of_the_overview_and_of_the_selftest() {
+    // Beyond the warm-up of a thousand round trips, which both sides count.
+    let shown = text(&interrupted("overview", "", 6000).stdout);
+    assert!(shown.contains("64K GB/s") && shown.lines().any(|line| line.starts_with("tcp  ")), "{shown}");
+    let found: Value = serde_json::from_slice(&interrupted("selftest", "selftest --json", 200).stdout).unwrap();
+    assert!(found["exit_code"] == 130 && !found["parts"].as_array().unwrap().is_empty(), "{found}");
+}
+
 struct Server(Child, String);
 
 impl Server {

@@ -47,6 +47,7 @@ fn mistakes_name_the_thing_the_value_and_the_way_out() {
         ("perf bw --size 99999999999999999999", &[], 2, &["--size", "99999999999999999999"]),
         ("perf bw --baseline --rounds 1001", &[], 2, &["--rounds", "1001", "1000"]),
         ("perf jitter --interval soon", &[], 2, &["--interval", "\"soon\"", "500ms"]),
+        ("perf jitter --interval 31s", &[], 2, &["--interval", "\"31s\"", "LS0715", "30s"]),
         ("perf load --load-size 2G", &[], 2, &["--load-size", "\"2G\"", "1 to 1G"]),
         ("perf serve --port 70000", &[], 2, &["--port", "70000", "65535"]),
         ("perf bw host:port", &[], 2, &["\"host:port\"", "HOST:PORT"]),
@@ -65,6 +66,8 @@ fn mistakes_name_the_thing_the_value_and_the_way_out() {
         ("perf bw --baseline --rounds 2", &[], 2, &["--rounds", "10"]),
         ("perf jitter --baseline", &[], 2, &["--baseline", "perf bw"]),
         ("perf connect --size 8", &[], 2, &["--size", "moves no data"]),
+        ("perf connect --wait spin", &[], 2, &["--wait", "moves no data"]),
+        ("perf connect --timeout 1s", &[], 2, &["--timeout", "LINKSPAN_CONNECT_TIMEOUT_MS"]),
         ("perf bw --colour", &[], 2, &["--colour"]),
         ("perf bandwidth", &[], 2, &["bandwidth"]),
         ("perf", &[], 2, &["Usage"]),
@@ -148,6 +151,66 @@ fn status_names_every_interface_and_older_names() {
     assert!(said.contains("NCCL_MESH_DEBUG") && said.contains("LINKSPAN_LOG"));
     assert!(text(&output.stderr).contains("LINKSPAN_SPEED"), "unknown names of ours are warned about");
     assert!(!said.contains('\u{1b}'), "no colours into a pipe");
+}
+
+#[test]
+fn a_standard_error_that_cannot_be_written_changes_no_exit_code() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lspan"));
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = command.args(["perf", "connect", "--size", "8"]).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+}
+
+/// A program in a network of its own, whose loopback is down; `None`, with a word, where this host does not let us.
+fn without_network(line: &str) -> Option<Output> {
+    let flags = if rustix::process::geteuid().is_root() { "-n" } else { "-rn" };
+    if !Command::new("unshare").args([flags, "true"]).status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: this host lets us make no network");
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    command.args([flags, env!("CARGO_BIN_EXE_lspan")]).args(line.split_whitespace()).env_remove("LINKSPAN_IFNAME");
+    Some(command.output().unwrap())
+}
+
+#[test]
+fn status_shows_the_machine_where_no_interface_is_usable() {
+    for line in ["status", ""] {
+        let Some(output) = without_network(line) else { return };
+        let (shown, said) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(4), "{line}: {shown}{said}");
+        assert!(said.contains("LS0505") && said.contains("lspan doctor"), "{said}");
+        assert!(shown.contains("processors") && shown.contains("interface ") && shown.contains("lo "), "{shown}");
+    }
+    let Some(output) = without_network("status --json") else { return };
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(crate::schema::problems("status-1.json", &value), Vec::<String>::new());
+    assert_eq!(value["devices"].as_array().map(Vec::len), Some(0));
+    let Some(output) = without_network("perf lat -n 1 --path tcp") else { return };
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(4) && said.contains("LS0505") && !said.contains("lspan="), "{said}");
+}
+
+#[test]
+fn devmem_down_without_permission_says_so_and_with_nothing_to_undo_needs_none() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = std::env::temp_dir().join(format!("lspan-down-{}", std::process::id()));
+    let down = || {
+        // Root writes everywhere while it has this capability.
+        let root = ["setpriv", "--inh-caps=-dac_override", "--bounding-set=-dac_override"];
+        let before: &[&str] = if rustix::process::geteuid().is_root() { &root } else { &["env"] };
+        let mut command = Command::new(before[0]);
+        command.args(&before[1..]).arg(env!("CARGO_BIN_EXE_lspan"));
+        command.args(["devmem", "down", "lo", "--folder"]).arg(&folder).output().unwrap()
+    };
+    let output = down();
+    assert!(output.status.code() == Some(0) && text(&output.stdout).contains("nothing is left"), "{output:?}");
+    assert!(!folder.exists());
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o555)).unwrap();
+    let output = down();
+    std::fs::remove_dir(&folder).unwrap();
+    assert!(output.status.code() == Some(5) && text(&output.stderr).contains("LS3202"), "{output:?}");
 }
 
 #[test]

@@ -7,11 +7,13 @@ use linkspan_files::client::Client;
 use linkspan_files::fs::Kind as EntryKind;
 use linkspan_files::wire::{Answer, Entry, Request};
 use linkspan_user::mirror::Ends;
+use linkspan_user::mirrors::Kept;
 use linkspan_user::mount::{self, DATA};
 use linkspan_user::place::Place;
 use linkspan_user::task::Kind;
 use linkspan_user::transfer::How;
-use linkspan_user::{Dialer, Error, work};
+use linkspan_user::work::{self, Begins};
+use linkspan_user::{Dialer, Error};
 use serde::Deserialize;
 use serde_json::json;
 use zbus::message::Header;
@@ -54,7 +56,7 @@ impl Options {
     fn how(self) -> Result<How, UserError> {
         texts("exclude", &self.exclude)?;
         let Options { no_fsync, xattrs, dry_run, delete, max_delete, exclude, .. } = self;
-        let how = How { no_fsync, xattrs, dry_run, delete, max_delete, exclude };
+        let how = How { no_fsync, xattrs, dry_run, delete, max_delete, exclude, keep_replaced: true };
         how.rules()?;
         Ok(how)
     }
@@ -65,6 +67,40 @@ impl Options {
         match options.init || options.watch {
             true => Err(Error::Usage("init and watch are options of a mirror".into()).into()),
             false => options.how(),
+        }
+    }
+}
+
+/// Begins a mirror; `again`: one that was kept.
+async fn mirror(
+    calls: &Calls,
+    objects: &ObjectServer,
+    [source, destination]: [String; 2],
+    options: Options,
+    again: bool,
+) -> Result<OwnedObjectPath, UserError> {
+    let ends = Ends::parse(&source, &destination)?;
+    local(&ends.own.to_string_lossy())?;
+    let begins = Begins { init: options.init, watch: options.watch, again };
+    let how = How { delete: true, ..options.how()? };
+    let (peer, user) = (ends.peer.peer.clone(), calls.user.clone());
+    let run = move |task: &_| work::mirror(task, &ends, how, begins, &user.mirrors);
+    calls.begin(objects, (Kind::Mirror, &peer, vec![source, destination]), run).await
+}
+
+/// Has the mirrors that are kept go on, once.
+pub(crate) async fn resume(calls: &Calls, objects: &ObjectServer) {
+    for Kept { ends, options, .. } in calls.user.mirrors.begin() {
+        let begun = match serde_json::from_value(options) {
+            Ok(options) => mirror(calls, objects, ends.clone(), options, true).await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(why) = begun {
+            let ([source, destination], file) = (ends, calls.user.mirrors.path().display());
+            (calls.user.say)(&format!(
+                "the mirror of {source:?} at {destination:?} does not go on: {why}; the next start tries again: begin it anew, or take it out \
+                 of {file} while the service does not run"
+            ));
         }
     }
 }
@@ -118,8 +154,8 @@ fn list(client: &mut Client, place: &Place) -> Result<(Vec<Dict>, bool), linkspa
 /// hexadecimal digits for any byte. Paths of this host are absolute.
 #[interface(name = "org.linkspan.User1.Files")]
 impl Files {
-    /// Sends files and directories to a place. Options: no_fsync, xattrs, dry_run, delete (b), max_delete (t), exclude (as), as those of
-    /// `lspan send`.
+    /// Sends files and directories to a place. What is replaced goes to the trash there. Options: no_fsync, xattrs, dry_run, delete (b),
+    /// max_delete (t), exclude (as), as those of `lspan send`.
     #[zbus(out_args("task"))]
     async fn send(
         &self,
@@ -141,7 +177,8 @@ impl Files {
         self.0.begin(objects, (Kind::Send, &peer, arguments), move |task| work::send(task, &sources, &place, how)).await
     }
 
-    /// Gets places of one peer into a directory, or one of them under a new name. Options as of Send.
+    /// Gets places of one peer into a directory, or one of them under a new name. What is replaced goes to the trash of the directory. Options
+    /// as of Send.
     #[zbus(out_args("task"))]
     async fn get(
         &self,
@@ -162,9 +199,9 @@ impl Files {
         self.0.begin(objects, (Kind::Get, &peer, arguments), move |task| work::get(task, &places, &dir, how)).await
     }
 
-    /// Makes a directory like another, one of which is at a peer; with `watch` until it is cancelled, at the latest until the service ends.
-    /// Options: init (b; the first run of two directories), watch (b), and those of Send; delete is meant. Where more would be deleted than
-    /// max_delete allows, nothing is.
+    /// Makes a directory like another, one of which is at a peer; with `watch` until it is cancelled: once both are marked it goes on with each
+    /// start of the service, and waits where a peer or a disk is away. Options: init (b; the first run of two directories), watch (b), and those of
+    /// Send; delete is meant. Where more would be deleted than max_delete allows, nothing is, and it ends.
     #[zbus(out_args("task"))]
     async fn mirror(
         &self,
@@ -177,14 +214,7 @@ impl Files {
     ) -> Result<OwnedObjectPath, UserError> {
         self.0.own(connection, &header).await?;
         texts("places", [&source, &destination])?;
-        let options: Options = self::options(&options)?;
-        let ends = Ends::parse(&source, &destination)?;
-        local(&ends.own.to_string_lossy())?;
-        let (init, watch) = (options.init, options.watch);
-        let how = How { delete: true, ..options.how()? };
-        let (peer, arguments) = (ends.peer.peer.clone(), vec![source, destination]);
-        let run = move |task: &_| work::mirror(task, &ends, how, init, watch);
-        self.0.begin(objects, (Kind::Mirror, &peer, arguments), run).await
+        mirror(&self.0, objects, [source, destination], self::options(&options)?, false).await
     }
 
     /// Mounts a place at a directory until the task is cancelled or it is unmounted, at the latest until the service ends.

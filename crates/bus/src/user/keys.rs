@@ -21,12 +21,12 @@ use crate::{Dict, to_dict};
 /// The interface, with the peers that were last told of.
 pub(crate) struct Keys {
     calls: Calls,
-    told: Mutex<Arc<[Peer]>>,
+    told: Mutex<Option<Arc<[Peer]>>>,
 }
 
 impl Keys {
     pub(crate) fn new(calls: Calls) -> Keys {
-        Keys { calls, told: Mutex::new(trusted().unwrap_or_else(|| Arc::new([]))) }
+        Keys { calls, told: Mutex::new(trusted()) }
     }
 }
 
@@ -117,7 +117,7 @@ impl Keys {
         forgotten
     }
 
-    /// The list is another one, whoever has changed it: List has it.
+    /// The list is another one, or can or cannot be read now, whoever has changed it: List has it, or says why not.
     #[zbus(signal)]
     async fn peers_changed(emitter: &SignalEmitter<'_>) -> zbus::Result<()>;
 
@@ -160,9 +160,9 @@ impl Keys {
     }
 }
 
-/// Tells those who listen where the peers are others than they were.
+/// Tells those who listen where the peers are others than they were, or can or cannot be read now.
 pub(crate) async fn change(object: &InterfaceRef<Keys>) -> zbus::Result<()> {
-    let Ok(Some(now)) = spawn_blocking(trusted).await else { return Ok(()) };
+    let Ok(now) = spawn_blocking(trusted).await else { return Ok(()) };
     let keys = object.get().await;
     let old = std::mem::replace(&mut *keys.told.lock().unwrap_or_else(PoisonError::into_inner), now.clone());
     if old != now {

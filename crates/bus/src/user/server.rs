@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use linkspan_user::mirrors::Mirrors;
 use linkspan_user::shares::Shares;
 use linkspan_user::task::{Say, Tasks};
 use zbus::Connection;
@@ -20,6 +21,8 @@ use crate::watches::{WATCHES, Watches};
 pub struct User {
     /// What is under way, and was.
     pub tasks: Arc<Tasks>,
+    /// Those that go on with the next start.
+    pub mirrors: Mirrors,
     /// What peers see.
     pub shares: Shares,
     /// Gets what is worth a line.
@@ -43,7 +46,8 @@ pub struct UserServer {
 }
 
 impl UserServer {
-    /// Puts the objects on a connection, with those of the tasks that run, and then asks for the name. `uid`: whose programs may call.
+    /// Puts the objects on a connection, with those of the tasks that run, and then asks for the name; with it the mirrors that are kept begin.
+    /// `uid`: whose programs may call.
     ///
     /// # Errors
     /// The bus does not answer, or another process has the name ([`zbus::Error::NameTaken`]).
@@ -70,6 +74,7 @@ impl UserServer {
                 return Err(zbus::Error::NameTaken);
             }
         }
+        files::resume(&calls, server.connection.object_server()).await;
         Ok(server)
     }
 

@@ -56,7 +56,9 @@ impl Shares {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> Result<Vec<Dict>, UserError> {
-        self.calls.blocking(connection, &header, |user| Ok(user.shares.list().iter().map(to_dict).collect())).await
+        self.calls
+            .blocking(connection, &header, |user| Ok(user.shares.status().shares.iter().map(to_dict).collect()))
+            .await
     }
 
     /// The list is another one: List has it.

@@ -50,7 +50,7 @@ impl TaskObject {
     }
 
     /// Has it end soon. Files that have arrived stay, and no half of one is seen. A mount goes from its directory at once, and the task ends
-    /// when no program has anything open there.
+    /// when no program has anything open there. A mirror does not go on with the next start of the service.
     async fn cancel(
         &self,
         #[zbus(connection)] connection: &Connection,
@@ -58,14 +58,15 @@ impl TaskObject {
     ) -> Result<(), UserError> {
         self.calls.own(connection, &header).await?;
         self.task.cancel();
-        Ok(())
+        let task = self.task.clone();
+        self.calls.blocking(connection, &header, move |user| user.mirrors.release(&task)).await
     }
 
     /// Keys: state (s: `connecting`, `running`, `waiting` (for a peer that is away, or to pair), `watching` (a mirror), `mounted`), and where
     /// there are some path (s), notes (av of s, the last 16). Of a test: done, of (t: measurements), measuring (s), results (av of a{sv}, with
     /// the keys of `results` in docs/schema/perf-1.json). Of a transfer, and the last run of a mirror: moved_bytes, kept_bytes, files_done,
     /// entries_made, entries_same, entries_would, entries_deleted, entries_failed, entries_left_out, total_bytes (t; once it is known),
-    /// current (s). Of a mirror: options (a{sv}), those of Mirror with which it goes on, without init. Of a pairing, once it is made: name, calls_itself, fingerprint (s), confirmed (b).
+    /// current (s), options (a{sv}; with which it goes on: those that were asked for, init until both directories are marked). Of a pairing, once it is made: name, calls_itself, fingerprint (s), confirmed (b).
     #[zbus(out_args("progress"))]
     async fn get_progress(
         &self,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use linkspan_net::Quota;
@@ -12,7 +12,7 @@ use super::answers::Said;
 use super::{Identity, PER_PEER_OPEN, Server, Share};
 use crate::edit;
 use crate::engine::{Clock, Event, Geometry, Violation};
-use crate::fs::{Fs, Links, RealFs, Stat, read_full, write_full};
+use crate::fs::{Fs, Links, RealFs, Stat, is_settled, read_full, write_full};
 use crate::link::{ANSWERING, Control, Incoming, Line};
 use crate::name::RelPath;
 use crate::name::TRASH;
@@ -126,7 +126,12 @@ impl<'a> Session<'a> {
                 Err(_) => return Err(Error::Lost("its reader has ended".into())),
             };
             match what {
-                Request::Put { .. } | Request::Get { .. } => self.transfer(number, what)?,
+                Request::Put { .. } | Request::Get { .. } => {
+                    // Until it has let go of its files, a later connection waits.
+                    let said = self.said.clone();
+                    let _said = self.current(&said)?;
+                    self.transfer(number, what)?;
+                }
                 Request::Read { handle, offset, len } => self.read(number, handle, offset, len)?,
                 what => {
                     let result = self.once(number, &what)?;
@@ -136,14 +141,20 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// What was said, while this is the last connection of the session.
+    fn current<'s>(&self, said: &'s Mutex<Said>) -> Result<MutexGuard<'s, Said>, Error> {
+        let said = lock(said);
+        match said.connections == self.connection {
+            true => Ok(said),
+            false => Err(Error::Lost("the client has made another connection".into())),
+        }
+    }
+
     /// Answers a request; one that changes something and was answered before gets the same answer again.
     fn once(&mut self, number: u64, what: &Request) -> Result<Result<Answer, Fault>, Error> {
         // The answer is kept before the next connection of the session asks.
         let said = self.said.clone();
-        let mut said = lock(&said);
-        if said.connections != self.connection {
-            return Err(Error::Lost("the client has made another connection".into()));
-        }
+        let mut said = self.current(&said)?;
         Ok(if what.changes() { said.once(number, || self.answer(what)) } else { self.answer(what) })
     }
 
@@ -226,10 +237,10 @@ impl<'a> Session<'a> {
                 let changes = how.write || how.create.is_some();
                 let root = if changes { self.editable(at)? } else { self.share(at)? };
                 let (file, entry, of_root) = edit::open(fs, &root, &at.path, *how)?;
-                let born = fs.born(&file).unwrap_or_default();
+                let (born, settled) = (fs.born(&file).unwrap_or_default(), is_settled(fs, entry.ctime));
                 self.next_cursor = self.next_cursor.wrapping_add(1);
                 self.files.insert(self.next_cursor, (file, taken, of_root));
-                Ok(Answer::Opened(self.next_cursor, entry, born))
+                Ok(Answer::Opened(self.next_cursor, entry, born, settled))
             }
             Request::Close(handle) => {
                 self.files.remove(handle);

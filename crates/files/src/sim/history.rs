@@ -35,6 +35,8 @@ struct World {
     precious: Vec<Vec<u8>>,
     /// The receiver of the transfer under way has looked at what there is.
     judged: Arc<AtomicBool>,
+    /// Where the receiver's journals are.
+    state: Option<&'static str>,
 }
 
 /// Runs one history.
@@ -89,8 +91,8 @@ pub fn overtaken(seed: u64, call: u64) -> Result<(), String> {
     }
 }
 
-/// A transfer is cut, transfers of another source to the same name are cut or meet a failing disk, and then the first is run to its end,
-/// all in one boot.
+/// A transfer is cut, transfers of another source to the same name are cut or meet a failing disk, some of them with another place for
+/// journals or none, and then the first is run to its end, all in one boot.
 ///
 /// # Errors
 /// A text: the name has another content than that of the first source.
@@ -115,10 +117,12 @@ pub fn between(seed: u64) -> Result<(), String> {
         let fails = world.random.one_in(2).then_some(Mishap::Fail(ErrorKind::StorageFull));
         world.dst.plan(Some((at, fails.unwrap_or(Mishap::Kill))), world.random.one_in(4));
         world.src.plan(Some((1 + world.random.below(60) as u64, Mishap::Kill)), false);
+        world.state = [Some("state"), Some("state"), Some("state2"), None][world.random.below(4)];
         world.transfer(&[(*from, "a")]);
         world.src.restart(false);
         world.dst.restart(false);
     }
+    world.state = Some("state");
     let run = world.transfer(&[("a", "a")]);
     let (mut from, mut to) = (BTreeMap::new(), BTreeMap::new());
     world.src.users(|users| from = users.files());
@@ -170,6 +174,22 @@ pub fn protected(call: u64) -> Result<(), String> {
     }
 }
 
+/// Somebody writes the source just before a call of the sender.
+///
+/// # Errors
+/// A text: the file is not sent once more.
+pub fn changes_once(seed: u64, call: u64) -> Result<(), String> {
+    let mut world = World::new(seed, None);
+    world.src.users(|users| users.write("home/a", &[3; 9000], false));
+    world.src.jump(10_000_000_000);
+    world.src.edit_at(call, |users| users.write("home/a", &[4; 9000], false));
+    let run = world.transfer(&[("a", "a")]);
+    match run.complete && !run.events.iter().any(|event| matches!(event.what, Happened::Failed(_))) {
+        true => Ok(()),
+        false => Err(format!("{:?}", run.events)),
+    }
+}
+
 impl World {
     fn new(seed: u64, bug: Option<Bug>) -> World {
         let mut random = Random(seed);
@@ -181,7 +201,7 @@ impl World {
         for fs in [&src, &dst] {
             fs.users(|users| users.write("home/sub/keep", b"", false));
         }
-        dst.users(|users| users.write("state/keep", b"", false));
+        dst.users(|users| ["state/keep", "state2/keep"].iter().for_each(|keep| users.write(keep, b"", false)));
         World {
             random,
             src,
@@ -191,6 +211,7 @@ impl World {
             newer: BTreeMap::new(),
             precious: Vec::new(),
             judged: Arc::default(),
+            state: Some("state"),
         }
     }
 
@@ -390,9 +411,8 @@ impl World {
     fn transfer(&mut self, names: &[(&str, &str)]) -> Run {
         let at = |text: &str| RelPath::new(text.as_bytes()).unwrap_or_default();
         let open = |fs: &SimFs, path: &str| fs.open_dir(&fs.root(), &at(path), Links::Refuse);
-        let (Ok(from), Ok(to), Ok(state)) =
-            (open(&self.src, "home"), open(&self.dst, "home"), open(&self.dst, "state"))
-        else {
+        let state = self.state.map(|state| open(&self.dst, state)).transpose();
+        let (Ok(from), Ok(to), Ok(state)) = (open(&self.src, "home"), open(&self.dst, "home"), state) else {
             return Run::default();
         };
         let starts = names.iter().map(|(name, to)| Start {
@@ -401,7 +421,7 @@ impl World {
             path: at(to),
             shallow: false,
         });
-        let (fs, state) = (Arc::new(self.dst.clone()), Some(Arc::new(state)));
+        let (fs, state) = (Arc::new(self.dst.clone()), state.map(Arc::new));
         let place = DestDir::new(fs, Arc::new(to), RelPath::default(), state, u64::MAX);
         let load = Load::new(Arc::new(self.src.clone()), u64::MAX);
         run::transfer(&mut self.random, load, starts.collect(), place, &self.judged)

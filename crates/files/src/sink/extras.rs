@@ -15,6 +15,9 @@ const MOST: u64 = 1000;
 const PART: u64 = 4;
 const FEW: u64 = 10;
 
+/// Entries that go in one run, each with all below it: so many are kept in memory, whatever the peer allows.
+const AT_ONCE: usize = 1 << 16;
+
 /// Names below a directory that goes that are told one by one, in a dry run.
 const TOLD: usize = 10_000;
 
@@ -38,19 +41,21 @@ pub(super) struct Gone {
 
 /// The names that go.
 pub(super) struct Extras<F: Fs> {
-    most: Option<u64>,
+    pub(super) most: Option<u64>,
     rules: Rules,
     levels: Vec<Level<F>>,
     found: Vec<Gone>,
     /// Names that go, with all below them, and all names that were compared.
     names: u64,
     all: u64,
+    /// There are more that go than are kept.
+    cut: bool,
 }
 
 impl<F: Fs> Extras<F> {
     pub(super) fn new(delete: &Delete) -> Result<Extras<F>, crate::BadRule> {
         let rules = Rules::new(&delete.keep)?;
-        Ok(Extras { most: delete.most, rules, levels: Vec::new(), found: Vec::new(), names: 0, all: 0 })
+        Ok(Extras { most: delete.most, rules, levels: Vec::new(), found: Vec::new(), names: 0, all: 0, cut: false })
     }
 
     /// Names that go, and all.
@@ -63,22 +68,20 @@ impl<F: Fs> Extras<F> {
         self.most.unwrap_or_else(|| MOST.min(FEW.max(self.all / PART)))
     }
 
-    /// Of which a list is kept; where there are more, none goes.
-    fn kept(&self) -> usize {
-        self.most.unwrap_or(MOST) as usize
-    }
-
-    /// What is to go now that all has come.
-    pub(super) fn take(&mut self) -> Result<Vec<Gone>, Fault> {
+    /// What is to go now that all has come, and why that is not all; what would go, in a dry run.
+    pub(super) fn take(&mut self, dry_run: bool) -> (Vec<Gone>, Option<Fault>) {
         self.levels.clear();
-        let (names, all, allowed) = (self.names, self.all, self.allowed());
+        let (names, all, allowed, found) = (self.names, self.all, self.allowed(), std::mem::take(&mut self.found));
         if names > allowed {
             let why = format!(
                 "LS1826 {names} of {all} names at the receiver are not the sender's and would be deleted; the limit is {allowed}, and nothing was deleted: see which with --dry-run, then allow it with --max-delete {names}"
             );
-            return Err(Fault::new(FaultKind::Limit, why));
+            return (Vec::new(), Some(Fault::new(FaultKind::Limit, why)));
         }
-        Ok(std::mem::take(&mut self.found))
+        let why =
+            format!("LS1832 {AT_ONCE} entries are deleted in one run and there are more: run it again for the rest");
+        // No limit that somebody has set: whoever goes on by itself goes on.
+        (found, (self.cut && !dry_run).then(|| Fault::new(FaultKind::Busy, why)))
     }
 
     /// All names of a directory follow.
@@ -119,7 +122,8 @@ impl<F: Fs> Extras<F> {
     }
 
     fn advance(&mut self, fs: &F, to: Option<&Name>) {
-        let left = self.kept().saturating_sub(self.found.len());
+        let kept = self.found.len() + self.levels.iter().map(|level| level.found.len()).sum::<usize>();
+        let mut left = AT_ONCE.saturating_sub(kept);
         let Some(level) = self.levels.last_mut() else { return };
         loop {
             let name = match level.list.peek(fs, &level.dir) {
@@ -145,8 +149,11 @@ impl<F: Fs> Extras<F> {
             let names = below.files + below.dirs + below.others + below.unread;
             self.all += names.saturating_sub(1);
             level.names += names;
-            if level.found.len() < left {
+            if left > 0 {
+                left -= 1;
                 level.found.push(Gone { path, extra: extra(&stat) });
+            } else {
+                self.cut = true;
             }
         }
     }
@@ -185,6 +192,26 @@ pub(super) fn below<F: Fs>(fs: &F, at: &F::Dir, name: &Name, path: &RelPath, tol
         told.push(Gone { path: path.clone(), extra: extra(&stat) });
         if stat.kind == Kind::Dir {
             below(fs, &dir, &name, &path, told);
+        }
+    }
+}
+
+#[cfg(all(test, feature = "sim"))]
+mod tests {
+    use super::*;
+    use crate::sim::SimFs;
+
+    #[test]
+    fn of_more_than_goes_in_one_run_the_rest_is_for_the_next_whatever_the_peer_allows() {
+        for (count, cut) in [(AT_ONCE, false), (AT_ONCE + 2, true)] {
+            let fs = SimFs::new(1, None, false);
+            fs.users(|users| (0..count).for_each(|n| users.write(&format!("{n}"), b"", false)));
+            let mut extras = Extras::new(&Delete { most: Some(u64::MAX), keep: Vec::new() }).unwrap();
+            extras.begin(&fs, RelPath::default(), Arc::new(fs.root())).unwrap();
+            extras.end(&fs, &RelPath::default());
+            let (found, limit) = extras.take(false);
+            assert_eq!((found.len(), extras.counts().0), (AT_ONCE, count as u64));
+            assert_eq!(limit.is_some_and(|fault| fault.kind == FaultKind::Busy), cut);
         }
     }
 }

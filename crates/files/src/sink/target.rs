@@ -38,6 +38,13 @@ impl<F: Fs> Target<F> {
         let failed = |error: io::Error| Fault::io("its partial file", &error);
         let id = part_id(fs, &dir, &name).map_err(failed)?;
         let mut part = partial(id);
+        let root = fs.stat_dir(&place.root).map_err(failed)?;
+        let parent = path.split().map(|(parent, _)| parent).unwrap_or_default();
+        let below = place.base.join_path(&parent).ok();
+        let whereabouts = |file: &F::File, stat: &Stat| {
+            let (root, part, born) = ((root.dev, root.ino), (stat.dev, stat.ino), fs.born(file).map_err(failed)?);
+            Ok(below.clone().map(|dir| Whereabouts { root, dir, id, part, born }))
+        };
         let opened = match fs.open_write(&dir, &part) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 unlock(fs, &dir, &part)?;
@@ -50,7 +57,16 @@ impl<F: Fs> Target<F> {
                 if !fs.try_lock(&file).map_err(failed)? {
                     return Err(Fault::new(FaultKind::Busy, "another transfer is writing this file"));
                 }
-                if stat.links == 1 { (Some(file), true) } else { (None, false) }
+                let known = whereabouts(&file, &stat)?.zip(place.state.as_ref());
+                match known.is_some_and(|(at, state)| Journal::is_there(fs, state, &at)) {
+                    true if stat.links == 1 => (Some(file), true),
+                    // A journal that is kept elsewhere says what is in it, and would be believed there after we wrote to it.
+                    false if stat.links == 1 => {
+                        let _ = fs.unlink(&dir, &part);
+                        (None, false)
+                    }
+                    _ => (None, false),
+                }
             }
             Err(_) => (None, false),
         };
@@ -79,16 +95,11 @@ impl<F: Fs> Target<F> {
         }
         let mount = fs.mount(&file).map_err(failed)?;
         let tag = Tag::new(&info.ident, info.settled, fs.boot_id(), mount).map_err(failed)?;
-        let root = fs.stat_dir(&place.root).map_err(failed)?;
-        let born = fs.born(&file).map_err(failed)?;
-        let parent = path.split().map(|(parent, _)| parent).unwrap_or_default();
-        let journal = match place.base.join_path(&parent).ok().zip(place.state.as_ref()) {
-            Some((dir, state)) => {
-                let (root, part) = ((root.dev, root.ino), (ours.dev, ours.ino));
-                let whereabouts = Whereabouts { root, dir, id, part, born };
+        let journal = match whereabouts(&file, &ours)?.zip(place.state.as_ref()) {
+            Some((at, state)) => {
                 let size = info.ident.size;
                 let cut = (ours.size != size).then(|| ours.size.min(size) / place.geometry.chunk);
-                journal(fs, state, &whereabouts, resumed, tag, cut).map_err(|error| Fault::io("its journal", &error))?
+                journal(fs, state, &at, resumed, tag, cut).map_err(|error| Fault::io("its journal", &error))?
             }
             None => None,
         };

@@ -161,8 +161,9 @@ pub enum Answer {
     Hash(u64, Value),
     /// The transfer begins when a bulk connection brings this token.
     Ready([u8; 16]),
-    /// The file is open under this number, is this one, and was made then, where its file system knows: numbers are used again.
-    Opened(u32, Entry, Time),
+    /// The file is open under this number, is this one, and was made then, where its file system knows: numbers are used again. With the
+    /// flag a later change has another time, however coarse the clock of its file system.
+    Opened(u32, Entry, Time, bool),
     /// What was read, or the target of a link.
     Bytes(Vec<u8>),
     /// Bytes of the file system, and of those the free ones.
@@ -595,7 +596,9 @@ impl Answer {
             }
             Answer::Hash(size, hash) => w.u8(6).u64(*size).raw(hash),
             Answer::Ready(token) => w.u8(7).raw(token),
-            Answer::Opened(handle, entry, born) => entry.encode(w.u8(8).u32(*handle).time(*born)),
+            Answer::Opened(handle, entry, born, settled) => {
+                entry.encode(w.u8(8).u32(*handle).time(*born).flag(*settled))
+            }
             Answer::Bytes(bytes) => w.u8(9).u32(bytes.len() as u32).raw(bytes),
             Answer::Space(all, free) => w.u8(10).u64(*all).u64(*free),
         }
@@ -621,8 +624,8 @@ impl Answer {
             6 => Answer::Hash(r.u64()?, r.array()?),
             7 => Answer::Ready(r.array()?),
             8 => {
-                let (handle, born) = (r.u32()?, r.time()?);
-                Answer::Opened(handle, Entry::decode(r)?, born)
+                let (handle, born, settled) = (r.u32()?, r.time()?, r.flag()?);
+                Answer::Opened(handle, Entry::decode(r)?, born, settled)
             }
             9 => {
                 let len = r.u32()?;

@@ -93,7 +93,7 @@ fn all() -> Vec<Message> {
         Ok(Answer::Shares(vec![("a".into(), true)])),
         Ok(Answer::Stat(entry.clone())),
         Ok(Answer::List(vec![entry.clone()], Some(4))),
-        Ok(Answer::Opened(7, entry, Time { sec: 8, nsec: 9 })),
+        Ok(Answer::Opened(7, entry, Time { sec: 8, nsec: 9 }, true)),
         Ok(Answer::Bytes(vec![1, 2])),
         Ok(Answer::Space(1, 2)),
         Ok(Answer::Usage(Sum { files: 1, dirs: 2, others: 3, bytes: 4, disk: 5, unread: 6 })),
@@ -175,6 +175,10 @@ fn golden_bytes() {
     let list = Request::List(PeerPath { share: "s".into(), path: path("a/b") });
     let golden = [4, 7, 0, 0, 0, 0, 0, 0, 0, 3, 1, 0, b's', 3, 0, b'a', b'/', b'b'];
     assert_eq!(Message::Request { number: 7, what: list }.encode(), golden);
+    let opened = Answer::Opened(7, Entry::default(), Time { sec: 8, nsec: 9 }, true);
+    let bytes = Message::Answer { number: 1, result: Ok(opened) }.encode();
+    assert_eq!(bytes[..10], [5, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(bytes[10..28], [8, 7, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1]);
 }
 
 #[test]

@@ -36,6 +36,15 @@ fn bytes_that_the_disk_did_not_write_are_no_success_whoever_was_told_first() {
 }
 
 #[test]
+fn a_file_that_changes_once_while_it_is_sent_is_sent_again() {
+    for (seed, call) in (0..64).flat_map(|seed| (1..60).map(move |call| (seed, call))) {
+        if let Err(why) = history::changes_once(seed, call) {
+            panic!("seed {seed}, written before call {call}: {why}");
+        }
+    }
+}
+
+#[test]
 fn a_partial_file_that_nobody_may_write_is_taken_up() {
     for call in 1..120 {
         if let Err(why) = history::protected(call) {

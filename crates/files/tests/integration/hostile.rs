@@ -55,6 +55,7 @@ fn file(name: &str, size: u64) -> Item {
 /// Offers files, and does every job that comes of it.
 fn offer(sink: &mut Sink<SimFs>, items: Vec<Item>) -> Vec<Verdict> {
     sink.on(Message::Batch { id: 0, items }).unwrap();
+    sink.pump();
     match sink.message() {
         Some(Message::Verdicts { verdicts, .. }) => verdicts,
         other => panic!("{other:?}"),

@@ -41,6 +41,9 @@ pub struct Context {
     pub path: String,
     /// What made it slower than this machine could give.
     pub downgrades: Vec<String>,
+    /// Why the run ended early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 #[derive(Serialize)]

@@ -1,5 +1,5 @@
 //! Columns of nccl-tests. A stream of messages is shown as the point-to-point `sendrecv`: bus bandwidth is the
-//! bandwidth itself.
+//! bandwidth itself, and one operation of both directions is a message each way.
 
 use super::{each_ns, wrong};
 use crate::record::Row;
@@ -37,7 +37,7 @@ pub(super) fn row(row: &Row) -> String {
         "uint8",
         "none",
         -1,
-        each_ns(row) / 1000.0,
+        each_ns(row) * if row.latency.is_none() { ways(row) } else { 1.0 } / 1000.0,
         bandwidth,
         bandwidth,
         match row.wrong_bytes {
@@ -47,11 +47,16 @@ pub(super) fn row(row: &Row) -> String {
     )
 }
 
+/// Messages of one operation.
+fn ways(row: &Row) -> f64 {
+    if row.direction == "both" { 2.0 } else { 1.0 }
+}
+
 /// GB/s; of a latency test what one message at a time makes of it.
 fn bandwidth(row: &Row) -> f64 {
     match &row.latency {
         Some(latency) if row.test != "load" => row.size_bytes as f64 / latency.avg_ns.max(1.0),
-        _ => row.bw_gbyte_s,
+        _ => row.bw_gbyte_s / ways(row),
     }
 }
 

@@ -72,6 +72,19 @@ fn columns_of_nccl_tests() {
 }
 
 #[test]
+fn both_ways_at_once_are_one_sendrecv_of_nccl_tests() {
+    let cells = |row: &Row| -> Vec<String> {
+        let text = Printer::new(Style::Nccl).row(row);
+        text.lines().last().unwrap().split_whitespace().map(str::to_owned).collect()
+    };
+    // 50 messages each way in a millisecond.
+    let both = cells(&Row { direction: "both".into(), ..bulk(1000) });
+    assert_eq!(both[5..8], ["20.00", "0.50", "0.50"]);
+    let lat = cells(&Row { direction: "both".into(), ..latency(1000) });
+    assert_eq!(lat[5..8], ["2.00", "0.50", "0.50"], "a ping has one direction at a time");
+}
+
+#[test]
 fn columns_of_perftest() {
     let text = Printer::new(Style::Perftest).row(&bulk(1000));
     assert!(text.starts_with(" #bytes     #iterations      BW peak[Gb/sec]"), "{text}");
@@ -152,6 +165,8 @@ fn a_page_is_self_contained_and_escapes() {
     assert_eq!(text.matches("<svg").count(), text.matches("</svg>").count());
     assert!(!text.contains("<script") && text.contains("&lt;script&gt;") && text.contains("a&amp;b"));
     assert!(text.contains("Bandwidth") && text.contains("Complete") && text.contains("1970-01-01T00:00:00+00:00"));
+    let part = page(&Record { results: vec![Row { wrong_bytes: None, ..bulk(8) }], ..empty() });
+    assert!(part.contains("Complete") && !part.contains("no wrong byte"), "nothing checked, nothing claimed");
     let bad = page(&Record { ok: false, error: Some("gone".into()), ..record });
     assert!(bad.contains("class=bad>gone") && !bad.contains("Degraded"));
     let relayed = page(&Record { downgrades: vec!["relayed over <b>".into()], ..empty() });

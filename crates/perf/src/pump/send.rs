@@ -60,7 +60,7 @@ impl BulkSend {
             moved = true;
         }
         while let Some((number, mem)) = self.slots.free() {
-            let more = self.budget.more(number);
+            let more = self.budget.more(number, mem.len());
             let mem = if more { mem } else { MemSlice::EMPTY };
             if !more && self.ends == 0 {
                 break;

@@ -1,3 +1,5 @@
+use std::time::{Duration, Instant};
+
 use super::*;
 use crate::hist::Recorder;
 use crate::session::Flow;
@@ -6,6 +8,7 @@ use crate::{Spec, Test};
 fn outcome(test: Test) -> Outcome {
     Outcome {
         peer_memory: MemoryName::Host,
+        began: Instant::now(),
         spec: Spec::new(test, 1000),
         up: None,
         down: None,
@@ -36,18 +39,25 @@ fn latency_rows_are_half_round_trips() {
     let latency = row.latency.unwrap();
     assert_eq!((latency.count, latency.min_ns, latency.p50_ns, latency.p99_99_ns), (10, 2000.0, 2000.0, 2000.0));
     assert_eq!(row.histogram.iter().map(|step| step.count).sum::<u64>(), 10);
+    assert_eq!(row.window, 1);
     assert_eq!(row.cpu_local_s_per_gbyte, None, "processor time per byte means nothing here");
 }
 
 #[test]
 fn several_streams() {
-    let one = |elapsed_ns| Outcome { up: Some(Flow { messages: 2, bytes: 2000, elapsed_ns }), ..outcome(Test::Bw) };
+    let began = Instant::now();
+    let one =
+        |elapsed_ns| Outcome { began, up: Some(Flow { messages: 2, bytes: 2000, elapsed_ns }), ..outcome(Test::Bw) };
     let unchecked = Outcome { wrong_bytes: None, ..one(1000) };
     let row = Row::of_streams(&Streams { each: vec![one(1000), one(4000)], desc: LinkDesc::default() });
     assert_eq!(
         (row.streams, row.bytes, row.elapsed_ns, row.fairness, row.wrong_bytes),
         (2, 4000, 4000, Some(0.25), Some(0))
     );
+    // One after another is not at once, whatever each took by itself.
+    let late = |ns| Outcome { began: began + Duration::from_nanos(ns), ..one(1000) };
+    let row = Row::of_streams(&Streams { each: vec![late(3000), one(1000), late(200)], desc: LinkDesc::default() });
+    assert_eq!((row.elapsed_ns, row.bw_gbyte_s), (4000, 1.5));
     let row = Row::of_streams(&Streams { each: vec![one(1000), unchecked], desc: LinkDesc::default() });
     assert_eq!(row.wrong_bytes, None, "a stream that was not checked makes no claim for the others");
 }

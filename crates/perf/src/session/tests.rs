@@ -82,6 +82,13 @@ fn time_ends_a_test() {
 }
 
 #[test]
+fn the_time_is_up_after_each_large_message() {
+    let spec = Spec { stop: Stop::After(Duration::from_nanos(1)), verify: false, ..small(Test::Bw, 64 << 10) };
+    let (out, _) = session(Faults::default(), Limits::default(), |mut client| client.run(&spec).unwrap());
+    assert_eq!(out.messages(), 1);
+}
+
+#[test]
 fn a_pace_is_kept_and_lateness_counts() {
     let spec = Spec { stop: Stop::Messages(20), interval: Duration::from_millis(2), ..small(Test::Jitter, 8) };
     let start = Instant::now();

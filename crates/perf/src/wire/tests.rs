@@ -70,6 +70,11 @@ fn a_plan_is_what_was_asked_for() {
     let huge = Spec { window: 4096, ..Spec::new(Test::Bw, SIZE_MAX) };
     assert_eq!(Params::new(&huge).plan().unwrap().window, 1, "a gigabyte at a time");
     assert!(Params::new(&huge).plan().unwrap().memory() <= crate::Limits::default().memory.left());
+    let memory =
+        |test, direction| Params::new(&Spec { direction, ..Spec::new(test, 1 << 20) }).plan().unwrap().memory();
+    assert_eq!([Direction::Send, Direction::Recv, Direction::Both].map(|way| memory(Test::Bw, way) >> 20), [8, 8, 16]);
+    // What is checked after a ping-pong goes both ways.
+    assert_eq!(memory(Test::Lat, Direction::Send) >> 20, 16);
     let load = Spec { load_size: SIZE_MAX, ..Spec::new(Test::Load, SIZE_MAX) };
     assert!(Params::new(&load).plan().unwrap().memory() <= crate::Limits::default().memory.left());
 }

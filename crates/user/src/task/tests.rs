@@ -1,4 +1,5 @@
 use super::*;
+use crate::mirrors::Mirrors;
 
 struct Folder(PathBuf);
 
@@ -51,6 +52,71 @@ fn a_bounded_number_runs_and_one_test_among_them() {
     let ended = tasks.take_ended();
     assert_eq!((ended.len(), tasks.take_ended().len()), (all.len(), 0));
     assert!(ended.iter().all(|record| record["state"] == "cancelled" && record["error"].is_string()), "{ended:?}");
+}
+
+#[test]
+fn a_mirror_runs_once_and_one_that_is_kept_has_no_record_of_the_end_of_its_service() {
+    let folder = Folder::new("mirror");
+    let tasks = folder.tasks();
+    let mirrors = Mirrors::new(folder.0.join("mirrors.json"), &tasks.say);
+    let options = json!({ "watch": true });
+    let ends = || vec!["/a".to_owned(), "x:b".to_owned()];
+    let prepare = |ends| {
+        let task = tasks.prepare(Kind::Mirror, "x", ends).unwrap();
+        task.update(|progress| progress.options = Some(options.clone()));
+        task
+    };
+    let begin = || {
+        let task = prepare(ends());
+        mirrors.keep(&task, &options).unwrap();
+        tasks.start(&task, hold);
+        task
+    };
+    // Its directories are not marked yet.
+    let early = prepare(vec!["/b".to_owned(), "x:b".to_owned()]);
+    tasks.start(&early, hold);
+    let first = begin();
+    assert!(tasks.prepare(Kind::Mirror, "x", ends()).unwrap_err().text().starts_with("LS1853"));
+    first.cancel();
+    begin();
+    while tasks.history(0).is_empty() {
+        std::thread::yield_now();
+    }
+    tasks.end(Duration::from_secs(60));
+    let ids: Vec<u64> = tasks.history(0).iter().map(|record| record["id"].as_u64().unwrap()).collect();
+    assert_eq!((tasks.take_ended().len(), ids), (3, vec![early.id, first.id]));
+}
+
+#[test]
+fn a_mirror_that_is_cancelled_twice_leaves_a_newer_one_of_the_same_ends_kept() {
+    let folder = Folder::new("twice");
+    let (tasks, file) = (folder.tasks(), folder.0.join("mirrors.json"));
+    let mirrors = Mirrors::new(file.clone(), &tasks.say);
+    let (ends, options) = (["/a".to_owned(), "x:b".to_owned()], json!({ "watch": true }));
+    let begin = |mirrors: &Mirrors| {
+        let task = tasks.prepare(Kind::Mirror, "x", ends.to_vec()).unwrap();
+        mirrors.keep(&task, &options).unwrap();
+        task
+    };
+    let kept = || Mirrors::new(file.clone(), &tasks.say).begin().len();
+    let cancel = |mirrors: &Mirrors, task: &Task| {
+        task.cancel();
+        mirrors.release(task).unwrap();
+        kept()
+    };
+    let first = begin(&mirrors);
+    assert_eq!(cancel(&mirrors, &first), 0);
+    let second = begin(&mirrors);
+    assert_eq!((cancel(&mirrors, &first), cancel(&mirrors, &second)), (1, 0));
+    // One of an earlier start has the task that goes on with it, and none before.
+    let third = begin(&mirrors);
+    let anew = Mirrors::new(file.clone(), &tasks.say);
+    third.cancel();
+    let fourth = begin(&anew);
+    assert_eq!((cancel(&anew, &third), cancel(&anew, &fourth)), (1, 0));
+    begin(&mirrors).cancel();
+    let early = tasks.prepare(Kind::Mirror, "x", ends.to_vec()).unwrap();
+    assert_eq!(cancel(&Mirrors::new(file.clone(), &tasks.say), &early), 0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{Ask, PlaceAt, Progress, Record, Task, User};
 use crate::row::{Action, Button, Field, Group, Kind, Mood, Page, Pick, Row};
-use crate::text::{ago, bytes, bytes_rate, cut, fill, shown, tr};
+use crate::text::{ago, bytes, bytes_rate, cut, fill, sentence, shown, tr};
 
 /// Most entries of a directory that are shown; the service answers 10000.
 const ENTRIES: usize = 500;
@@ -128,10 +128,10 @@ fn again(record: &Record) -> Option<Ask> {
     let (last, first) = record.arguments.split_last()?;
     let (from, to) = (first.to_vec(), last.clone());
     match record.kind.as_str() {
-        "send" => Some(Ask::Send { from, to }),
-        "get" => Some(Ask::Get { from, to }),
+        "send" => Some(Ask::Send { from, to, options: record.end.asked().unwrap_or_default() }),
+        "get" => Some(Ask::Get { from, to, options: record.end.asked().unwrap_or_default() }),
         "mirror" => {
-            let options = record.end.mirrored().unwrap_or_else(|| MIRROR.to_owned());
+            let options = record.end.asked().unwrap_or_else(|| MIRROR.to_owned());
             Some(Ask::Mirror { source: from.into_iter().next()?, destination: to, options })
         }
         _ => None,
@@ -180,7 +180,7 @@ impl User {
             None => tr("Open a share of a peer below, then send."),
         };
         let (from, can) = (self.waiting.clone(), to.is_some());
-        let send = Ask::Send { from, to: to.unwrap_or_default() };
+        let send = Ask::Send { from, to: to.unwrap_or_default(), options: String::new() };
         let aside =
             Button { label: tr("Not Now"), name: tr("Put the files aside"), action: Action::SetAside, works: true };
         let row = Row {
@@ -311,14 +311,15 @@ impl User {
         }
         let past = self.history.iter().filter(|record| moves(&record.kind)).take(PAST);
         rows.extend(past.map(|record| self.moved(record, now_us)));
-        (!rows.is_empty()).then(|| Group { title: tr("Transfers"), text: String::new(), rows })
+        let text = tr("What is replaced goes to the trash, .lspan/trash of the share or folder, for 30 days at most.");
+        (!rows.is_empty()).then(|| Group { title: tr("Transfers"), text, rows })
     }
 
     pub(super) fn moving(&self, path: &str, task: &Task) -> Row {
         let progress = &task.progress;
         let moved = progress.moved_bytes.saturating_add(progress.kept_bytes) as f64;
         let part = progress.total_bytes.filter(|total| *total > 0).map(|total| (moved / total as f64).clamp(0.0, 1.0));
-        let note = progress.notes.last().map(|note| shown(note));
+        let note = progress.notes.last().map(|note| sentence(note));
         let subtitle = match progress.state.as_str() {
             "running" => format!("{}, {}", numbers(progress), bytes_rate(task.rate)),
             "waiting" => note.unwrap_or_else(|| tr("The peer is away; it goes on when it is back.")),
@@ -354,7 +355,7 @@ impl User {
         match (record.kind.as_str(), record.end.state.as_str()) {
             ("send" | "get", "done") => Some((tr("A transfer is done"), what)),
             ("mirror" | "mount", "done") => None,
-            (kind, _) if moves(kind) => Some((tr("A transfer failed"), format!("{what}: {}", shown(&record.error)))),
+            (kind, _) if moves(kind) => Some((tr("A transfer failed"), format!("{what}: {}", sentence(&record.error)))),
             _ => None,
         }
     }
@@ -369,10 +370,14 @@ impl User {
                 (Mood::Good, fill(&tr("Files arrived: {n}, {moved} moved"), &[("n", &values.0), ("moved", &values.1)]))
             }
             "cancelled" => (Mood::Plain, fill(&tr("Paused at {numbers}"), &[("numbers", &numbers(progress))])),
-            _ => (Mood::Trouble, shown(&record.error)),
+            _ => (Mood::Trouble, sentence(&record.error)),
         };
         let name = fill(&tr("Go on with {what}"), &[("what", &title)]);
-        let go_on = again(record).filter(|_| progress.state != "done");
+        // It may have been asked for again, or gone on by itself; then the options of this one are no longer those to go on with.
+        let same = |kind: &str, arguments: &[String]| kind == record.kind && arguments == record.arguments;
+        let runs = self.tasks.values().any(|(_, task)| same(&task.kind, &task.arguments));
+        let newer = self.history.iter().any(|one| one.id > record.id && same(&one.kind, &one.arguments));
+        let go_on = again(record).filter(|_| progress.state != "done" && !runs && !newer);
         let button = go_on.map(|ask| self.button(tr("Go On"), name, ask, true));
         Row { id: record.id.to_string(), title, subtitle: said, end: when, mood, button, ..Row::default() }
     }
@@ -395,7 +400,7 @@ impl User {
         let where_to = cut(&self.addresses.join(", "), PATH);
         let about = match (self.error("share"), self.unserved.as_str(), self.serving) {
             (Some(why), ..) => why.clone(),
-            (None, why, _) if !why.is_empty() => shown(why),
+            (None, why, _) if !why.is_empty() => sentence(why),
             (.., true) => fill(&tr("At {addresses}, to peers that you trust"), &[("addresses", &where_to)]),
             _ => tr("Nobody sees them now."),
         };

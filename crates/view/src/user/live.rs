@@ -173,13 +173,22 @@ async fn read(
     let keys = KeysProxy::new(connection).await?;
     let (serving, addresses, error) = (shares.serving().await?, shares.addresses().await?, shares.error().await?);
     let shares = Update::Shares(shares.list().await?, serving, addresses, error);
-    let trusted = keys.list().await?;
-    // To show a key is to make one: who trusts nobody may do without.
-    let (line, fingerprint) = if trusted.is_empty() { Default::default() } else { keys.show("").await? };
+    let keys = match told(&keys).await {
+        Err(UserError::ZBus(error)) => return Err(UserError::ZBus(error)),
+        told => Update::Keys(told.map_err(|error| text(&error))),
+    };
     let history = Update::History(manager.get_history(0).await?);
     let version = Update::Up(manager.version().await?);
     let running = !tasks.is_empty();
-    Ok((running, vec![version, Update::Tasks(tasks), history, shares, Update::Keys(line, fingerprint, trusted)]))
+    Ok((running, vec![version, Update::Tasks(tasks), history, shares, keys]))
+}
+
+/// This user's key, and whom it trusts.
+async fn told(keys: &KeysProxy<'_>) -> std::result::Result<(String, String, Vec<Dict>), UserError> {
+    let trusted = keys.list().await?;
+    // To show a key is to make one: who trusts nobody may do without.
+    let (line, fingerprint) = if trusted.is_empty() { Default::default() } else { keys.show("").await? };
+    Ok((line, fingerprint, trusted))
 }
 
 /// Asks for it beside everything else: a peer may be slow.
@@ -219,18 +228,16 @@ async fn call(connection: &Connection, ask: &Ask) -> std::result::Result<Answer,
     let (tests, files) = (TestsProxy::new(connection).await?, FilesProxy::new(connection).await?);
     let (keys, shares) = (KeysProxy::new(connection).await?, SharesProxy::new(connection).await?);
     let none = Dict::new();
+    let asked = |options: &str| to_dict(&serde_json::from_str::<serde_json::Value>(options).unwrap_or_default());
     match ask {
         Ask::Test { test, peer } => drop(tests.start(test, peer, &none).await?),
         Ask::Cancel(path) => {
             let path = OwnedObjectPath::try_from(path.as_str()).map_err(linkspan_bus::zbus::Error::Variant)?;
             TaskProxy::builder(connection).destination(NAME)?.path(path)?.build().await?.cancel().await?;
         }
-        Ask::Send { from, to } => drop(files.send(from, to, &none).await?),
-        Ask::Get { from, to } => drop(files.get(from, to, &none).await?),
-        Ask::Mirror { source, destination, options } => {
-            let options = to_dict(&serde_json::from_str::<serde_json::Value>(options).unwrap_or_default());
-            drop(files.mirror(source, destination, &options).await?);
-        }
+        Ask::Send { from, to, options } => drop(files.send(from, to, &asked(options)).await?),
+        Ask::Get { from, to, options } => drop(files.get(from, to, &asked(options)).await?),
+        Ask::Mirror { source, destination, options } => drop(files.mirror(source, destination, &asked(options)).await?),
         Ask::List(place) => {
             let (entries, all) = files.list(place).await?;
             return Ok(Answer::Listed(entries, all));

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{Ask, Progress, Record, Task, User};
 use crate::model::Service;
 use crate::row::{Action, Button, Choice, Field, Group, Kind, Mood, Page, Plot, Row};
-use crate::text::{ago, bytes_rate, cut, fill, shown, size, tr};
+use crate::text::{ago, bytes_rate, cut, fill, sentence, shown, size, tr};
 
 /// As the service calls them, in the order of the list.
 pub(super) const TESTS: [&str; 6] = ["bw", "lat", "jitter", "load", "multi", "all"];
@@ -215,7 +215,7 @@ impl User {
         let what = fill(&tr("{test} to {peer}"), &[("test", &test), ("peer", &shown(&record.peer))]);
         Some(match record.end.state.as_str() {
             "done" => (what, headline(&record.end.results).map(Measured::text).unwrap_or_default()),
-            _ => (tr("A test failed"), format!("{what}: {}", shown(&record.error))),
+            _ => (tr("A test failed"), format!("{what}: {}", sentence(&record.error))),
         })
     }
 
@@ -266,7 +266,7 @@ impl User {
         let (mood, said) = match record.end.state.as_str() {
             "done" => (Mood::Plain, head.and_then(|head| head.against(before)).map(versus)),
             "cancelled" => (Mood::Plain, Some(tr("cancelled"))),
-            _ => (Mood::Trouble, Some(shown(&record.error))),
+            _ => (Mood::Trouble, Some(sentence(&record.error))),
         };
         let by = results.first().map(|one| shown(&one.transport)).unwrap_or_default();
         let parts = [Some(when), (!by.is_empty()).then_some(by), said];

@@ -163,7 +163,8 @@ fn files_go_to_the_share_that_is_open_and_wait_until_one_is() {
     );
     let pick = Pick::Files("linkspan://mini2/in/".into());
     assert_eq!(find(&page, "send").button.unwrap().action, Action::Pick(pick));
-    let send = Ask::Send { from: vec!["/home/me/a".into(), "/home/me/b".into()], to: "linkspan://mini2/in/".into() };
+    let (from, to) = (vec!["/home/me/a".into(), "/home/me/b".into()], "linkspan://mini2/in/".into());
+    let send = Ask::Send { from, to, options: String::new() };
     assert!(works(&waiting(&model)) && waiting(&model).button.unwrap().action == Action::User(send.clone()));
     tell(&mut model, Update::Asked(send.clone()));
     tell(&mut model, Update::Answered(send, Ok(Answer::Done)));
@@ -193,12 +194,50 @@ fn a_transfer_shows_how_far_it_is_and_goes_on_where_it_was_paused() {
     tell(&mut model, Update::Tasks(Vec::new()));
     let mut mirror = record(6, "cancelled");
     mirror["kind"] = json!("mirror");
-    tell(&mut model, Update::History(dicts(&[record(8, "done"), record(7, "cancelled"), mirror])));
+    let mut done = record(8, "done");
+    done["arguments"] = json!(["/home/me/b", "linkspan://mini2/in/"]);
+    tell(&mut model, Update::History(dicts(&[done, record(7, "cancelled"), mirror])));
     let page = model.pages(0).files;
-    let again = Ask::Send { from: vec!["/home/me/a".into()], to: "linkspan://mini2/in/".into() };
+    let (from, to) = (vec!["/home/me/a".into()], "linkspan://mini2/in/".into());
+    let again = Ask::Send { from, to, options: String::new() };
     assert_eq!(find(&page, "7").button.unwrap().action, Action::User(again));
     assert!(find(&page, "8").button.is_none() && find(&page, "8").mood == Mood::Good);
     assert!(find(&page, "6").button.is_some() && find(&page, "6").mood == Mood::Plain);
+}
+
+#[test]
+fn what_has_failed_goes_on_with_the_options_that_it_had_and_not_beside_one_that_runs() {
+    let mut model = up();
+    let (path, place) = ("/home/me/a", "linkspan://mini2/in/");
+    let options = json!({ "delete": true, "exclude": ["*.o"], "init": true, "no_fsync": true });
+    let record = |id: u64, kind: &str, arguments: [&str; 2]| json!({ "id": id, "kind": kind, "arguments": arguments, "state": "failed", "options": options, "error": "LS1828 no" });
+    let records =
+        [record(3, "send", [path, place]), record(2, "get", [place, path]), record(1, "mirror", [path, place])];
+    tell(&mut model, Update::History(dicts(&records)));
+    let (from, text) = (|one: &str| vec![one.to_owned()], options.to_string());
+    let asks = [
+        Ask::Send { from: from(path), to: place.into(), options: text.clone() },
+        Ask::Get { from: from(place), to: path.into(), options: text.clone() },
+        Ask::Mirror { source: path.into(), destination: place.into(), options: text },
+    ];
+    for (id, ask) in ["3", "2", "1"].into_iter().zip(asks) {
+        assert_eq!(find(&model.pages(0).files, id).button.unwrap().action, Action::User(ask));
+    }
+    runs(&mut model, "mirror", json!([path, place]), json!({ "state": "watching" }));
+    let page = model.pages(0).files;
+    assert!(find(&page, "1").button.is_none() && find(&page, "3").button.is_some());
+}
+
+#[test]
+fn only_the_newest_record_of_the_same_goes_on() {
+    let mut model = up();
+    let record = |id: u64, source: &str, state: &str| json!({ "id": id, "kind": "mirror", "arguments": [source, "linkspan://mini2/in/"], "state": state });
+    let records =
+        [record(4, "/a", "cancelled"), record(3, "/b", "done"), record(2, "/a", "failed"), record(1, "/c", "failed")];
+    tell(&mut model, Update::History(dicts(&records)));
+    let page = model.pages(0).files;
+    let goes_on = ["4", "2", "1"].map(|id| find(&page, id).button.is_some());
+    assert_eq!(goes_on, [true, false, true]);
 }
 
 #[test]
@@ -236,7 +275,7 @@ fn a_pairing_is_shown_with_its_fingerprint_until_it_was_compared_and_only_a_new_
     let record = |id: u64| json!({ "id": id, "kind": "pair", "state": "done", "name": "mini2", "calls_itself": "x", "fingerprint": "DZWR-7MDR", "confirmed": true });
     let peers = || dicts(&[json!({ "name": "mini2", "fingerprint": "37Z4-JLGQ", "hosts": ["10.0.0.2"] })]);
     tell(&mut model, Update::History(dicts(&[record(1)])));
-    tell(&mut model, Update::Keys("line".into(), "AAAA".into(), peers()));
+    tell(&mut model, Update::Keys(Ok(("line".into(), "AAAA".into(), peers()))));
     assert!(!has(&model.pages(0).overview, "paired 1"), "it was made before");
     model.apply(Input::Typed(Field::JoinLine, "LSPAXYZ".into()));
     let join = Ask::Join("LSPAXYZ".into());
@@ -260,6 +299,19 @@ fn a_pairing_is_shown_with_its_fingerprint_until_it_was_compared_and_only_a_new_
     assert_eq!(find(&model.pages(0).overview, "line").subtitle, "LSPA1");
     tell(&mut model, Update::Tasks(Vec::new()));
     assert!(!has(&model.pages(0).overview, "line"));
+}
+
+#[test]
+fn keys_that_cannot_be_read_are_said_with_the_way_out_and_the_service_runs() {
+    let mut model = up();
+    let why = format!("LS0522 {}/peers has mode 0666: chmod 644 it", "/home/me/.config/linkspan".repeat(8));
+    tell(&mut model, Update::Keys(Err(why.clone())));
+    let pages = model.pages(0);
+    let row = find(&pages.overview, "keys");
+    assert!(row.subtitle == why && row.mood == Mood::Trouble, "{}", row.subtitle);
+    assert!(pages.files.empty.is_none() && pages.tests.empty.is_none());
+    tell(&mut model, Update::Keys(Ok(Default::default())));
+    assert!(!has(&model.pages(0).overview, "keys"));
 }
 
 #[test]
@@ -343,7 +395,7 @@ fn the_summary_has_what_runs_and_a_button_for_each_peer_that_can_be_measured() {
     model.apply(Input::Up("0.1.0".into()));
     let peers =
         dicts(&[json!({ "name": "mini2", "fingerprint": "37Z4" }), json!({ "name": "mini3", "fingerprint": "37Z5" })]);
-    tell(&mut model, Update::Keys("line".into(), "AAAA".into(), peers));
+    tell(&mut model, Update::Keys(Ok(("line".into(), "AAAA".into(), peers))));
     let summary = model.summary();
     assert_eq!((summary.icon, summary.tasks.len()), ("network-offline-symbolic", 0));
     assert_eq!(

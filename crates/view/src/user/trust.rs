@@ -3,7 +3,7 @@
 use super::{Ask, Record, User};
 use crate::model::Service;
 use crate::row::{Action, Button, Field, Group, Kind, Mood, Row};
-use crate::text::{fill, shown, tr};
+use crate::text::{fill, sentence, shown, tr};
 
 /// Most peers that are shown.
 const PEERS: usize = 64;
@@ -33,6 +33,15 @@ impl User {
                 title: tr("Your own key"),
                 subtitle: shown(&self.fingerprint),
                 button: Some(copy),
+                ..Row::default()
+            });
+        }
+        if let Some(why) = &self.keyless {
+            rows.push(Row {
+                id: "keys".into(),
+                title: tr("Your keys cannot be read, and nobody is trusted until they can"),
+                subtitle: why.clone(),
+                mood: Mood::Trouble,
                 ..Row::default()
             });
         }
@@ -88,7 +97,7 @@ impl User {
         let error = self.error("pair").or(self.error("distrust"));
         let failed = self.history.iter().find(|record| record.kind == "pair");
         let failed = failed.filter(|record| record.end.state == "failed" && Some(record.id) > self.paired_before);
-        let why = error.cloned().or_else(|| failed.map(|record| shown(&record.error)));
+        let why = error.cloned().or_else(|| failed.map(|record| sentence(&record.error)));
         let offer = match &self.offered {
             Some((line, task)) => {
                 let name = tr("Copy the join line");

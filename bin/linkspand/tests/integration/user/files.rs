@@ -202,7 +202,7 @@ fn a_share_whose_directory_is_missing_is_named_and_keeps_no_other_from_being_ser
 #[test]
 fn a_mirror_follows_what_changes_until_it_is_cancelled() {
     let world = World::new("mirror", true);
-    let (Some(mut one), Some(two)) = (world.user("one"), world.user("two")) else { return };
+    let (Some(one), Some(two)) = (world.user("one"), world.user("two")) else { return };
     let place = two.serve(&world.path("share"));
     fs::create_dir(world.path("share/copy")).unwrap();
     fs::write(world.path("data/a"), "a").unwrap();
@@ -210,12 +210,15 @@ fn a_mirror_follows_what_changes_until_it_is_cancelled() {
     let without = one.begin("Files.Mirror", &(&*ends.0, &*ends.1, Dict::new()));
     let record = one.ended(&without);
     assert!(record["error"].as_str().unwrap().starts_with("LS1828"), "no mark: {record}");
+    let first = to_dict(&json!({ "init": true, "watch": true }));
+    let nowhere = one.begin("Files.Mirror", &(&*ends.0, format!("{}none", place.trim_end_matches("in")), first));
+    let record = one.ended(&nowhere);
+    assert!(record["state"] == "failed" && record["options"]["init"] == true, "it goes on as it began: {record}");
     let options = to_dict(&json!({ "init": true, "watch": true, "no_fsync": true }));
     // Its end has been told by then.
     until("its object goes", || one.tasks().is_empty());
     let mut told = one.signals("Manager", "TaskEnded");
-    let mirror = |one: &User<'_>| one.begin("Files.Mirror", &(&*ends.0, &*ends.1, &options));
-    let task = mirror(&one);
+    let task = one.begin("Files.Mirror", &(&*ends.0, &*ends.1, &options));
     let copied = |name: &str| fs::read_to_string(world.path("share/copy").join(name)).unwrap_or_default();
     until("the first run is done", || copied("a") == "a");
     until("it watches", || one.progress(&task).unwrap()["state"] == "watching");
@@ -230,17 +233,145 @@ fn a_mirror_follows_what_changes_until_it_is_cancelled() {
     let record: Value = linkspan_bus::from_dict(&record).unwrap();
     assert!(path == task && record["state"] == "cancelled" && record["files_done"] == 1, "{record}");
     assert_eq!(one.ended(&task), record);
-    // Killed while it watches, it follows no more; another one goes on where it was.
-    let task = mirror(&one);
-    until("it watches again", || one.progress(&task).unwrap()["state"] == "watching");
+}
+
+/// A mirror of `data` at the share, once it follows.
+fn follows(world: &World, one: &User<'_>, place: &str) -> OwnedObjectPath {
+    fs::create_dir(world.path("share/copy")).unwrap();
+    let options = to_dict(&json!({ "init": true, "watch": true, "no_fsync": true }));
+    let task = one.begin("Files.Mirror", &(world.text("data"), format!("{place}/copy"), &options));
+    until("it watches", || one.progress(&task).unwrap()["state"] == "watching");
+    task
+}
+
+/// The one task that runs, once it does.
+fn alone(one: &User<'_>) -> OwnedObjectPath {
+    until("a task runs", || one.tasks().len() == 1);
+    one.tasks()[0].as_str().try_into().unwrap()
+}
+
+fn kept(world: &World) -> Value {
+    serde_json::from_str(&fs::read_to_string(world.path("one/state/linkspan/service/mirrors.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn a_mirror_that_follows_goes_on_with_each_start_until_it_is_cancelled() {
+    let world = World::new("mirror-again", true);
+    let (Some(mut one), Some(two)) = (world.user("one"), world.user("two")) else { return };
+    let place = two.serve(&world.path("share"));
+    follows(&world, &one, &place);
+    let copied = |name: &str| fs::read_to_string(world.path("share/copy").join(name)).unwrap_or_default();
+    one.kill_and_restart();
+    fs::write(world.path("data/a"), "a").unwrap();
+    until("it follows again", || copied("a") == "a");
+    // After an end in good order, too, which is none of the mirror.
+    one.end();
+    one.kill_and_restart();
+    fs::write(world.path("data/b"), "b").unwrap();
+    until("it follows again", || copied("b") == "b");
+    assert!(one.history().is_empty(), "{:?}", one.history());
+    let task = alone(&one);
+    let options = one.progress(&task).unwrap()["options"].clone();
+    assert!(options["init"] == false && options["no_fsync"] == true, "{options}");
+    let ends = (world.text("data"), format!("{place}/copy"), to_dict(&options));
+    let (kind, why) = one.refused("Files.Mirror", &ends);
+    assert!(kind == "LimitReached" && why.starts_with("LS1853"), "{kind}: {why}");
+    one.cancel(&task).unwrap();
+    assert_eq!(one.ended(&task)["state"], "cancelled");
+    assert_eq!(kept(&world), json!([]));
     one.kill_and_restart();
     assert!(one.tasks().is_empty());
-    fs::write(world.path("data/c"), "c").unwrap();
-    let task = mirror(&one);
-    until("what was made meanwhile is there", || copied("c") == "c");
-    one.cancel(&task).unwrap();
-    let record = one.ended(&task);
-    assert!(record["state"] == "cancelled" && record["error"].is_null(), "{record}");
+}
+
+#[test]
+fn a_mirror_that_goes_on_waits_for_a_peer_or_a_disk_and_ends_where_too_much_would_go() {
+    let world = World::new("mirror-waits", true);
+    let (Some(mut one), Some(mut two)) = (world.user("one"), world.user("two")) else { return };
+    let place = two.serve(&world.path("share"));
+    (0..20).for_each(|n| fs::write(world.path("data").join(n.to_string()), "x").unwrap());
+    follows(&world, &one, &place);
+    let copied = |name: &str| fs::read_to_string(world.path("share/copy").join(name)).unwrap_or_default();
+    let waits = |one: &User<'_>, why: &str| {
+        let task = alone(one);
+        until(&format!("it waits and says {why}"), || {
+            let now = one.progress(&task).unwrap_or_else(|| panic!("{:?}", one.history()));
+            now["state"] == "waiting" && now["notes"].to_string().contains(why)
+        });
+    };
+    two.end();
+    one.kill_and_restart();
+    waits(&one, "LS07");
+    fs::write(world.path("data/a"), "a").unwrap();
+    two.kill_and_restart();
+    until("the peer is back", || copied("a") == "a");
+    // The share's disk comes after the peer, then that of this machine.
+    fs::rename(world.path("share/copy"), world.path("away")).unwrap();
+    one.kill_and_restart();
+    waits(&one, "LS1828");
+    fs::rename(world.path("away"), world.path("share/copy")).unwrap();
+    fs::write(world.path("data/b"), "b").unwrap();
+    until("the peer's disk is back", || copied("b") == "b");
+    fs::rename(world.path("data"), world.path("away")).unwrap();
+    one.kill_and_restart();
+    waits(&one, "LS1831");
+    fs::write(world.path("away/c"), "c").unwrap();
+    fs::rename(world.path("away"), world.path("data")).unwrap();
+    until("the disk is back", || copied("c") == "c");
+    // Nobody is asked whether so much may go.
+    one.end();
+    (0..20).for_each(|n| fs::remove_file(world.path("data").join(n.to_string())).unwrap());
+    one.kill_and_restart();
+    until("it ends", || !one.history().is_empty());
+    let record = &one.history()[0];
+    assert!(record["state"] == "failed" && record["error"].as_str().unwrap().starts_with("LS1826"), "{record}");
+    assert!(copied("7") == "x" && kept(&world) == json!([]));
+}
+
+#[test]
+fn what_a_transfer_replaces_is_in_the_trash_and_all_else_stays() {
+    let world = World::new("replaced", true);
+    let (Some(one), Some(two)) = (world.user("one"), world.user("two")) else { return };
+    let place = two.serve(&world.path("share"));
+    for dir in ["share/data/a", "share/data/b", "back/data"] {
+        fs::create_dir_all(world.path(dir)).unwrap();
+    }
+    for (file, text) in [
+        ("data/a", "file"),
+        ("data/x", "newer"),
+        ("share/data/x", "old"),
+        ("share/data/y", "y"),
+        ("back/data/x", "own"),
+    ] {
+        fs::write(world.path(file), text).unwrap();
+    }
+    let text = |path: &str| fs::read_to_string(world.path(path)).unwrap_or_default();
+    // What lies at a path in the trash of a directory, of all runs.
+    let trash = |dir: &str, path: &str| {
+        let runs = fs::read_dir(world.path(dir).join(".lspan/trash")).into_iter().flatten().flatten();
+        runs.filter_map(|run| fs::read_to_string(run.path().join(path)).ok()).collect::<Vec<_>>()
+    };
+    let options = json!({ "no_fsync": true, "exclude": ["*.o"] });
+    let send = one.begin("Files.Send", &(vec![world.text("data")], format!("{place}/"), to_dict(&options)));
+    let record = one.ended(&send);
+    // A directory is not replaced by a file.
+    let why = record["error"].as_str().unwrap();
+    assert!(record["entries_failed"] == 1 && why.contains("data/a: there is a directory of this name"), "{record}");
+    assert_eq!((&*text("share/data/x"), &*text("share/data/y")), ("newer", "y"));
+    assert!(world.path("share/data/a").is_dir() && world.path("share/data/b").is_dir());
+    assert_eq!((trash("share", "data/x"), trash("share", "data/y")), (vec!["old".to_owned()], vec![]));
+    // As which it goes on.
+    let asked = &record["options"];
+    assert!(asked["no_fsync"] == true && asked["exclude"] == json!(["*.o"]) && asked["delete"] == false, "{asked}");
+    let get = one.begin("Files.Get", &(vec![format!("{place}/data")], world.text("back"), Dict::new()));
+    let record = one.ended(&get);
+    assert!(record["state"] == "done" && record["entries_deleted"] == 0, "{record}");
+    assert_eq!((&*text("back/data/x"), &*text("back/data/y")), ("newer", "y"));
+    assert_eq!(trash("back", "data/x"), ["own"]);
+    // The whole share, into a directory with more in it.
+    fs::write(world.path("back/more"), "more").unwrap();
+    let get = one.begin("Files.Get", &(vec![&*place], world.text("back"), Dict::new()));
+    assert_eq!(one.ended(&get)["state"], "done");
+    assert_eq!(text("back/more"), "more");
 }
 
 #[test]

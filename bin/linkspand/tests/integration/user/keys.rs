@@ -1,6 +1,7 @@
 //! Two users pair over D-Bus, and then have each other's files.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use linkspan_bus::Dict;
@@ -115,6 +116,16 @@ fn whoever_changes_peers_or_shares_clients_are_told() {
     ring.add(Peer { name: "three".into(), ..Peer::parse(&theirs).unwrap() }).unwrap();
     told.next().unwrap().unwrap();
     assert_eq!(peers(&one)[0]["name"], "three");
+    // Whom nobody may trust, for others could have written it, until that is mended as it says.
+    for (mode, refused) in [(0o666, true), (0o644, false)] {
+        let file = world.path("one/config/linkspan/peers");
+        fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+        told.next().unwrap().unwrap();
+        match refused {
+            true => assert!(one.refused("Keys.List", &()).1.contains("chmod 644")),
+            false => assert_eq!(peers(&one)[0]["name"], "three"),
+        }
+    }
     // A pairing.
     let (join, _, offer): (String, u64, OwnedObjectPath) =
         two.ok("Keys.Offer", &("two", "one")).body().deserialize().unwrap();

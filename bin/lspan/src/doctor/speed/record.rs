@@ -3,7 +3,7 @@
 
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use linkspan_doctor::{Kept, Measured, RECORD};
@@ -171,11 +171,7 @@ pub(super) fn save(place: &Path, file: &mut File) -> std::io::Result<()> {
     file.peers.truncate(PEERS_MAX);
     let folder = place.parent().unwrap_or(Path::new("/"));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let new = place.with_extension(format!("{}.new", std::process::id()));
-    let mut at = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    serde_json::to_writer_pretty(&mut at, file)?;
-    at.sync_all()?;
-    std::fs::rename(&new, place)
+    linkspan_user::replace(place, &serde_json::to_vec_pretty(file)?, 0o600)
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ fn the_table_has_what_is_chosen_first_and_says_why_others_are_not_there() {
     let text = text(&found, 10.0);
     let first: Vec<&str> = text.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
     assert_eq!(first[..4], ["way", "as", "fast", "slow"]);
-    assert_eq!(crate::schema::problems("compare-1.json", &document(&args, &found)), Vec::<String>::new());
+    assert_eq!(crate::schema::problems("compare-1.json", &document(&args, &found, None)), Vec::<String>::new());
     assert!(text.contains("50 %") && text.contains("# not rdma: no device"), "{text}");
 }
 

@@ -6,6 +6,10 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linkspan_fabric::stats::plain;
+
+use crate::perf::once::said;
+
 /// How long a server may take to start.
 const START: Duration = Duration::from_secs(20);
 
@@ -29,17 +33,18 @@ impl Server {
             .spawn()
             .map_err(|error| format!("{}: {error}", command.get_program().to_string_lossy()))?;
         let (to, from) = channel();
-        if let Some(said) = child.stderr.take() {
+        if let Some(stderr) = child.stderr.take() {
             let read = move || {
                 let mut last = String::new();
                 // What it says later is read and dropped, so that it never waits for us.
-                for line in BufReader::new(said).lines().map_while(Result::ok) {
+                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                     if let Some(rest) = line.strip_prefix(READY) {
-                        let _ = to.send(Ok(rest.to_owned()));
+                        let _ = to.send(Ok(plain(rest)));
                     }
                     last = line;
                 }
-                let _ = to.send(Err(if last.is_empty() { "it ended without any output".to_owned() } else { last }));
+                let _ =
+                    to.send(Err(if last.is_empty() { "it ended without any output".to_owned() } else { said(&last) }));
             };
             let _ = thread::Builder::new().name("server".into()).spawn(read);
         }

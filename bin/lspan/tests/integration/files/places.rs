@@ -145,4 +145,9 @@ fn a_destination_that_ends_in_a_slash_is_a_directory_also_where_there_is_none_ye
     let refused = world.run(&["get", &world.place("data/y"), "new/x/"]);
     assert_ne!(refused.status.code(), Some(0));
     assert_eq!(fs::read(world.path("new/x")).unwrap(), b"1");
+    for what in ["data/none", "none/x"] {
+        let missing = world.run(&["get", &world.place(what), "empty/"]);
+        assert_eq!(missing.status.code(), Some(1), "{}", err(&missing));
+        assert!(!world.path("empty").exists(), "a directory for what is not there");
+    }
 }

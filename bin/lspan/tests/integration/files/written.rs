@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, Dir, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
@@ -63,6 +63,16 @@ fn what_is_done_in_a_mount_that_may_be_written_the_peer_has_when_the_call_return
     fs::set_permissions(here("other name"), Permissions::from_mode(0o604)).unwrap();
     let known = fs::metadata(there("other name")).unwrap();
     assert_eq!((known.mode() & 0o7777, known.mtime(), known.mtime_nsec()), (0o604, 1_000_000_000, 5));
+    let early = std::time::UNIX_EPOCH - Duration::new(1, 300_000_000);
+    deep.set_modified(early).unwrap();
+    for seen in [here("other name"), there("other name")].map(fs::metadata) {
+        assert_eq!(seen.unwrap().modified().unwrap(), early);
+    }
+    // A directory that is open is listed where it is by then.
+    let open = Dir::new(File::open(here("moved")).unwrap()).unwrap();
+    fs::rename(here("moved"), here("elsewhere")).unwrap();
+    assert!(open.flatten().any(|entry| entry.file_name() == c"e"), "another directory is listed, or none");
+    fs::rename(here("elsewhere"), here("moved")).unwrap();
 
     let rename = |from: &str, to: &str, how| renameat_with(CWD, here(from), CWD, here(to), how).map_err(Into::into);
     fs::write(here("new"), "new").unwrap();

@@ -71,6 +71,7 @@ fn json_has_the_fields_that_scripts_read() {
         library_build_type: "release",
         path: "shm".into(),
         downgrades: Vec::new(),
+        error: None,
     };
     let text = json(&context, &[run(8192, 2.0, 1.0, 10)]).unwrap();
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
