@@ -50,7 +50,8 @@ const STATE: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o
                      systemctl list-unit-files --no-legend --no-pager; lsmod | grep ^linkspan || true";
 
 /// Statistics have a file system of their own, which belongs to the group.
-const STATS: &str = "[ \"$(stat -c '%a %U:%G' /run/linkspan/stats) $(findmnt -no SIZE /run/linkspan/stats)\" = '3777 root:linkspan 64M' ]";
+const STATS: &str = "is=$(echo $(stat -c '%a %U:%G' /run/linkspan/stats) $(findmnt -no SIZE /run/linkspan/stats))\n\
+                     [ \"$is\" = '3777 root:linkspan 64M' ] || { echo \"$is\"; ls -lA /run/linkspan/stats; systemctl status run-linkspan-stats.mount; exit 1; } >&2";
 
 /// The process of a service.
 fn process(guest: &Guest, unit: &str) -> Result<String> {
