@@ -726,7 +726,7 @@ impl<F: Fs> Engine for Sink<F> {
     }
 
     fn pump(&mut self) {
-        if !self.files.values().any(|file| file.dropped) {
+        if !self.verdicts.is_empty() && !self.files.values().any(|file| file.dropped) {
             self.out.append(&mut self.verdicts);
         }
         let idle = self.files.is_empty() && self.packs.is_empty() && self.units == 0;
