@@ -17,10 +17,6 @@ use load::Crate;
 /// Where the allowed numbers stand.
 pub(crate) const FILE: &str = "bench/counts.txt";
 
-/// Crates of transports: whoever names one cannot do without it.
-const TRANSPORTS: [&str; 6] =
-    ["linkspan_tcp", "linkspan_shm", "linkspan_verbs", "linkspan_thunderbolt", "linkspan_devmem", "linkspan_sim"];
-
 /// Crates that were begun after the counts, for what people do with connections: they are not what is to get smaller.
 const LATER: [&str; 6] = ["crates/bus", "crates/doctor", "crates/files", "crates/mount", "crates/user", "crates/view"];
 
@@ -332,16 +328,19 @@ fn rails(code: &[Token]) -> Vec<(usize, String)> {
     found.collect()
 }
 
-/// Files that name a transport's crate, outside that crate.
+/// Files that name a transport's crate, outside that crate: they cannot do without it.
 fn mentions(files: &[(&Crate, Code<'_>)]) -> Count {
+    let name = |krate: &Crate| krate.name.replace('-', "_");
+    let of = |krate: &&Crate| krate.folder.starts_with("transports/") && krate.folder != "transports/all";
+    let transports: BTreeSet<String> = files.iter().map(|(krate, _)| *krate).filter(of).map(name).collect();
     let mut found = Vec::new();
     for (krate, code) in files {
-        let own = krate.name.replace('-', "_");
+        let own = name(krate);
         let words = code.tokens.iter().filter_map(|t| match &t.kind {
             Kind::Word(word) => Some(word.as_str()),
             _ => None,
         });
-        let named: BTreeSet<&str> = words.filter(|w| TRANSPORTS.contains(w) && *w != own).collect();
+        let named: BTreeSet<&str> = words.filter(|w| transports.contains(*w) && *w != own).collect();
         if !named.is_empty() {
             found.push(format!("{}: {}", code.path, named.into_iter().collect::<Vec<_>>().join(", ")));
         }

@@ -40,7 +40,7 @@ usage: cargo xtask COMMAND
   tests [DIR]            the tests of this tree, or of the one in DIR, as bench/tests-core-base.txt has them
   parts                  which optional parts can run here, and the Debian package a missing one needs
   dist [--dir DIR]       build of plugin, lspan and C library into DIR (default dist/), with their checks
-  package tar [--for aarch64] | wheel [--sdist | --for aarch64] | deb [--on bookworm|trixie] [--twice] | try DIR bookworm|trixie|noble | rpm | arch | image | crates | source DIR
+  package tar [--for aarch64] | wheel [--sdist | --for aarch64] | deb [--on bookworm|trixie] [--again] | try DIR bookworm|trixie|noble | rpm | arch | image | crates | source DIR
                          what users install, into target/packages/, each tried as they do (docs/install.md)
   release [--without PART]...
                          all of these of one commit in one folder, with sums, a bill of materials (CycloneDX) and licences

@@ -53,7 +53,6 @@ fn part(words: &[&str]) -> Option<&'static str> {
     let known = |name: &str| release::STEPS.iter().map(|(known, _)| *known).find(|known| *known == name);
     match words {
         [what, "--for", machine] if *machine != std::env::consts::ARCH => known(&format!("{what}-{machine}")),
-        ["deb", .., release] if *release == "--twice" => part(&words[..words.len() - 1]),
         ["deb", .., release] => known(&format!("deb-{release}")),
         [first, ..] => known(first),
         [] => None,
@@ -62,7 +61,6 @@ fn part(words: &[&str]) -> Option<&'static str> {
 
 /// The part of a release that these words make as a release does.
 fn release_part(words: &[&str]) -> Option<&'static str> {
-    let words: Vec<&str> = words.iter().copied().filter(|word| *word != "--twice").collect();
     release::STEPS.iter().find(|(_, step)| *step == words).map(|(name, _)| *name)
 }
 
@@ -110,7 +108,7 @@ fn make(root: &Path, words: &[&str]) -> Outcome {
             Err(why) => Outcome::Failed(why),
         },
         _ => Outcome::Failed(
-            "package: tar [--for MACHINE], wheel [--sdist | --for MACHINE], deb [--on RELEASE] [--twice], try DIR RELEASE, rpm, arch, image, crates, source DIR"
+            "package: tar [--for MACHINE], wheel [--sdist | --for MACHINE], deb [--on RELEASE] [--again], try DIR RELEASE, rpm, arch, image, crates, source DIR"
                 .to_owned(),
         ),
     }

@@ -273,7 +273,7 @@ typedef void (*linkspan_log)(uint32_t level, const char *line, void *arg);
 
 // One path by which bytes may travel.
 typedef struct linkspan_support {
-  // Its name: tcp, shm, cma, verbs, thunderbolt, devmem.
+  // Its name: what LINKSPAN_PATH takes, such as tcp; and cma (within shm, large messages without a copy in between).
   char path[16];
   // Over what, or why not.
   char why[232];

@@ -175,7 +175,7 @@ pub type linkspan_done = Option<unsafe extern "C" fn(status: i32, value: u64, ar
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct linkspan_support {
-    /// Its name: tcp, shm, cma, verbs, thunderbolt, devmem.
+    /// Its name: what LINKSPAN_PATH takes, such as tcp; and cma (within shm, large messages without a copy in between).
     pub path: [c_char; 16],
     /// Over what, or why not.
     pub why: [c_char; 232],

@@ -91,14 +91,17 @@ struct Own {
     open: Quota,
 }
 
+/// The last answers to each peer. The server after another one is given the same: what was carried out while the other one ended, and could not be
+/// answered any more, is asked for again.
+#[derive(Clone, Debug, Default)]
+pub struct Answered(Arc<Mutex<HashMap<Identity, Answers>>>);
+
 #[derive(Default)]
 struct Books {
     /// Of each peer that has connections.
     own: HashMap<Identity, Own>,
     /// Sessions that wait for their bulk connection.
     tokens: HashMap<[u8; 16], (Identity, SyncSender<Incoming>)>,
-    /// The last answers to each peer.
-    said: HashMap<Identity, Answers>,
     /// Connections that have sessions, each with its peer and the session.
     lines: Vec<(Identity, [u8; 16], Weak<Line>)>,
     /// No more sessions.
@@ -115,6 +118,7 @@ pub struct Server {
     large: u64,
     say: pipe::Say,
     places: Quota,
+    answered: Answered,
     books: Mutex<Books>,
 }
 
@@ -125,13 +129,14 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// A server of these shares and services. `state`: the directory for journals. `memory`: bytes of this machine's memory. `say` gets one line
-    /// for each thing worth one.
+    /// A server of these shares and services. `state`: the directory for journals. `memory`: bytes of this machine's memory. `answered`: of
+    /// the server before it, if there was one. `say` gets one line for each thing worth one.
     pub fn new(
         shares: Vec<Share>,
         services: Vec<Service>,
         state: Option<OwnedFd>,
         memory: u64,
+        answered: Answered,
         say: impl Fn(&str) + Send + Sync + 'static,
     ) -> Arc<Server> {
         let server = Server {
@@ -142,6 +147,7 @@ impl Server {
             large: memory / 2,
             say: Arc::new(say),
             places: Quota::new(CONNECTIONS_MAX),
+            answered,
             books: Mutex::default(),
         };
         if let Some(state) = &server.state {

@@ -12,8 +12,7 @@ use crate::{Endpoint, Error, Listener, Transport, Url, paired};
 /// One way by which bytes may travel, and whether this machine and these settings have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Support {
-    /// `auto` aside what `LINKSPAN_PATH` takes: `tcp`, `shm`, `verbs` (RDMA), `thunderbolt`, `devmem` (device-memory TCP); and `cma`
-    /// (within `shm`, large messages without a copy in between).
+    /// What `LINKSPAN_PATH` takes, such as `tcp`; and `cma` (within `shm`, large messages without a copy in between).
     pub path: &'static str,
     /// Whether it may be taken.
     pub usable: bool,

@@ -12,7 +12,7 @@ use linkspan::Listener;
 use linkspan_fabric::keys::Keyring;
 use linkspan_fabric::{Config, Fabric};
 use linkspan_files::pipe;
-use linkspan_files::serve::{Identity, Server, Share};
+use linkspan_files::serve::{Answered, Identity, Server, Share};
 use linkspan_net::{Notifier, WaitSet};
 use linkspan_service::rendezvous::RendezvousServer;
 use linkspan_topology::{Host, Roots};
@@ -106,6 +106,8 @@ pub struct Serving {
     pub port: u16,
     /// Device that data goes over.
     pub device: usize,
+    /// What the server before this one has answered.
+    pub answered: Answered,
 }
 
 /// A server that waits for peers.
@@ -145,7 +147,7 @@ impl Waiting {
         let listener = context.listen_on(what.device)?;
         let rendezvous = RendezvousServer::open(survey, &what.bind, what.bind.is_empty(), what.port)?;
         let memory = Host::read(&Roots::default()).memory_bytes;
-        let server = Server::new(what.shares, what.services, what.state, memory, say);
+        let server = Server::new(what.shares, what.services, what.state, memory, what.answered, say);
         Ok(Waiting { server, listener, rendezvous, paired })
     }
 

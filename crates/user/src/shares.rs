@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use linkspan::Context;
 use linkspan_fabric::{Config, Fabric};
+use linkspan_files::serve::Answered;
 use linkspan_net::Notifier;
 use linkspan_service::rendezvous::{FILES, shown};
 use serde::{Deserialize, Serialize};
@@ -103,6 +104,7 @@ pub struct Shares {
     path: PathBuf,
     as_root: bool,
     say: Say,
+    answered: Answered,
     inner: Mutex<Inner>,
     status: Mutex<Status>,
 }
@@ -116,7 +118,14 @@ impl std::fmt::Debug for Shares {
 impl Shares {
     /// Those of this file, served where they were. `as_root`: also where this user is root.
     pub fn new(path: PathBuf, as_root: bool, say: Say) -> Shares {
-        let shares = Shares { path, as_root, say, inner: Mutex::default(), status: Mutex::default() };
+        let shares = Shares {
+            path,
+            as_root,
+            say,
+            answered: Answered::default(),
+            inner: Mutex::default(),
+            status: Mutex::default(),
+        };
         let mut inner = shares.locked();
         (inner.file, inner.unread) = read_state(&shares.path, &shares.say);
         shares.again(&mut inner);
@@ -299,7 +308,8 @@ impl Shares {
         config.warnings.clear();
         let context = Context::new(config, log(&self.say))?;
         let (bind, port, state) = (at.bind.clone(), at.port.unwrap_or(FILES.port), transfer::journals().ok());
-        let what = Serving { shares, services: Vec::new(), state, bind, port, device: 0 };
+        let answered = self.answered.clone();
+        let what = Serving { shares, services: Vec::new(), state, bind, port, device: 0, answered };
         let (say, paired) = (self.say.clone(), matches!(admits, Admits::Paired(_)));
         let heard = say.clone();
         let waiting = Waiting::open(what, paired, &survey, &context, move |line| heard(line))?;

@@ -69,8 +69,13 @@ fn types_and_rails_are_counted_by_what_they_are() {
 
 #[test]
 fn a_transport_may_name_itself() {
-    let crates = [krate("transports/tcp", "linkspan-tcp"), krate("crates/fabric", "linkspan-fabric")];
+    let crates = [
+        krate("transports/tcp", "linkspan-tcp"),
+        krate("transports/shm", "linkspan-shm"),
+        krate("crates/fabric", "linkspan-fabric"),
+    ];
     let tree = [
+        source("transports/shm/src/lib.rs", "fn f() {}"),
         source("transports/tcp/src/lib.rs", "use linkspan_tcp::X;\nuse linkspan_tcp_extra::Y;"),
         source("crates/fabric/src/a.rs", "use linkspan_tcp::X;\nuse linkspan_shm::Y;\nuse linkspan_tcp::Z;"),
         source("crates/fabric/src/b.rs", "// linkspan_tcp\nfn f() {}"),

@@ -29,29 +29,29 @@ const TRY: &str = "xtask/src/package/try-deb.sh";
 struct Job<'a> {
     /// Where it is built: one of [`RELEASES`].
     release: &'a str,
-    /// Built twice, and compared.
-    twice: bool,
+    /// Built once more, and compared with what is there.
+    again: bool,
 }
 
 impl<'a> Job<'a> {
     fn read(words: &[&'a str]) -> Result<Job<'a>, String> {
-        let (mut release, mut twice) = (None, false);
+        let (mut release, mut again) = (None, false);
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
-                "--twice" => twice = true,
+                "--again" => again = true,
                 "--on" => match words.next() {
                     Some(on) if RELEASES.contains(on) => release = Some(*on),
                     other => return Err(format!("--on takes {}, not {other:?}", RELEASES.join(" or "))),
                 },
-                other => return Err(format!("package deb has no option {other}; it has --on RELEASE and --twice")),
+                other => return Err(format!("package deb has no option {other}; it has --on RELEASE and --again")),
             }
         }
-        Ok(Job { release: release.ok_or("--on is missing")?, twice })
+        Ok(Job { release: release.ok_or("--on is missing")?, again })
     }
 }
 
-/// Builds on one release, has lintian look, installs, uses, changes and removes.
+/// Builds on one release, has lintian look, installs, uses, changes and removes; or builds once more, and compares.
 pub(super) fn run(root: &Path, words: &[&str]) -> Outcome {
     let job = match Job::read(words) {
         Ok(job) => job,
@@ -83,19 +83,23 @@ fn all(root: &Path, job: &Job<'_>) -> Result<(), String> {
     let (sources, release) = (place(root).join("source"), job.release);
     source::make(root, &sources)?;
     let out = place(root).join(release);
-    let again = place(root).join(format!("{release}-again"));
-    for dir in [&out, &again] {
-        let _ = fs::remove_dir_all(dir);
-    }
     let build = |to: &Path, nth: &str| {
+        let _ = fs::remove_dir_all(to);
         let words = [root.join(BUILD), sources.clone(), to.to_owned(), nth.into()];
         in_fresh_root(root, release, &words)
     };
-    build(&out, "1")?;
-    if job.twice {
+    if job.again {
+        if !super::is_made(root, &format!("deb-{release}")) {
+            return Err(format!(
+                "{} is not of this commit: first `cargo xtask package deb --on {release}`",
+                out.display()
+            ));
+        }
+        let again = place(root).join(format!("{release}-again"));
         build(&again, "2")?;
-        same(&out, &again)?;
+        return same(&out, &again);
     }
+    build(&out, "1")?;
     // What is handed out is tried everywhere, the others where they were built.
     for on in RELEASES.into_iter().filter(|on| *on == release || release == RELEASES[0]) {
         attempt(root, &out, on)?;
@@ -188,8 +192,8 @@ mod tests {
 
     #[test]
     fn options_are_read_and_others_refused() {
-        assert_eq!(Job::read(&["--on", "trixie", "--twice"]), Ok(Job { release: "trixie", twice: true }));
-        assert!(Job::read(&["--twice"]).is_err());
+        assert_eq!(Job::read(&["--on", "trixie", "--again"]), Ok(Job { release: "trixie", again: true }));
+        assert!(Job::read(&["--again"]).is_err());
         assert!(
             Job::read(&["--on"]).is_err() && Job::read(&["--on", "sid"]).is_err() && Job::read(&["--once"]).is_err()
         );

@@ -18,6 +18,10 @@ const TRY: &str = "xtask/src/package/try-tar.sh";
 const DOCUMENTS: [&str; 6] =
     ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "docs/ERRORS.md", "docs/PARAMETERS.md"];
 
+/// What is to be adapted, and where it is below the examples.
+const EXAMPLES: [(&str, &str); 3] =
+    [("bin/lspan/prometheus", "prometheus"), ("packaging/slurm", "slurm"), ("packaging/kubernetes", "kubernetes")];
+
 /// Makes both archives and installs from them.
 pub(super) fn run(root: &Path, machine: &str) -> Outcome {
     let machine = match Machine::named(root, machine) {
@@ -58,6 +62,11 @@ fn make(root: &Path, machine: &Machine) -> Result<PathBuf, String> {
     }
     for path in DOCUMENTS {
         put(&root.join(path), &main.join("share/doc/linkspan").join(Path::new(path).file_name().unwrap_or_default()))?;
+    }
+    let examples = main.join("share/doc/linkspan/examples");
+    fs::create_dir_all(&examples).map_err(|e| format!("{}: {e}", examples.display()))?;
+    for (from, to) in EXAMPLES {
+        run::must(Command::new("cp").arg("-r").arg(root.join(from)).arg(examples.join(to)))?;
     }
     let notices = main.join("share/doc/linkspan/THIRD-PARTY");
     fs::write(&notices, licences::notices(&[shipped(root)])?).map_err(|e| format!("{}: {e}", notices.display()))?;

@@ -20,7 +20,7 @@ const NOT_UNDER_ASAN: [&str; 4] = ["examples::", "idle::", "a_real_gpu", "droppe
 
 /// What runs under Miri: no system calls that it does not know, and no more steps than it takes in minutes.
 const MIRI: [(&str, &[&str]); 4] = [
-    ("linkspan-mem", &["copy::tests", "pages::tests"]),
+    ("linkspan-mem", &["ascending::tests", "copy::tests", "pages::tests"]),
     ("linkspan-transport", &["memory::tests"]),
     (
         "linkspan",

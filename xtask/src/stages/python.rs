@@ -58,7 +58,7 @@ pub(crate) fn run(root: &Path, torch: bool) -> Outcome {
     // It may be there from an earlier run.
     let torch = run::output(Command::new(bin.join("python")).args(["-c", "import torch"])).is_ok();
     if !torch {
-        println!("python: without torch: its tests and two recipes are left to cargo xtask python --torch");
+        println!("python: without torch: its tests are left to cargo xtask python --torch");
     }
     if let Err(why) = wheel(root, &place, &bin) {
         return Outcome::Failed(why);
@@ -75,7 +75,7 @@ pub(crate) fn run(root: &Path, torch: bool) -> Outcome {
     stubs.arg("--mypy-config-file").arg(folder.join("pyproject.toml"));
     // It leaves its cache where it runs.
     stubs.current_dir(&place);
-    let checked = ["python", "tests", "bench", if torch { "recipes" } else { "recipes/elastic.py" }];
+    let checked = ["python", "tests", "bench", "recipes"];
     mypy.args(checked);
     pyright.args(checked);
     let lint = |command: &str, args: &[&str]| {

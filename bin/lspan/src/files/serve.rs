@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 
 use linkspan_fabric::MemoryName;
 use linkspan_files::pipe;
+use linkspan_files::serve::Answered;
 use linkspan_service::rendezvous::shown;
 use linkspan_user::serve::{Admits, Serving, Waiting, not_as_root, share};
 
@@ -31,7 +32,8 @@ pub(crate) fn run(args: &FilesServeArgs) -> Result<Exit, Failure> {
     let survey = fabric::serving(PathArg::AUTO, MemoryName::Host)?;
     let context = fabric::one_sided(PathArg::AUTO, false)?;
     let (state, bind) = (super::state_dir(), args.bind.clone());
-    let what = Serving { shares, services, state, bind, port: args.port, device: args.device };
+    let what =
+        Serving { shares, services, state, bind, port: args.port, device: args.device, answered: Answered::default() };
     let say = |line: &str| peer_lines::say(&format!("lspan: {line}"));
     let waiting = Waiting::open(what, matches!(admits, Admits::Paired(_)), &survey, &context, say)?;
     let addrs: Vec<String> = waiting.addrs().iter().map(shown).collect();

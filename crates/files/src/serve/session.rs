@@ -85,7 +85,7 @@ impl<'a> Session<'a> {
     ) -> Result<Session<'a>, Error> {
         let control = Control::new(line, ANSWERING);
         let (cursors, files) = (BTreeMap::new(), BTreeMap::new());
-        let said = server.books().said.entry(identity.clone()).or_default().of(id);
+        let said = lock(&server.answered.0).entry(identity.clone()).or_default().of(id);
         // What the connection before is carrying out ends first; what it has received is not begun any more, for the client asks again.
         let connection = {
             let mut said = lock(&said);

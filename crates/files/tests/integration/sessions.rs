@@ -14,7 +14,7 @@ use linkspan_files::client::{Client, Watcher};
 use linkspan_files::engine::{Event, Happened};
 use linkspan_files::fs::{Change, OpenHow, RealFs, Rename, Time};
 use linkspan_files::name::{Name, RelPath};
-use linkspan_files::serve::{Identity, PER_PEER_OPEN, Server, Share};
+use linkspan_files::serve::{Answered, Identity, PER_PEER_OPEN, Server, Share};
 use linkspan_files::source::{Load, Start};
 use linkspan_files::wire::{Answer, Entry, FaultKind, Message, New, PeerPath, Request, VERSION};
 
@@ -52,17 +52,18 @@ impl Drop for Folder {
 
 /// A server of `share`, also as one that is read-only, its listener's URL and what it says, until the flag is set.
 fn serve(dir: &Path) -> (Url, Receiver<String>, Arc<AtomicBool>) {
-    let (url, said, over, _) = serving(dir);
+    let (url, said, over, _) = serving(dir, Answered::default());
     (url, said, over)
 }
 
-/// The same, with the server.
-fn serving(dir: &Path) -> (Url, Receiver<String>, Arc<AtomicBool>, Arc<Server>) {
+/// The same, with the server, which goes on from these answers.
+fn serving(dir: &Path, answered: Answered) -> (Url, Receiver<String>, Arc<AtomicBool>, Arc<Server>) {
     let (lines, said) = channel();
     let lines = Mutex::new(lines);
     let share = |name, writable| Share::open(name, &dir.join("share"), writable).unwrap();
     let say = move |line: &str| drop(lines.lock().unwrap().send(line.to_owned()));
-    let server = Server::new(vec![share("data", true), share("fixed", false)], Vec::new(), None, 1 << 30, say);
+    let shares = vec![share("data", true), share("fixed", false)];
+    let server = Server::new(shares, Vec::new(), None, 1 << 30, answered, say);
     let listener = context().listen().unwrap();
     let (url, over) = (listener.url().clone(), Arc::new(AtomicBool::new(false)));
     let (end, accepts) = (over.clone(), server.clone());
@@ -451,25 +452,34 @@ fn a_later_connection_of_a_session_ends_the_transfer_of_the_one_before() {
 }
 
 #[test]
-fn a_server_that_is_closed_ends_the_sessions_that_there_are_and_begins_none() {
+fn a_server_that_is_closed_ends_its_sessions_and_begins_none_and_the_next_one_has_its_answers() {
     let folder = Folder::new("closed");
-    let (url, _said, over, server) = serving(&folder.0);
-    let connect = || {
+    let answered = Answered::default();
+    let (url, _said, over, server) = serving(&folder.0, answered.clone());
+    let connect = |url: &Url| {
         let transport = context().transport().unwrap();
-        transport.connect_blocking(&url, LONG).unwrap();
+        transport.connect_blocking(url, LONG).unwrap();
         say(&transport, &Message::Hello { version: VERSION, session: [7; 16] });
         transport
     };
-    let before = connect();
+    let before = connect(&url);
     assert!(matches!(hear(&before), Message::Welcome { version: VERSION, .. }));
     let make = |number, name| Message::Request { number, what: Request::Make(in_share("data", name), New::Dir(0o700)) };
     say(&before, &make(1, "once"));
-    assert!(matches!(hear(&before), Message::Answer { number: 1, result: Ok(_) }));
+    let answer = hear(&before);
+    assert!(matches!(answer, Message::Answer { number: 1, result: Ok(_) }), "{answer:?}");
     server.close();
     let _ = try_say(&before, &make(2, "late"));
     assert!(try_hear(&before).is_err(), "a session goes on");
-    assert!(try_hear(&connect()).is_err(), "a session begins");
+    assert!(try_hear(&connect(&url)).is_err(), "a session begins");
     assert!(!folder.0.join("share/late").exists());
+    over.store(true, Relaxed);
+    // Its answer is taken for lost.
+    let (url, _said, over, _) = serving(&folder.0, answered);
+    let after = connect(&url);
+    assert!(matches!(hear(&after), Message::Welcome { version: VERSION, .. }));
+    say(&after, &make(1, "once"));
+    assert_eq!(hear(&after), answer);
     over.store(true, Relaxed);
 }
 
