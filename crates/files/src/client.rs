@@ -413,7 +413,7 @@ fn next(control: &Control, stop: &Arc<dyn Fn() -> bool + Send + Sync>) -> Result
             Ok(Incoming::Lost(why)) => return Err(Error::Lost(why)),
             Ok(Incoming::Malformed(malformed)) => return Err(malformed.into()),
             // What a transfer that failed has left.
-            Ok(Incoming::Sent(_) | Incoming::Sunk(_) | Incoming::Bulk(_)) => {}
+            Ok(Incoming::Sent(_) | Incoming::Sunk(_) | Incoming::Bulk(..)) => {}
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) if stop() => return Err(Error::Stopped),
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {

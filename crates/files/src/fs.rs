@@ -192,6 +192,7 @@ pub trait Fs: Send + Sync + 'static {
     fn set_mode(&self, file: &Self::File, mode: u32) -> io::Result<()>;
     /// Names of extended attributes.
     fn list_xattrs(&self, file: &Self::File) -> io::Result<Vec<Vec<u8>>>;
+    fn list_dir_xattrs(&self, dir: &Self::Dir) -> io::Result<Vec<Vec<u8>>>;
     fn get_xattr(&self, file: &Self::File, name: &[u8]) -> io::Result<Vec<u8>>;
     fn set_xattr(&self, file: &Self::File, name: &[u8], value: &[u8]) -> io::Result<()>;
     /// fsync(2).

@@ -3,6 +3,7 @@
 //! another one every chunk is hashed again.
 
 use std::io;
+use std::sync::Arc;
 
 use crate::fs::{Fs, Ident, Time, read_full, write_full};
 use crate::hash::Value;
@@ -73,6 +74,9 @@ pub fn encode(index: u64, value: &Value, tag: Tag) -> [u8; RECORD_LEN] {
     bytes
 }
 
+/// No file has this device and number.
+pub const UNDERWAY: (u64, u64) = (0, 0);
+
 /// Where a partial file lies, for whoever sweeps old ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whereabouts {
@@ -82,7 +86,7 @@ pub struct Whereabouts {
     pub dir: RelPath,
     /// Number in the name of the partial file.
     pub id: u64,
-    /// Device and number of the partial file.
+    /// Device and number of the partial file; [`UNDERWAY`]: all that have no journal, in the directory and below it.
     pub part: (u64, u64),
     /// When it was made.
     pub born: Time,
@@ -130,6 +134,31 @@ impl Whereabouts {
         let mut head = vec![0; RECORDS as usize];
         let len = read_full(fs, &file, 0, &mut head).ok()?;
         Whereabouts::decode(&head[..len])
+    }
+}
+
+/// Beside the journals while a transfer is under way: its small files and links have partial ones without a journal. Gone with the value; of
+/// one that a kill has left whoever sweeps finds them.
+pub(crate) struct Underway<F: Fs> {
+    fs: Arc<F>,
+    state: Arc<F::Dir>,
+    name: Name,
+}
+
+impl<F: Fs> Underway<F> {
+    pub(crate) fn begin(fs: Arc<F>, state: Arc<F::Dir>, place: &Whereabouts) -> io::Result<Underway<F>> {
+        let name = place.name().ok_or(io::ErrorKind::InvalidInput)?;
+        let file = fs.create(&state, &name)?;
+        let underway = Underway { fs, state, name };
+        write_full(&*underway.fs, &file, 0, &place.encode())?;
+        Ok(underway)
+    }
+}
+
+impl<F: Fs> Drop for Underway<F> {
+    fn drop(&mut self) {
+        // One that stays costs a later sweep time.
+        let _ = self.fs.unlink(&self.state, &self.name);
     }
 }
 

@@ -21,8 +21,8 @@ const INBOX: usize = 1024;
 /// What arrives at a session.
 pub(crate) enum Incoming {
     Message(Message),
-    /// The bulk connection of this session.
-    Bulk(Transport),
+    /// The bulk connection of this session, and its place among those of the peer.
+    Bulk(Transport, [linkspan_net::Share; 2]),
     Sent(source::Done),
     Sunk(sink::Done),
     Lost(String),
@@ -42,8 +42,8 @@ const LOOK_FROM: usize = OUT_BYTES / 4;
 /// Receives of the side that asks: that many answers with data come without waiting for one another.
 pub(crate) const ASKING: usize = 8;
 
-/// Receives of the side that answers: the next request comes while one is carried out.
-pub(crate) const ANSWERING: usize = 2;
+/// Receives of the side that answers: the requests that have come are carried out before the answers leave, together.
+pub(crate) const ANSWERING: usize = 8;
 
 /// A transport that several threads use.
 pub(crate) struct Line {

@@ -30,6 +30,11 @@ use flow::{Flow, Frame, Sender};
 /// How long the peer may take to reach its service: its own limit for that is shorter.
 const ANSWER: Duration = Duration::from_secs(30);
 
+/// Whether these bytes are a frame of a pipe.
+pub fn is_frame(bytes: &[u8]) -> bool {
+    Frame::decode(bytes).is_ok()
+}
+
 /// How a service has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {

@@ -207,13 +207,12 @@ impl Server {
         };
         let server = self.clone();
         let body = move || {
-            if let Err(error) = server.connection(transport, &identity, open) {
+            if let Err(error) = server.connection(transport, &identity, open, places) {
                 // The end of a connection is how every session ends.
                 if !matches!(error, Error::Lost(_) | Error::Stopped) {
                     (server.say)(&format!("a session of {} ended: {error}", identity.name()));
                 }
             }
-            drop(places);
         };
         if let Err(error) = thread::Builder::new().name("files session".into()).spawn(body) {
             (self.say)(&format!("a connection was refused: {error}"));
@@ -230,7 +229,13 @@ impl Server {
         Some(([all, own.places.take(1)?], own.open.clone()))
     }
 
-    fn connection(&self, transport: Transport, identity: &Identity, open: Quota) -> Result<(), Error> {
+    fn connection(
+        &self,
+        transport: Transport,
+        identity: &Identity,
+        open: Quota,
+        places: [linkspan_net::Share; 2],
+    ) -> Result<(), Error> {
         match first_message(&transport, PATIENCE)? {
             Message::Hello { version, session } => {
                 let line = self.line(transport, identity, session)?;
@@ -241,7 +246,7 @@ impl Server {
                 match waiting {
                     Some((of, post)) if of == *identity => {
                         // The session now owns it.
-                        let _ = post.send(Incoming::Bulk(transport));
+                        let _ = post.send(Incoming::Bulk(transport, places));
                         Ok(())
                     }
                     _ => Err(crate::engine::Violation("a connection brings a token that was not given to it").into()),

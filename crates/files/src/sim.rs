@@ -673,6 +673,10 @@ impl Fs for SimFs {
         Ok(Vec::new())
     }
 
+    fn list_dir_xattrs(&self, _: &Dir) -> io::Result<Vec<Vec<u8>>> {
+        Ok(Vec::new())
+    }
+
     fn get_xattr(&self, _: &File, _: &[u8]) -> io::Result<Vec<u8>> {
         Err(io::ErrorKind::NotFound.into())
     }

@@ -1,11 +1,12 @@
 //! The receiver of a transfer: says what it wants, checks what arrives and gives files their names.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::engine::{Clock, Engine, Event, Geometry, Happened, LinkLost, UNITS_MAX, Violation, key};
-use crate::fs::{Fs, Kind, Links, Stat};
+use crate::fs::{Fs, Kind, Links, Stat, Time};
 use crate::hash::{Merger, Value};
+use crate::journal::{UNDERWAY, Underway, Whereabouts};
 use crate::name::{Name, RelPath};
 use crate::source;
 use crate::trash::Trash;
@@ -62,6 +63,8 @@ pub struct DestDir<F: Fs> {
     only: Option<BTreeSet<RelPath>>,
     /// The trash of this run.
     trash: Trash<F>,
+    /// Until the last thread that works here has ended.
+    underway: OnceLock<Option<Underway<F>>>,
 }
 
 impl<F: Fs> DestDir<F> {
@@ -70,7 +73,8 @@ impl<F: Fs> DestDir<F> {
     pub fn new(fs: Arc<F>, root: Arc<F::Dir>, base: RelPath, state: Option<Arc<F::Dir>>, large: u64) -> DestDir<F> {
         let (geometry, trash) = (Geometry::REAL, Trash::new(false));
         let (dry_run, no_fsync, delete, only) = (false, false, None, None);
-        DestDir { fs, root, base, state, geometry, large, dry_run, no_fsync, delete, only, trash }
+        let underway = OnceLock::new();
+        DestDir { fs, root, base, state, geometry, large, dry_run, no_fsync, delete, only, trash, underway }
     }
 
     /// What is done beside writing.
@@ -84,6 +88,17 @@ impl<F: Fs> DestDir<F> {
     #[must_use]
     pub fn only(self, paths: impl IntoIterator<Item = RelPath>) -> DestDir<F> {
         DestDir { only: Some(paths.into_iter().collect()), ..self }
+    }
+
+    /// Before the first partial file without a journal. Where it cannot be noted, what a kill leaves is not swept.
+    fn note_underway(&self) {
+        let note = |state: &Arc<F::Dir>| {
+            let (root, id) = (self.fs.stat_dir(&self.root)?, target::random()?);
+            let (root, dir, born) = ((root.dev, root.ino), self.base.clone(), Time::default());
+            let place = Whereabouts { root, dir, id, part: UNDERWAY, born };
+            Underway::begin(self.fs.clone(), state.clone(), &place)
+        };
+        self.underway.get_or_init(|| self.state.as_ref().map(note).and_then(std::io::Result::ok));
     }
 
     fn is_asked(&self, path: &RelPath) -> bool {
@@ -424,6 +439,7 @@ impl<F: Fs> Sink<F> {
         match old {
             None => self.fs().symlink(dir, name, target).map_err(failed)?,
             Some(old) => {
+                self.place.note_underway();
                 let part = target::random_part().map_err(failed)?;
                 self.fs().symlink(dir, &part, target).map_err(failed)?;
                 let named = commit::give_name(&self.place, dir, &part, path, Some(&old));
@@ -567,6 +583,7 @@ impl<F: Fs> Sink<F> {
         if at > self.place.geometry.slot() {
             return Err(Violation("a pack is larger than its slot"));
         }
+        self.place.note_underway();
         self.packs.push(slot);
         self.jobs.push_back(Job::Unpack { slot, files: small });
         Ok(())

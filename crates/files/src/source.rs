@@ -313,7 +313,13 @@ impl<F: Fs> Source<F> {
                     self.close(key);
                 }
                 Verdict::Made => {
-                    self.tell(path, Happened::Made(stat.kind));
+                    let made = offer.found.clone();
+                    self.tell(path.clone(), Happened::Made(stat.kind));
+                    if stat.kind == Kind::Dir {
+                        for why in walk::left_out_of_dir(&*self.load.fs, &made) {
+                            self.note(path.clone(), Note::LeftOut(why));
+                        }
+                    }
                     self.close(key);
                 }
                 Verdict::Refused(fault) => {

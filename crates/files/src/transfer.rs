@@ -129,7 +129,7 @@ where
             Ok(Incoming::Message(message)) => engine.on(message)?,
             Ok(Incoming::Lost(why)) => return Err(Error::Lost(why)),
             Ok(Incoming::Malformed(malformed)) => return Err(malformed.into()),
-            Ok(Incoming::Bulk(_)) => return Err(engine::Violation("it connects twice").into()),
+            Ok(Incoming::Bulk(..)) => return Err(engine::Violation("it connects twice").into()),
             Ok(other) => {
                 if let Some(done) = done(other)
                     && engine.done(done).is_err()

@@ -151,20 +151,20 @@ pub enum LeftOut {
     Special = 0,
     /// An access control list.
     Acl = 1,
-    /// Capabilities of a program (`security.capability`).
-    Capability = 2,
+    /// `security.*` attributes, as capabilities of a program, but for the label of SELinux.
+    Security = 2,
     /// Another name of a file: it arrives as a file of its own.
     HardLink = 3,
     /// The setuid, setgid or sticky bit.
     SetId = 4,
 }
 
-const LEFT_OUT: [LeftOut; 5] = [LeftOut::Special, LeftOut::Acl, LeftOut::Capability, LeftOut::HardLink, LeftOut::SetId];
+const LEFT_OUT: [LeftOut; 5] = [LeftOut::Special, LeftOut::Acl, LeftOut::Security, LeftOut::HardLink, LeftOut::SetId];
 
 impl LeftOut {
     /// Whether the receiver has less than the sender in a way that nothing on its side can recreate.
     pub fn is_loss(self) -> bool {
-        matches!(self, LeftOut::Special | LeftOut::Acl | LeftOut::Capability)
+        matches!(self, LeftOut::Special | LeftOut::Acl | LeftOut::Security)
     }
 }
 

@@ -92,7 +92,7 @@ pub fn left_out(why: LeftOut) -> &'static str {
     match why {
         LeftOut::Special => "a device, socket or fifo",
         LeftOut::Acl => "an access control list",
-        LeftOut::Capability => "capabilities (security.capability)",
+        LeftOut::Security => "security attributes, such as capabilities (security.*)",
         LeftOut::HardLink => "another name of a file, which arrives as a file of its own",
         LeftOut::SetId => "a setuid, setgid or sticky bit",
     }

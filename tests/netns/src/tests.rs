@@ -857,7 +857,8 @@ fn pairing() -> Outcome<String> {
     Ok(of(&joined).unwrap_or_default())
 }
 
-/// The guide of docs/files.md, as printed; the server is the other host's root here.
+/// The commands of the guide of docs/files.md, typed in as they are printed there, but for the directory that is served; the server is the other
+/// host's root here.
 fn files() -> Outcome<String> {
     let world = World::new(&["a", "b", "c"])?;
     world.cable("cab0", ("a", "10.77.0.1/24"), ("b", "10.77.0.2/24"))?;
@@ -879,20 +880,20 @@ fn files() -> Outcome<String> {
     if code != Some(0) || offer.end(SOON)?.0 != Some(0) {
         return Err(format!("pairing: {code:?}: {said}"));
     }
-    let mut server = world.lspan("b", &b, &format!("files serve models={srv}:rw --as-root"))?;
+    let printed = include_str!("../../../docs/files.md").lines().filter_map(|line| line.strip_prefix("lspan "));
+    let serve = printed.clone().find(|line| line.starts_with("files serve ")).ok_or("the page serves nothing")?;
+    let serve = serve.replace("/srv/models", &srv);
+    let mut server = world.lspan("b", &b, &format!("{serve} --as-root"))?;
     server.expect("lspan: serving models (read and write) on ", SOON)?;
-    let guide = [
-        "ls spark:".to_owned(),
-        format!("send {llama} spark:models/"),
-        format!("get spark:models/llama/model.bin {here}"),
-        format!("verify {llama} spark:models/llama"),
-        "ls -l spark:models/llama".to_owned(),
-        "du spark:models".to_owned(),
-        "mv spark:models/llama spark:models/llama-old".to_owned(),
-        "rm -r spark:models/llama-old".to_owned(),
-    ];
+    let guide = printed.skip_while(|line| !line.starts_with("ls ")).map(|line| line.split(" #").next().unwrap_or(line));
+    let guide: Vec<&str> = guide.take(8).collect();
+    if !guide.last().is_some_and(|line| line.starts_with("rm -r ")) {
+        return Err(format!("the guide ends in another way: {guide:?}"));
+    }
+    let lspan = world.lspan_path()?;
     for line in &guide {
-        let (code, said) = world.lspan("a", &a, line)?.end(SOON * 2)?;
+        let typed = format!("cd {at_a}; exec {lspan} {line} 2>&1");
+        let (code, said) = world.program("a", &a, &["sh", "-euc", &typed])?.end(SOON * 2)?;
         if code != Some(0) {
             return Err(format!("{line}: {code:?}: {said}"));
         }

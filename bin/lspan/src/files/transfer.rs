@@ -213,7 +213,7 @@ impl View {
         }
         eprintln!("lspan: {}", self.summary(outcome, moved, seconds));
         let count = |why: LeftOut| self.left_out[why as usize];
-        let lost: u64 = [LeftOut::Special, LeftOut::Acl, LeftOut::Capability].into_iter().map(count).sum();
+        let lost: u64 = [LeftOut::Special, LeftOut::Acl, LeftOut::Security].into_iter().map(count).sum();
         let others = [LeftOut::HardLink, LeftOut::SetId].map(|why| (count(why), left_out(why)));
         for (n, what) in others.into_iter().filter(|other| other.0 > 0) {
             eprintln!("lspan: left out {}: {what}", counted(n, "time", "times"));

@@ -409,6 +409,10 @@ impl Fs for RealFs {
         }
     }
 
+    fn list_dir_xattrs(&self, dir: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
+        self.list_xattrs(&self.open_sync(dir)?)
+    }
+
     fn get_xattr(&self, file: &OwnedFd, name: &[u8]) -> io::Result<Vec<u8>> {
         // XATTR_SIZE_MAX of limits.h.
         let mut value = vec![0; 65536];

@@ -34,7 +34,7 @@ pub(super) enum Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    fn decode(bytes: &'a [u8]) -> Result<Frame<'a>, Malformed> {
+    pub(super) fn decode(bytes: &'a [u8]) -> Result<Frame<'a>, Malformed> {
         let r = &mut Reader(bytes);
         let frame = match r.u8()? {
             0 => return Ok(Frame::Data(r.0)),

@@ -120,7 +120,7 @@ impl<'a> Session<'a> {
                 }
                 Ok(Incoming::Malformed(malformed)) => return Err(malformed.into()),
                 Ok(Incoming::Lost(why)) => return Err(Error::Lost(why)),
-                Ok(Incoming::Bulk(_)) => return Err(Violation("it connects without a transfer").into()),
+                Ok(Incoming::Bulk(..)) => return Err(Violation("it connects without a transfer").into()),
                 // What a transfer that failed has left.
                 Ok(Incoming::Sent(_) | Incoming::Sunk(_)) => continue,
                 Err(_) => return Err(Error::Lost("its reader has ended".into())),
@@ -340,7 +340,8 @@ impl<'a> Session<'a> {
             .send(&Message::Answer { number, result: Ok(Answer::Ready(token)) })
             .and_then(|()| self.bulk(&mut early));
         self.server.books().tokens.remove(&token);
-        let line = line?;
+        // Its place is taken until it has ended.
+        let (line, _places) = line?;
         match begun {
             Begun::Put(_) if early.is_some() => Err(Violation("it speaks before it has slots").into()),
             Begun::Put(place) => transfer::receive(*place, &self.control, &line, &mut Silent).map(drop),
@@ -356,10 +357,10 @@ impl<'a> Session<'a> {
     }
 
     /// The bulk connection. What comes on the control connection before it, which is another path, is kept.
-    fn bulk(&self, early: &mut Option<Incoming>) -> Result<Arc<Line>, Error> {
+    fn bulk(&self, early: &mut Option<Incoming>) -> Result<(Arc<Line>, [linkspan_net::Share; 2]), Error> {
         loop {
             match self.control.inbox.recv_timeout(BULK) {
-                Ok(Incoming::Bulk(transport)) => return Ok(Line::new(transport)),
+                Ok(Incoming::Bulk(transport, places)) => return Ok((Line::new(transport), places)),
                 Ok(Incoming::Lost(why)) => return Err(Error::Lost(why)),
                 Ok(message @ Incoming::Message(_)) if early.is_none() => *early = Some(message),
                 Ok(_) => return Err(Violation("it speaks where its bulk connection belongs").into()),

@@ -11,7 +11,7 @@ use super::{Bug, Mishap, Random, SimFs};
 use crate::engine::Happened;
 use crate::fs::{Fs, Links};
 use crate::hash::whole;
-use crate::name::{Name, RelPath};
+use crate::name::{Name, RelPath, is_partial};
 use crate::sink::DestDir;
 use crate::source::{Load, Start};
 
@@ -172,6 +172,73 @@ pub fn protected(call: u64) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("there are {:?}: {:?}", files.keys(), run.events)),
     }
+}
+
+/// A transfer of large and small files and of a link, of which some replace others, is killed at a call of the receiver, and nobody takes it
+/// up. How many files and links it has left, without those that a journal knows.
+///
+/// # Errors
+/// A text: what it left goes too early, or stays, or something else goes.
+pub fn abandoned(call: u64) -> Result<usize, String> {
+    let mut world = World::new(0, None);
+    let (day, home) = (24 * 3600 * 1_000_000_000, RelPath::new(b"home").unwrap_or_default());
+    for (fs, byte, target) in [(&world.src, 1, b"new"), (&world.dst, 2, b"old")] {
+        for (name, len) in [("a", 500), ("b", 5000), ("sub/c", 700), ("sub/d", 0)] {
+            fs.users(|users| users.write(&format!("home/{name}"), &vec![byte; len + usize::from(byte)], false));
+        }
+        let linked = fs.open_dir(&fs.root(), &home, Links::Refuse);
+        linked.and_then(|dir| fs.symlink(&dir, &crate::trash::fixed(b"l")?, target)).map_err(|e| e.to_string())?;
+    }
+    world.src.jump(10_000_000_000);
+    world.dst.plan(Some((call, Mishap::Kill)), false);
+    world.transfer(&[("l", "l"), ("a", "a"), ("b", "b"), ("sub", "sub")]);
+    world.dst.restart(false);
+    let fs = &world.dst;
+    let names = |at: &str| -> Vec<Name> {
+        let list = fs.open_dir(&fs.root(), &RelPath::new(at.as_bytes()).unwrap_or_default(), Links::Refuse);
+        let list = list.and_then(|dir| fs.list(&dir)).into_iter().flatten().flatten();
+        list.filter_map(|entry| Name::any(&entry.name).ok()).filter(|name| name.bytes() != b"keep").collect()
+    };
+    let parts = || -> Vec<(&str, Name)> {
+        let all = ["home", "home/sub"].into_iter().flat_map(|at| names(at).into_iter().map(move |name| (at, name)));
+        all.filter(|(_, name)| is_partial(name.bytes())).collect()
+    };
+    let sweep = || -> Result<usize, String> {
+        let said = std::cell::Cell::new(0);
+        let (root, state) = (fs.root(), RelPath::new(b"state").unwrap_or_default());
+        let open = |path| fs.open_dir(&root, path, Links::Refuse).map_err(|error| error.to_string());
+        let swept = crate::sweep::sweep(fs, &open(&state)?, &[&open(&home)?], &|_| said.set(said.get() + 1));
+        swept.map(|()| said.get()).map_err(|error| error.to_string())
+    };
+    let (left, journals) = (parts(), names("state").len());
+    let mut visible = BTreeMap::new();
+    fs.users(|users| visible = users.files());
+    fs.jump(29 * day);
+    if sweep()? != 0 || parts() != left || names("state").len() != journals {
+        return Err("it goes too early".into());
+    }
+    fs.jump(2 * day);
+    let in_use = left.iter().find_map(|(at, name)| {
+        let dir = fs.open_dir(&fs.root(), &RelPath::new(at.as_bytes()).ok()?, Links::Refuse).ok()?;
+        fs.open_write(&dir, name).ok().filter(|(file, _)| fs.try_lock(file).unwrap_or(false))
+    });
+    let held = usize::from(in_use.is_some());
+    if sweep()? + held != left.len() || parts().len() != held || held > names("state").len() {
+        return Err(format!("of {left:?} there is {:?} while {held} is in use", parts()));
+    }
+    drop(in_use);
+    if sweep()? != held || !parts().is_empty() || !names("state").is_empty() {
+        return Err(format!("there is still {:?}, and of journals {:?}", parts(), names("state")));
+    }
+    let is_part = |path: &String| is_partial(path.rsplit('/').next().unwrap_or_default().as_bytes());
+    visible.retain(|path, _| !is_part(path) && !path.starts_with("state/"));
+    let mut still = BTreeMap::new();
+    fs.users(|users| still = users.files());
+    still.retain(|path, _| !path.starts_with("state/"));
+    if still != visible {
+        return Err(format!("of {:?} there is {:?}", visible.keys(), still.keys()));
+    }
+    Ok(left.len().saturating_sub(journals))
 }
 
 /// Somebody writes the source just before a call of the sender.

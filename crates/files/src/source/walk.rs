@@ -152,15 +152,22 @@ impl<F: Fs> Walk<F> {
 
 /// What of an open file does not travel, beyond its owner.
 pub(super) fn left_out<F: Fs>(fs: &F, file: &F::File) -> Vec<LeftOut> {
-    let names = fs.list_xattrs(file).unwrap_or_default();
-    let mut found = Vec::new();
-    if names.iter().any(|name| name == b"system.posix_acl_access") {
-        found.push(LeftOut::Acl);
-    }
-    if names.iter().any(|name| name == b"security.capability") {
-        found.push(LeftOut::Capability);
-    }
-    found
+    among(&fs.list_xattrs(file).unwrap_or_default())
+}
+
+/// The same of a directory.
+pub(super) fn left_out_of_dir<F: Fs>(fs: &F, found: &Found<F>) -> Vec<LeftOut> {
+    let names = fs.open_child(&found.dir, &found.name).and_then(|dir| fs.list_dir_xattrs(&dir));
+    among(&names.unwrap_or_default())
+}
+
+fn among(names: &[Vec<u8>]) -> Vec<LeftOut> {
+    // Where there is SELinux every file has its label, which the other side gives by its own rules.
+    let is_security = |name: &[u8]| name.starts_with(b"security.") && name != b"security.selinux";
+    let is_acl = |name: &[u8]| matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
+    let is_there = |is: &dyn Fn(&[u8]) -> bool| names.iter().any(|name| is(name));
+    let found = [(is_there(&is_acl), LeftOut::Acl), (is_there(&is_security), LeftOut::Security)];
+    found.into_iter().filter_map(|(is_there, what)| is_there.then_some(what)).collect()
 }
 
 /// Names and values.

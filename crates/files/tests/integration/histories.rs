@@ -54,6 +54,14 @@ fn a_partial_file_that_nobody_may_write_is_taken_up() {
 }
 
 #[test]
+fn what_a_killed_transfer_has_left_goes_after_a_month_without_what_is_in_use_or_anything_else() {
+    let left = |call| history::abandoned(call).unwrap_or_else(|why| panic!("killed at call {call}: {why}"));
+    let most = (1..200).map(left).max();
+    assert!(most > Some(1), "no kill leaves small files: {most:?}");
+    assert_eq!(left(10_000), 0, "without a kill");
+}
+
+#[test]
 fn a_transfer_that_is_taken_up_after_one_of_another_source_has_the_content_of_its_own() {
     for seed in 0..count() {
         if let Err(why) = history::between(seed) {

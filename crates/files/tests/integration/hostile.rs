@@ -1,15 +1,25 @@
 //! A sender and a receiver that do not keep to the protocol: what is refused, and what they can make the other side hold.
 
+use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
+use linkspan::{Memory, Transport, Url};
 use linkspan_files::engine::{Clock, Engine, Event, Geometry, Happened, LinkLost, Outlet, SlotReader, Violation};
-use linkspan_files::fs::{Fs, Ident, Links, Time};
+use linkspan_files::fs::{Fs, Ident, Links, OpenHow, Time};
 use linkspan_files::hash::value;
 use linkspan_files::name::RelPath;
+use linkspan_files::serve::PER_PEER_MAX;
 use linkspan_files::sim::SimFs;
 use linkspan_files::sink::{DestDir, Sink};
 use linkspan_files::source::{Load, Source, Start};
-use linkspan_files::wire::{Fault, FaultKind, FileInfo, ITEMS_MAX, Item, Key, Message, REMOTE_LEN, Verdict, What};
+use linkspan_files::wire::{
+    Answer, Fault, FaultKind, FileInfo, ITEMS_MAX, Item, Key, MESSAGE_MAX, Message, New, REMOTE_LEN, Request, VERSION,
+    Verdict, What,
+};
+
+use crate::sessions::{Folder, LONG, TAG, context, hear, in_share, place, say, serve, try_hear, try_say};
 
 const GEOMETRY: Geometry = Geometry { chunk: 1024, per_slot: 2, slots: 3 };
 
@@ -263,4 +273,88 @@ fn a_file_that_was_given_up_has_neither_arrived_nor_failed_after_the_verdicts_on
     source.on(Message::Verdicts { id: 1, verdicts: vec![Verdict::Want] }).unwrap();
     let failed = Message::Committed { key: KEY, result: Err(Fault::new(FaultKind::NoSpace, "")) };
     assert!(source.on(failed).is_err());
+}
+
+fn dial(url: &Url) -> Transport {
+    let transport = context().transport().unwrap();
+    transport.connect_blocking(url, LONG).unwrap();
+    transport
+}
+
+/// A session of its own.
+fn session(url: &Url, number: u8) -> Transport {
+    let transport = dial(url);
+    say(&transport, &Message::Hello { version: VERSION, session: [number; 16] });
+    assert!(matches!(hear(&transport), Message::Welcome { .. }));
+    transport
+}
+
+#[test]
+fn the_slots_of_all_transfers_of_one_peer_are_bounded_by_its_connections() {
+    let folder = Folder::new("slots");
+    let (url, said, over) = serve(&folder.0);
+    let (mut open, mut bytes) = (Vec::new(), 0);
+    for number in 0..100 {
+        let control = dial(&url);
+        // One that is not let in is closed at once.
+        let hello = try_say(&control, &Message::Hello { version: VERSION, session: [number; 16] });
+        if hello.and_then(|_| try_hear(&control)).is_err() {
+            break;
+        }
+        let what = Request::Put { to: place(), dry_run: false, no_fsync: true, delete: None };
+        say(&control, &Message::Request { number: 1, what });
+        let Message::Answer { result: Ok(Answer::Ready(token)), .. } = hear(&control) else { panic!("no transfer") };
+        let bulk = dial(&url);
+        say(&bulk, &Message::Bulk { token });
+        let Message::Slots { size, count, .. } = hear(&control) else { panic!("no slots") };
+        bytes += u64::from(size) * u64::from(count);
+        open.push((control, bulk));
+    }
+    assert_eq!((open.len() as u64, bytes), (PER_PEER_MAX / 2, 8 * (32 << 20)));
+    assert!(said.recv_timeout(LONG).unwrap().contains("too many are open"));
+    over.store(true, Relaxed);
+}
+
+#[test]
+fn requests_of_a_peer_that_takes_no_answers_are_carried_out_in_a_bounded_number() {
+    let folder = Folder::new("answers");
+    let len = 64 << 10;
+    fs::write(folder.0.join("share/f"), vec![7; len]).unwrap();
+    let (url, _said, over) = serve(&folder.0);
+    let (control, other) = (session(&url, 1), session(&url, 2));
+    say(&control, &Message::Request { number: 1, what: Request::Open(in_share("data", "f"), OpenHow::READ) });
+    let Message::Answer { result: Ok(Answer::Opened(handle, ..)), .. } = hear(&control) else { panic!("not open") };
+    // Each large answer says by a directory that the one before it is on its way.
+    let pairs = 60;
+    let asked = (0..pairs).flat_map(|n| {
+        let read = Request::Read { handle, offset: 0, len: len as u32 };
+        [read, Request::Make(in_share("data", &n.to_string()), New::Dir(0o700))]
+    });
+    let mut ops = Vec::new();
+    for (number, what) in (2..).zip(asked) {
+        let bytes = Message::Request { number, what }.encode();
+        let memory = Memory::host(bytes.len());
+        memory.fill(0, &bytes).unwrap();
+        ops.push(control.send(TAG, &memory.slice(0, bytes.len()).unwrap().shared(), None));
+    }
+    let made = || fs::read_dir(folder.0.join("share")).unwrap().count() - 1;
+    // 1 MiB of answers may be on its way.
+    let (least, most) = ((1 << 20) / (len + (8 << 10)), (1 << 20) / len + 1);
+    let began = Instant::now();
+    while made() < least {
+        assert!(began.elapsed() < LONG, "{} of {least} at least", made());
+        std::thread::yield_now();
+    }
+    // Time for more than all of it.
+    for number in 0..4 * pairs {
+        say(&other, &Message::Request { number, what: Request::Shares });
+        hear(&other);
+    }
+    assert!(made() <= most, "{} were carried out, and no answer was taken", made());
+    let memory = Memory::host(MESSAGE_MAX);
+    for _ in 0..2 * pairs {
+        control.recv_blocking(TAG, &memory.view_mut().unwrap(), Some(LONG)).unwrap();
+    }
+    assert_eq!(made() as u64, pairs);
+    over.store(true, Relaxed);
 }

@@ -19,12 +19,12 @@ use linkspan_files::source::{Load, Start};
 use linkspan_files::wire::{Answer, Entry, FaultKind, Message, New, PeerPath, Request, VERSION};
 
 /// Far more than any step takes.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Tag of control messages.
-const TAG: u32 = 1;
+pub(crate) const TAG: u32 = 1;
 
-fn context() -> Context {
+pub(crate) fn context() -> Context {
     let get = |name: &str| {
         let base = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", "off")];
         base.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
@@ -32,10 +32,10 @@ fn context() -> Context {
     Context::new(Config::read(&get).unwrap(), Log::off()).unwrap()
 }
 
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub(crate) fn new(name: &str) -> Folder {
         let dir = std::env::temp_dir().join(format!("linkspan-files-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(dir.join("share")).unwrap();
@@ -51,7 +51,7 @@ impl Drop for Folder {
 }
 
 /// A server of `share`, also as one that is read-only, its listener's URL and what it says, until the flag is set.
-fn serve(dir: &Path) -> (Url, Receiver<String>, Arc<AtomicBool>) {
+pub(crate) fn serve(dir: &Path) -> (Url, Receiver<String>, Arc<AtomicBool>) {
     let (url, said, over, _) = serving(dir, Answered::default());
     (url, said, over)
 }
@@ -77,7 +77,7 @@ fn serving(dir: &Path, answered: Answered) -> (Url, Receiver<String>, Arc<Atomic
     (url, said, over, server)
 }
 
-fn place() -> PeerPath {
+pub(crate) fn place() -> PeerPath {
     PeerPath { share: "data".into(), path: RelPath::default() }
 }
 
@@ -126,22 +126,22 @@ fn a_client_whose_transfer_was_stopped_asks_and_sends_on() {
     over.store(true, Relaxed);
 }
 
-fn say(transport: &Transport, message: &Message) {
+pub(crate) fn say(transport: &Transport, message: &Message) {
     try_say(transport, message).unwrap();
 }
 
-fn try_say(transport: &Transport, message: &Message) -> Result<u64, linkspan::Error> {
+pub(crate) fn try_say(transport: &Transport, message: &Message) -> Result<u64, linkspan::Error> {
     let bytes = message.encode();
     let memory = Memory::host(bytes.len());
     memory.fill(0, &bytes).unwrap();
     transport.send_blocking(TAG, &memory.slice(0, bytes.len()).unwrap(), Some(LONG))
 }
 
-fn hear(transport: &Transport) -> Message {
+pub(crate) fn hear(transport: &Transport) -> Message {
     try_hear(transport).unwrap()
 }
 
-fn try_hear(transport: &Transport) -> Result<Message, linkspan::Error> {
+pub(crate) fn try_hear(transport: &Transport) -> Result<Message, linkspan::Error> {
     let memory = Memory::host(4096);
     let len = transport.recv_blocking(TAG, &memory.view_mut().unwrap(), Some(LONG))?;
     let mut bytes = vec![0; len as usize];
@@ -217,7 +217,7 @@ fn a_peer_opens_a_bounded_number_of_files_and_listings_in_all_of_its_sessions() 
     over.store(true, Relaxed);
 }
 
-fn in_share(share: &str, path: &str) -> PeerPath {
+pub(crate) fn in_share(share: &str, path: &str) -> PeerPath {
     PeerPath { share: share.into(), path: RelPath::new(path.as_bytes()).unwrap() }
 }
 

@@ -81,6 +81,30 @@ fn an_end_that_is_killed_at_any_byte_costs_at_most_the_window() {
     }
 }
 
+#[test]
+fn what_was_killed_and_is_not_taken_up_for_a_month_goes_with_a_line() {
+    let world = World::new("swept");
+    let _server = world.serve(&[], "");
+    fs::write(world.path("share/f"), noise(96 << 20, 5)).unwrap();
+    fs::write(world.path("share/other"), b"x").unwrap();
+    let (out, get) = (world.path("out"), world.place("data/f"));
+    let mut client = Running(world.lspan(&["get", &get, "out"]).stderr(Stdio::null()).spawn().unwrap());
+    let is_left =
+        || fs::read_dir(&out).unwrap().flatten().any(|e| e.file_name().as_encoded_bytes().ends_with(b".part"));
+    until("nothing arrives", is_left);
+    client.0.kill().unwrap();
+    client.0.wait().unwrap();
+    world.ok(&["get", &world.place("data/other"), "out"]);
+    assert!(is_left(), "it goes before anybody could take it up");
+    let month = std::time::Duration::from_secs(30 * 24 * 3600 + 60);
+    for journal in fs::read_dir(world.path("state/linkspan/files")).unwrap().flatten() {
+        let file = fs::File::options().write(true).open(journal.path()).unwrap();
+        file.set_modified(std::time::SystemTime::now() - month).unwrap();
+    }
+    let output = world.ok(&["get", &world.place("data/other"), "out"]);
+    assert!(err(&output).contains("nobody has taken up for 30 days") && !is_left(), "{}", err(&output));
+}
+
 /// Calls on files that a transfer makes, as strace names them.
 const CALLS: &str = "openat,openat2,newfstatat,fstat,statx,getdents64,pread64,pwrite64,fallocate,ftruncate,fchmod,utimensat,fsync,\
                      syncfs,sync_file_range,fadvise64,renameat2,unlinkat,mkdirat,symlinkat,readlinkat,flock,copy_file_range,ioctl,\
@@ -113,21 +137,28 @@ fn nothing_is_half(from: &Path, to: &Path) {
     }
 }
 
-/// How often a thread makes each call, at most, by call, from strace's own output.
-fn counts(log: &str) -> BTreeMap<String, usize> {
-    let mut threads: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+/// From which turn to which a thread makes each call, by call, from strace's own output: those from the first look-up below a root on.
+/// A client looks for its paths before that.
+fn turns(log: &str) -> BTreeMap<String, (usize, usize)> {
+    let mut threads: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
+    let mut begun = false;
     for line in log.lines() {
         let mut words = line.split_whitespace();
         if let (Some(thread), Some((call, _))) = (words.next(), words.next().and_then(|word| word.split_once('('))) {
-            *threads.entry((call, thread)).or_insert(0) += 1;
+            begun |= call == "openat2";
+            let (before, all) = threads.entry((call, thread)).or_default();
+            *all += 1;
+            if !begun {
+                *before += 1;
+            }
         }
     }
-    let mut counts = BTreeMap::new();
-    for ((call, _), count) in threads {
-        let most = counts.entry(call.to_owned()).or_insert(0);
-        *most = count.max(*most);
+    let mut turns = BTreeMap::new();
+    for ((call, _), (before, all)) in threads.into_iter().filter(|(_, (before, all))| before < all) {
+        let (first, last) = turns.entry(call.to_owned()).or_insert((before + 1, all));
+        (*first, *last) = ((*first).min(before + 1), (*last).max(all));
     }
-    counts
+    turns
 }
 
 /// Traces a server that runs: its calls count from here on, thread by thread, as strace does it. `None`, with a word: it may not.
@@ -151,8 +182,41 @@ fn attach(world: &World, server: &Server, inject: Option<&str>) -> Option<Runnin
     Some(strace)
 }
 
-/// A transfer of these files, again and again: each call of the server on files fails once, and kills it once, and the next run makes
-/// good what is missing.
+/// Whose calls fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Server,
+    Client,
+}
+
+/// A transfer with one end traced, whose calls fail or kill it as told; whether the client says that all is well. `None`, with a word: nothing
+/// may be traced here.
+fn traced_run(world: &World, args: &[&str], end: End, inject: Option<&str>) -> Option<bool> {
+    let mut server = world.serve(&[], ":rw");
+    if end == End::Client {
+        let lspan = world.lspan(args);
+        let mut command = Command::new("strace");
+        command.args(["-f", "-o"]).arg(world.path("log")).arg(format!("--trace={CALLS}"));
+        command.args(inject.map(|inject| format!("--inject={inject}"))).arg(lspan.get_program()).args(lspan.get_args());
+        world.settings(&mut command);
+        let mut client = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?);
+        until("the client does not end", || client.0.try_wait().unwrap().is_some());
+        assert!(server.child.try_wait().unwrap().is_none(), "the server ended with its client");
+        return Some(client.0.wait().unwrap().success());
+    }
+    let mut strace = attach(world, &server, inject)?;
+    let mut client = Running(world.lspan(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    // A server that dies is not looked for: another one comes.
+    let ended = || server.child.try_wait().unwrap().is_some() || client.0.try_wait().unwrap().is_some();
+    until("neither end ends", ended);
+    let done = server.child.try_wait().unwrap().is_none() && client.0.wait().unwrap().success();
+    drop((client, server));
+    strace.0.wait().unwrap();
+    Some(done)
+}
+
+/// A transfer of these files, again and again: each call of either end on files fails once, and kills it once, and the next run makes good
+/// what is missing.
 fn each_call_in_turn(world: &World, args: &[&str], from: &Path, to: &Path) {
     let full = std::env::var_os("LINKSPAN_STRACE").is_some();
     plant(&from.join("src"));
@@ -160,54 +224,52 @@ fn each_call_in_turn(world: &World, args: &[&str], from: &Path, to: &Path) {
         let _ = fs::remove_dir_all(to);
         fs::create_dir(to).unwrap();
     };
-    let server = world.serve(&[], ":rw");
-    let Some(mut strace) = attach(world, &server, None) else { return };
-    world.ok(args);
-    drop(server);
-    strace.0.wait().unwrap();
-    let counts = counts(&fs::read_to_string(world.path("log")).unwrap());
-    assert!(counts.len() > 5 && counts.values().sum::<usize>() > 20, "{counts:?}");
-    for (call, &most) in &counts {
-        // In `cargo test` the first of each fails and the last kills; LINKSPAN_STRACE=all takes every one for both.
-        let mut turns = vec![("error=EIO", 1), ("signal=SIGKILL", most)];
-        if full {
-            turns = (1..=most).flat_map(|turn| [("error=EIO", turn), ("signal=SIGKILL", turn)]).collect();
-        }
-        for (what, turn) in turns {
-            clean();
-            let mut server = world.serve(&[], ":rw");
-            let Some(mut strace) = attach(world, &server, Some(&format!("{call}:{what}:when={turn}"))) else { return };
-            let mut client = Running(world.lspan(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-            // A server that dies is not looked for: another one comes.
-            let ended = || server.child.try_wait().unwrap().is_some() || client.0.try_wait().unwrap().is_some();
-            until("neither end ends", ended);
-            if server.child.try_wait().unwrap().is_none() {
-                client.0.wait().unwrap();
+    for end in [End::Server, End::Client] {
+        clean();
+        let Some(done) = traced_run(world, args, end, None) else { return };
+        let calls = turns(&fs::read_to_string(world.path("log")).unwrap());
+        assert!(
+            done && calls.len() > 5 && calls.values().map(|(_, last)| last).sum::<usize>() > 20,
+            "{end:?}: {calls:?}"
+        );
+        for (n, (call, &(first, last))) in calls.iter().enumerate() {
+            // In `cargo test` the first of a call fails and the last kills, of every other call at either end; LINKSPAN_STRACE=all takes every
+            // one for both.
+            let mut mishaps = vec![("error=EIO", first), ("signal=SIGKILL", last)];
+            if full {
+                mishaps = (first..=last).flat_map(|turn| [("error=EIO", turn), ("signal=SIGKILL", turn)]).collect();
+            } else if n % 2 != end as usize {
+                continue;
             }
-            drop((client, server));
-            strace.0.wait().unwrap();
-            nothing_is_half(from, to);
-            let server = world.serve(&[], ":rw");
-            let output = world.run(args);
-            assert_eq!(output.status.code(), Some(0), "{call} {what} {turn}: {}", err(&output));
-            drop(server);
-            let (there, here) = (from.join("src"), to.join("src"));
-            super::same(&there.join("large"), &here.join("large"));
-            super::same(&there.join("larger"), &here.join("larger"));
-            super::same(&there.join("sub"), &with_no_partials(&here.join("sub")));
+            for (what, turn) in mishaps {
+                clean();
+                let inject = format!("{call}:{what}:when={turn}");
+                if traced_run(world, args, end, Some(&inject)).is_none() {
+                    return;
+                }
+                nothing_is_half(from, to);
+                let server = world.serve(&[], ":rw");
+                let output = world.run(args);
+                assert_eq!(output.status.code(), Some(0), "{end:?} {inject}: {}", err(&output));
+                drop(server);
+                let (there, here) = (from.join("src"), to.join("src"));
+                super::same(&there.join("large"), &here.join("large"));
+                super::same(&there.join("larger"), &here.join("larger"));
+                super::same(&there.join("sub"), &with_no_partials(&here.join("sub")));
+            }
         }
     }
 }
 
 #[test]
-fn every_call_of_the_receiver_on_files_that_kills_or_fails_is_made_good_by_the_next_run() {
-    let world = World::new("strace-receiver");
+fn every_call_on_files_of_either_end_of_a_send_that_kills_or_fails_is_made_good_by_the_next_run() {
+    let world = World::new("strace-send");
     each_call_in_turn(&world, &["send", "src", &world.place("data/")], &world.dir, &world.path("share"));
 }
 
 #[test]
-fn every_call_of_the_sender_on_files_that_kills_or_fails_is_made_good_by_the_next_run() {
-    let world = World::new("strace-sender");
+fn every_call_on_files_of_either_end_of_a_get_that_kills_or_fails_is_made_good_by_the_next_run() {
+    let world = World::new("strace-get");
     each_call_in_turn(&world, &["get", &world.place("data/src"), "out"], &world.path("share"), &world.path("out"));
 }
 
