@@ -1,11 +1,15 @@
 """linkspan beside NIXL and torch.distributed (gloo), the same work in turns in one run, between two processes of one host.
 
-    pip install nixl-cu13 torch
+    pip install numpy torch nixl-cu13
     LINKSPAN_IFNAME==lo python bindings/python/bench/beside.py
+    LINKSPAN_IFNAME==lo python bindings/python/bench/beside.py --load 2
     python bindings/python/bench/beside.py --memory cuda
 
-What is not installed is left out. NIXL moves by UCX: over TCP with UCX_TLS=tcp, over shared memory with shm and cma, and `free` is its own
+What is not installed is left out, and that is said. With `--load` so many processes that spin run beside everything. NIXL moves by UCX: over TCP with UCX_TLS=tcp, over shared memory with shm and cma, and `free` is its own
 choice, which for memory of a GPU on one host is the copy between processes by CUDA. The piece of 64 MiB is checked in every round.
+
+A list of pages begins with arrays of numbers, other ones each time, and ends when all pages are there. linkspan reads the numbers in the call that
+begins the write, so that its time for a list has all of that call in it; NIXL's has its request, which it begins by another call.
 """
 
 import argparse
@@ -34,19 +38,28 @@ SIDES: dict[str, tuple[str, dict[str, str]]] = {
     "NIXL, shared memory": ("nixl", {"UCX_TLS": "shm,cma,self,cuda_copy"}),
     "NIXL, free": ("nixl", {}),
 }
+# How pages lie in a list: one behind the other on both sides, so in runs of so many, or each elsewhere.
+RUN = 64
+LISTS = ("in order", f"in scattered rows of {RUN}", "scattered")
 ROWS = (
     "8 B written, us",
+    "8 B written, asked whether it is done in a loop, us",
     "8 B to the other one and back, half of it, us",
     f"{WHOLE // MIB} MiB in one piece, GB/s",
     f"1 MiB, {WINDOW} under way, GB/s",
-    f"{PAGES} pages made into a list, us",
-    f"{PAGES} pages of {PAGE >> 10} KiB, GB/s",
+    f"a list of {PAGES} scattered pages, us",
+    *(f"{PAGES} pages of {PAGE >> 10} KiB {how}, with their list, GB/s" for how in LISTS),
 )
 
 
 def module(name: str) -> Any:
     """One that may not be installed."""
     return importlib.import_module(name)
+
+
+def nixl_module() -> str:
+    """The one of its wheels that is there."""
+    return next((name for name in ("nixl_cu13", "nixl_cu12") if importlib.util.find_spec(name)), "nixl_cu13")
 
 
 def memory(kind: str, nbytes: int) -> Any:
@@ -109,6 +122,13 @@ class Linkspan:
         for _ in range(count):
             write(self.eight, self.to_eight, None, LIMIT)
 
+    def asked(self, count: int) -> None:
+        begin = self.link.write_async
+        for _ in range(count):
+            op = begin(self.eight, self.to_eight, None, LIMIT)
+            while not op.done():
+                pass
+
     def bounce(self, count: int, first: bool) -> None:
         write, wait = self.link.write, self.link.wait_for_write
         for _ in range(count):
@@ -129,13 +149,10 @@ class Linkspan:
         for op in pending:
             op.wait()
 
-    def make_list(self, ours: Any, theirs: Any) -> Callable[[], None]:
+    def make_list(self, ours: Any, theirs: Any) -> Callable[[], object]:
         here, there = self.whole.pages(PAGE), self.remote.pages(PAGE)
-
-        def go() -> None:
-            self.link.write_pages(here, ours, there, theirs, None, LIMIT)
-
-        return go
+        op = self.link.write_pages_async(here, ours, there, theirs, None, LIMIT)
+        return op.wait
 
     def end(self) -> None:
         self.link.close()
@@ -145,7 +162,7 @@ class Nixl:
     """Its transfers, made once where it has that, and asked about in a loop, as its examples do."""
 
     def __init__(self, kind: str, first: bool, say: Callable[[str], None], hear: Callable[[], str]) -> None:
-        nixl = module("nixl_cu13")
+        nixl = module(nixl_module())
         self.mine, self.other = ("first", "second") if first else ("second", "first")
         self.agent = nixl.nixl_agent(self.mine, nixl.nixl_agent_config(backends=[]))
         # UCX's shared memory cannot tell that a peer has died, which NIXL asks for unless told otherwise.
@@ -183,6 +200,9 @@ class Nixl:
     def small(self, count: int) -> None:
         for _ in range(count):
             self.all_of(self.eight)
+
+    # It has no other way to wait.
+    asked = small
 
     def notified(self) -> None:
         while self.other not in self.agent.get_new_notifs():
@@ -277,17 +297,27 @@ class Gloo:
 
 # How much of each is in a round, on both sides.
 COUNTS = {"small": 5000, "bounce": 2000, "pieces": 8, "window": 256, "lists": 20}
+# Until the one that started it is gone.
+SPINS = """
+import os
+parent = os.getppid()
+while os.getppid() == parent:
+    for _ in range(100_000):
+        pass
+"""
 KINDS: dict[str, Any] = {"linkspan": Linkspan, "nixl": Nixl, "gloo": Gloo}
 
 
-def numbers(seed: int) -> Any:
+def numbers(how: str, seed: int) -> Any:
     import numpy
 
-    return numpy.random.default_rng(seed).permutation(PAGES).astype(numpy.int32)
+    run = {"in order": PAGES, "scattered": 1}.get(how, RUN)
+    rows = numpy.random.default_rng(seed).permutation(PAGES // run)
+    return (rows[:, None] * run + numpy.arange(run)).ravel().astype(numpy.int32)
 
 
 def first(library: str, kind: str, rounds: int, say: Callable[[str], None], hear: Callable[[], str]) -> None:
-    """The side that measures: a line with the six figures for every line of input."""
+    """The side that measures: a line with all figures for every line of input."""
     side = KINDS[library](kind, True, say, hear)
 
     def timed(work: Callable[..., Any], *args: Any) -> float:
@@ -306,6 +336,7 @@ def first(library: str, kind: str, rounds: int, say: Callable[[str], None], hear
         figures: list[float | None] = []
         two_sided = library == "gloo"
         figures.append(None if two_sided else timed(side.small, COUNTS["small"]) / COUNTS["small"] * 1e6)
+        figures.append(None if two_sided else timed(side.asked, COUNTS["small"]) / COUNTS["small"] * 1e6)
         agree("bounce")
         figures.append(timed(side.bounce, COUNTS["bounce"], True) / COUNTS["bounce"] / 2 * 1e6)
         agree("whole")
@@ -320,17 +351,21 @@ def first(library: str, kind: str, rounds: int, say: Callable[[str], None], hear
         figures.append(MIB * COUNTS["window"] / took / 1e9)
         agree("window")
         if two_sided:
-            figures += [None, None]
+            figures += [None] * (1 + len(LISTS))
         else:
-            made, moved = 0.0, 0.0
-            for n in range(COUNTS["lists"]):
-                ours, theirs = numbers(n), numbers(n + 1000)
-                began = time.perf_counter()
-                go = side.make_list(ours, theirs)
-                between = time.perf_counter()
-                go()
-                made, moved = made + between - began, moved + time.perf_counter() - between
-            figures += [made / COUNTS["lists"] * 1e6, WHOLE * COUNTS["lists"] / moved / 1e9]
+            rates, made = [], 0.0
+            for how in LISTS:
+                made, all_of_it = 0.0, 0.0
+                for n in range(COUNTS["lists"]):
+                    ours, theirs = numbers(how, n), numbers(how, n + 1000)
+                    began = time.perf_counter()
+                    go = side.make_list(ours, theirs)
+                    made += time.perf_counter() - began
+                    go()
+                    all_of_it += time.perf_counter() - began
+                rates.append(WHOLE * COUNTS["lists"] / all_of_it / 1e9)
+            # Of the last kind, the scattered ones.
+            figures += [made / COUNTS["lists"] * 1e6, *rates]
         print("figures " + " ".join("-" if f is None else f"{f:.3f}" for f in figures), flush=True)
     agree("end")
     side.end()
@@ -396,6 +431,7 @@ def main() -> None:
     words.add_argument("--rounds", type=int, default=7)
     words.add_argument("--memory", choices=("cpu", "cuda"), default="cpu")
     words.add_argument("--quick", action="store_true", help="an eighth of the work: does it run")
+    words.add_argument("--load", metavar="N", type=int, default=0, help="processes that spin beside everything")
     words.add_argument("--only", metavar="WORD", default="", help="sides with this in their name")
     words.add_argument("--role", choices=("first", "second"), help=argparse.SUPPRESS)
     words.add_argument("--name", choices=SIDES, help=argparse.SUPPRESS)
@@ -404,7 +440,7 @@ def main() -> None:
         COUNTS.update({name: count // 8 for name, count in COUNTS.items()})
     if args.role is not None:
         return process(args.role, args.name, args.memory, args.rounds)
-    modules = {"linkspan": "linkspan", "nixl": "nixl_cu13", "gloo": "torch"}
+    modules = {"linkspan": "linkspan", "nixl": nixl_module(), "gloo": "torch"}
     running: dict[str, list[subprocess.Popen[str]]] = {}
     for name, (library, _) in SIDES.items():
         if importlib.util.find_spec(modules[library]) is None:
@@ -429,6 +465,7 @@ def main() -> None:
         else:
             print(f"{name}: {path}", flush=True)
     figures: dict[str, list[list[float | None]]] = {name: [] for name in running}
+    load = [subprocess.Popen([sys.executable, "-c", SPINS]) for _ in range(args.load)]
     for turn in range(args.rounds):
         for name in list(running):
             stdin = running[name][0].stdin
@@ -446,7 +483,11 @@ def main() -> None:
     for sides in running.values():
         for side in sides:
             side.wait(LIMIT)
-    print(f"{args.memory}: median of {args.rounds} rounds in turns (least to most)")
+    for spinning in load:
+        spinning.kill()
+        spinning.wait()
+    beside = f", beside {args.load} processes that spin" if args.load else ""
+    print(f"{args.memory}: median of {args.rounds} rounds in turns (least to most){beside}")
     print("| |" + "".join(f" {row} |" for row in ROWS))
     print("|---|" + "---|" * len(ROWS))
     for name, rounds in figures.items():

@@ -4,7 +4,7 @@
     python bindings/python/bench/blocking.py --rust target/release/examples/blocking_bench
 
 8 bytes are written with a notification while the other side sits in a blocking wait; the time is that of one write on the
-writing side, over TCP and over shared memory. Rust has its two sides in two threads, Python in two processes (two threads would
+writing side, over TCP and over shared memory: by `write`, and by `write_async` with a loop that asks its `done()`. Rust has its two sides in two threads, Python in two processes (two threads would
 share its lock). Rounds of both alternate; each line is a round, the last ones are medians with their spread and the
 differences. Without --rust only Python is measured. The settings are the LINKSPAN_* variables.
 """
@@ -29,7 +29,8 @@ def target(rounds: int, count: int) -> None:
     region = transport.expose(bytearray(8), "write")
     print(str(transport.bind()), region.remote.to_bytes().hex(), flush=True)
     transport.wait_connected(LIMIT)
-    for _ in range(rounds):
+    # Written by blocking calls, then with a loop of done().
+    for _ in range(2 * rounds):
         wait = transport.wait_for_write
         for _ in range(count):
             wait(LIMIT)
@@ -59,15 +60,23 @@ class Lane:
             raise SystemExit("the other side has ended")
         return line
 
-    def round(self, count: int) -> float:
-        """Microseconds for a write."""
+    def round(self, count: int) -> tuple[float, float]:
+        """Microseconds for a write: a blocking one, and one that is asked whether it is done."""
         write, word, remote = self.transport.write, linkspan.Memory(bytearray(8)).view(0, 8), self.remote
         began = time.perf_counter()
         for _ in range(count):
             write(word, remote, True, LIMIT)
-        took = time.perf_counter() - began
+        blocking = time.perf_counter() - began
         assert self.line() == "done\n"
-        return took * 1e6 / count
+        begin = self.transport.write_async
+        began = time.perf_counter()
+        for _ in range(count):
+            op = begin(word, remote, True, LIMIT)
+            while not op.done():
+                pass
+        asked = time.perf_counter() - began
+        assert self.line() == "done\n"
+        return blocking * 1e6 / count, asked * 1e6 / count
 
 
 def rust(program: str, count: int) -> dict[str, float]:
@@ -87,7 +96,7 @@ def python(path: str, rounds: int, count: int) -> None:
     for _ in range(rounds):
         if not sys.stdin.readline():
             return
-        print(lane.round(count), flush=True)
+        print(*lane.round(count), flush=True)
 
 
 def measure(rounds: int, count: int, program: str | None) -> None:
@@ -112,7 +121,8 @@ def measure(rounds: int, count: int, program: str | None) -> None:
             assert side.stdin is not None and side.stdout is not None
             side.stdin.write("\n")
             side.stdin.flush()
-            took[f"python {path}"] = float(side.stdout.readline())
+            blocking, asked = side.stdout.readline().split()
+            took[f"python {path}"], took[f"python {path}, done()"] = float(blocking), float(asked)
         for name, each in took.items():
             times.setdefault(name, []).append(each)
         print(f"round {number}: " + ", ".join(f"{name} {each:.2f} us" for name, each in took.items()))
@@ -120,6 +130,9 @@ def measure(rounds: int, count: int, program: str | None) -> None:
         side.communicate()
     for name, all_of_it in times.items():
         print(f"{name}: median {statistics.median(all_of_it):.2f} us, {min(all_of_it):.2f} to {max(all_of_it):.2f}")
+    for path in PATHS:
+        pairs = [d - p for d, p in zip(times[f"python {path}, done()"], times[f"python {path}"], strict=True)]
+        print(f"done() over write, {path}: median {statistics.median(pairs):.2f} us, {min(pairs):.2f} to {max(pairs):.2f}")
     for path in PATHS if program is not None else ():
         pairs = [p - r for p, r in zip(times[f"python {path}"], times[f"rust {path}"], strict=True)]
         print(f"python over rust, {path}: median {statistics.median(pairs):.2f} us, {min(pairs):.2f} to {max(pairs):.2f}")

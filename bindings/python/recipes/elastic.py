@@ -60,6 +60,7 @@ class Trainer:
         self.workers: dict[str, Worker] = {}
         self.changed = asyncio.Condition()
         self.matrix = weights(0)
+        self.moved, self.took = 0, 0.0
         # Page r of a shard: its columns of row r.
         whole = linkspan.Memory(self.matrix)
         starts = [shard * WIDTH * 4 for shard in range(SHARDS)]
@@ -108,6 +109,7 @@ class Trainer:
         lost = [name for name in await asyncio.gather(*(self.give(name, step) for name in names)) if name]
         took = time.perf_counter() - begun
         rest = [name for name in names if name not in lost]
+        self.moved, self.took = self.moved + ROWS * WIDTH * 4 * len(rest), self.took + took
         print(f"step {step}: {ROWS * WIDTH * 4} bytes to each of {', '.join(rest)}, {took * 1e3:.1f} ms", flush=True)
         async with self.changed:
             # A worker that is lost is told by an event, after all that it had said.
@@ -148,6 +150,8 @@ async def main() -> None:
             codes = [process.wait() for process in running.values()]
         assert not any(codes), codes
     print(f"elastic: {STEPS} steps, one worker killed, one left, all shards as they should be")
+    rate = trainer.moved / trainer.took / 1e9
+    print(f"elastic: {trainer.moved} bytes in {trainer.took:.4f} s, {rate:.2f} GB/s, until each worker had used its part")
 
 
 if __name__ == "__main__":

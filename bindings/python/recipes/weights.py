@@ -1,110 +1,105 @@
-"""Weights from a trainer to several workers: each step the trainer writes its parameters into every worker's memory.
+"""Weights from a trainer to workers that are sharded otherwise: it has rows, they have columns.
 
-torch.distributed (gloo) is the rendezvous only: by it the workers hand over their URLs and remote buffers, once. Run it with
-`torchrun --nproc-per-node 4 weights.py`, or `python weights.py` for four processes on this machine.
+The trainer is two processes with half of the rows of a matrix each; each of the four workers has a quarter of its columns. What a trainer
+process has for a worker is a strided part of its memory, and lies in one piece in the worker's: one call with page lists moves it, without
+a copy in between. The lists are made once, and a worker's memory is exposed once for both. `python weights.py` runs all of them on this
+machine. Tensors of torch are memory as numpy's arrays are.
 """
 
-import asyncio
 import multiprocessing
-import os
-import tempfile
-from typing import Any
+import time
+from multiprocessing.queues import Queue
 
 import linkspan
-import torch
-import torch.distributed as dist
+import numpy as np
 
-STEPS = 3
+TRAINERS, WORKERS = 2, 4
+ROWS, COLUMNS = 2048, 2048
+HEIGHT, WIDTH = ROWS // TRAINERS, COLUMNS // WORKERS
+STEPS = 5
 TIMEOUT = 60.0
-USED = 1  # Tag of the message with which a worker says that it has used a step.
+JOIN, USED = 1, 2  # Tags: a shard with its place, a step that was used.
 
 
-def model(seed: int) -> torch.nn.Module:
-    """The same shapes everywhere, other values for every seed."""
-    torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 256)).bfloat16()
+def weights(step: int) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
+    """The matrix of a step, so that workers can check what they got; whole numbers, which float32 has exactly."""
+    return (np.arange(ROWS * COLUMNS, dtype=np.float32) + step).reshape(ROWS, COLUMNS)
 
 
-def tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """What is shipped: parameters without their gradients, and buffers."""
-    return {name: tensor.detach() for name, tensor in module.state_dict().items()}
+def train(number: int, urls: "Queue[tuple[int, linkspan.Url]]", figures: "Queue[tuple[int, float]]") -> None:
+    """Writes its rows of each step to all workers at a time, and goes on when all have used them."""
+    mine = np.zeros((HEIGHT, COLUMNS), np.float32)
+    first = number * HEIGHT
+    with linkspan.Endpoint(f"t{number}") as own:
+        urls.put((number, own.url))
+        pairs: list[tuple[linkspan.Transport, linkspan.Pages, linkspan.RemotePages]] = []
+        while len(pairs) < WORKERS:
+            event = own.next_event(TIMEOUT)
+            assert event.kind == "connected", event
+            link, told = own.peer(event.peer), bytearray(41)
+            link.recv(JOIN, told, timeout=TIMEOUT)
+            # Page r here: its columns of our row r. Page r there: its row r.
+            ours = linkspan.Memory(mine).view(told[0] * WIDTH * 4).pages(WIDTH * 4, stride=COLUMNS * 4, count=HEIGHT)
+            pairs.append((link, ours, linkspan.RemoteBuffer.from_bytes(bytes(told[1:])).pages(WIDTH * 4)))
+        here, there = np.arange(HEIGHT), np.arange(first, first + HEIGHT)
+        moved, took = 0, 0.0
+        for step in range(1, STEPS + 1):
+            mine[:] = weights(step)[first : first + HEIGHT]
+            # Asked for before they can come: a worker may close right after its last one.
+            used = [bytearray(8) for _ in pairs]
+            asked = zip(pairs, used, strict=True)
+            replies = [link.recv_async(USED, each, timeout=TIMEOUT) for (link, _, _), each in asked]
+            begun = time.perf_counter()
+            writes = [
+                link.write_pages_async(ours, here, theirs, there, notify=step, timeout=TIMEOUT)
+                for link, ours, theirs in pairs
+            ]
+            moved += sum(write.wait() for write in writes)
+            took += time.perf_counter() - begun
+            for reply, each in zip(replies, used, strict=True):
+                assert reply.wait() == 8 and int.from_bytes(each, "little") == step
+        figures.put((moved, took))
 
 
-async def train(rank: int, world: int) -> None:
-    """Writes to all workers at a time, and goes on when all have said that they used what they got."""
-    offers: list[Any] = [None] * world
-    dist.all_gather_object(offers, None)
-    links: dict[int, linkspan.Transport] = {}
-    for worker, offer in enumerate(offers):
-        if worker != rank:
-            links[worker] = linkspan.Transport("cpu")
-            await links[worker].connect_async(offer["url"], timeout=TIMEOUT)
-    weights = tensors(model(0))
-    sources = {name: linkspan.Memory(tensor) for name, tensor in weights.items()}
-    for step in range(1, STEPS + 1):
-        for tensor in weights.values():
-            tensor.add_(step)
-        writes = [
-            # One call for all parameters, one notification after the last of them.
-            link.write_batch_async(
-                [(sources[name], offers[worker]["memory"][name]) for name in sources], notify=step, timeout=TIMEOUT
-            )
-            for worker, link in links.items()
-        ]
-        shipped = await asyncio.gather(*writes)
-        replies = {worker: bytearray(8) for worker in links}
-        await asyncio.gather(
-            *(link.recv_async(USED, replies[worker], timeout=TIMEOUT) for worker, link in links.items())
-        )
-        assert all(int.from_bytes(reply, "little") == step for reply in replies.values()), replies
-        print(f"step {step}: {sum(shipped)} bytes to {len(links)} workers", flush=True)
-    dist.barrier()
+def work(shard: int, urls: list[linkspan.Url]) -> None:
+    """Has its columns written by all trainer processes, and checks them."""
+    mine = np.zeros((ROWS, WIDTH), np.float32)
+    with linkspan.Endpoint(f"w{shard}") as own:
+        place = own.expose(mine, "write").remote
+        trainers = [own.connect(f"t{number}", url, timeout=TIMEOUT) for number, url in enumerate(urls)]
+        for trainer in trainers:
+            trainer.send(JOIN, bytes([shard]) + place.to_bytes(), timeout=TIMEOUT)
+        for step in range(1, STEPS + 1):
+            assert [trainer.wait_for_write(TIMEOUT) for trainer in trainers] == [step] * TRAINERS
+            assert (mine == weights(step)[:, shard * WIDTH : (shard + 1) * WIDTH]).all(), f"w{shard}, step {step}"
+            # From here on the next step may be written over this one.
+            for trainer in trainers:
+                trainer.send(USED, step.to_bytes(8, "little"), timeout=TIMEOUT)
 
 
-def work(rank: int, world: int) -> None:
-    """Offers its parameters to be written, and checks them after each notification."""
-    module = model(rank)
-    weights, expected = tensors(module), tensors(model(0))
-    link = linkspan.Transport("cpu")
-    # Told to the trainer once: the workers' memory stays where it is.
-    memory = {name: link.expose(tensor, "write").remote for name, tensor in weights.items()}
-    offers: list[Any] = [None] * world
-    dist.all_gather_object(offers, {"url": link.bind(), "memory": memory})
-    link.wait_connected(timeout=TIMEOUT)
-    for step in range(1, STEPS + 1):
-        assert link.wait_for_write(timeout=TIMEOUT) == step
-        for name, tensor in expected.items():
-            tensor.add_(step)
-            assert torch.equal(weights[name], tensor), f"worker {rank}, step {step}: {name} differs"
-        # From here on the trainer may write the next step over this one.
-        link.send(USED, step.to_bytes(8, "little"), timeout=TIMEOUT)
-    dist.barrier()
-
-
-def main(rank: int, world: int, store: str) -> None:
-    """One process; `store` is empty where torchrun has set the environment."""
-    dist.init_process_group("gloo", init_method=store or "env://", rank=rank, world_size=world)
-    try:
-        if rank == 0:
-            asyncio.run(train(rank, world))
-        else:
-            work(rank, world)
-    finally:
-        dist.destroy_process_group()
+def main() -> None:
+    """Starts all of them."""
+    # "spawn": a fork would share the parent's connections.
+    context = multiprocessing.get_context("spawn")
+    urls: "Queue[tuple[int, linkspan.Url]]" = context.Queue()
+    figures: "Queue[tuple[int, float]]" = context.Queue()
+    processes = [context.Process(target=train, args=(number, urls, figures)) for number in range(TRAINERS)]
+    for process in processes:
+        process.start()
+    found = [url for _, url in sorted((urls.get(timeout=TIMEOUT) for _ in processes), key=lambda told: told[0])]
+    processes += [context.Process(target=work, args=(shard, found)) for shard in range(WORKERS)]
+    for process in processes[TRAINERS:]:
+        process.start()
+    for process in processes:
+        process.join()
+    if any(process.exitcode for process in processes):
+        raise SystemExit(f"exit codes {[process.exitcode for process in processes]}")
+    told = [figures.get(timeout=TIMEOUT) for _ in range(TRAINERS)]
+    # The trainer processes write at the same time.
+    moved, took = sum(each for each, _ in told), max(each for _, each in told)
+    print(f"weights: {STEPS} steps from {TRAINERS} shards of rows to {WORKERS} of columns, all as they should be")
+    print(f"weights: {moved} bytes in {took:.4f} s, {moved / took / 1e9:.2f} GB/s")
 
 
 if __name__ == "__main__":
-    if "RANK" in os.environ:
-        main(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "")
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            # "spawn": a fork would share the parent's connections.
-            context = multiprocessing.get_context("spawn")
-            processes = [context.Process(target=main, args=(n, 4, f"file://{folder}/store")) for n in range(4)]
-            for process in processes:
-                process.start()
-            for process in processes:
-                process.join()
-        if any(process.exitcode for process in processes):
-            raise SystemExit(f"exit codes {[process.exitcode for process in processes]}")
-        print("weights: every worker had every step")
+    main()

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linkspan::{Context, Error, Gpu, Notify};
-use pyo3::exceptions::PyTypeError;
+use pyo3::Borrowed;
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyString};
 
 use crate::error::{BindingError, from_linkspan};
 use crate::op::{Gives, Op, Under};
 use crate::pages::Pages;
-use crate::process::begin;
+use crate::process::{Held, begin};
 use crate::remote::{RemoteBuffer, Url};
 
 /// How long `connect`, `find_host` and `unexpose` take at most when nothing else is said, in seconds.
@@ -39,13 +40,13 @@ const LOOK: Duration = Duration::from_secs(1);
 ///     NotPaired: This user has no key.
 ///     ConnectFailed: No peer and no host has this name; nobody served there in time.
 ///     BadValue: Text that names no host; a timeout below 0 or no number.
-///     SystemFailed, Error, Forked: As for `Transport`.
+///     SystemFailed, BadSetting, Forked: As for `Transport`.
 #[pyfunction]
 #[pyo3(signature = (host, timeout = Some(PATIENCE)))]
 pub(crate) fn find_host(py: Python<'_>, host: &str, timeout: Option<f64>) -> PyResult<Url> {
     let until = Instant::now() + limit(timeout)?;
     begin()?;
-    let context = blocking(py, Context::paired)?;
+    let context = Held::from(Arc::new(blocking(py, Context::paired)?));
     loop {
         let left = until.saturating_duration_since(Instant::now());
         match py.detach(|| context.find_host(host, left.min(LOOK))) {
@@ -127,11 +128,43 @@ pub(crate) fn notification(notify: Option<&Bound<'_, PyAny>>, fence: bool) -> Py
     Ok(made.map(|notify| if fence { notify.fenced() } else { notify }))
 }
 
+/// The type of an object, for messages.
+pub(crate) fn kind(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().fully_qualified_name().map_or_else(|_| "this object".to_owned(), |n| n.to_string())
+}
+
+/// A number that is not below 0 and not too large.
+pub(crate) fn number<T: TryFrom<u64>>(object: &Bound<'_, PyAny>) -> PyResult<T> {
+    let number = match object.extract::<u64>() {
+        Err(error) if !error.is_instance_of::<PyOverflowError>(object.py()) => return Err(error),
+        found => found.ok().and_then(|number| T::try_from(number).ok()),
+    };
+    let given =
+        || object.str().map_or_else(|_| "?".to_owned(), |text| text.to_string_lossy().chars().take(64).collect());
+    number.ok_or_else(|| BindingError::Number { bits: 8 * size_of::<T>(), given: given() }.into())
+}
+
+/// The tag of a message.
+pub(crate) struct Tag(pub(crate) u32);
+
+impl<'py> FromPyObject<'_, 'py> for Tag {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Tag> {
+        number(&object).map(Tag)
+    }
+}
+
+/// As `number`, where it may be left out.
+pub(crate) fn number_or_none<T: TryFrom<u64>>(object: &Bound<'_, PyAny>) -> PyResult<Option<T>> {
+    if object.is_none() { Ok(None) } else { number(object).map(Some) }
+}
+
 pub(crate) fn url_of(url: &Bound<'_, PyAny>) -> PyResult<linkspan::Url> {
     if let Ok(url) = url.cast::<Url>() {
         return Ok(url.get().0.clone());
     }
-    let text = url.cast::<PyString>().map_err(|_| PyTypeError::new_err("url must be a linkspan.Url or its text"))?;
+    let text = url.cast::<PyString>().map_err(|_| BindingError::NoUrl(kind(url)))?;
     text.to_cow()?.parse().map_err(|e: linkspan::UrlError| from_linkspan(url.py(), &e.into()))
 }
 
@@ -158,8 +191,9 @@ pub(crate) fn pairs<'py, V>(
     parts: &Bound<'py, PyAny>,
     here: impl Fn(&Bound<'py, PyAny>) -> PyResult<V>,
 ) -> PyResult<Vec<(V, linkspan::RemoteBuffer)>> {
-    let each = parts.try_iter()?.map(|part| {
-        let (memory, remote): (Bound<'py, PyAny>, RemoteBuffer) = part?.extract()?;
+    let each = parts.try_iter()?.enumerate().map(|(at, part)| {
+        let wrong = |error: PyErr| BindingError::Part { at, why: error.value(parts.py()).to_string() };
+        let (memory, remote): (Bound<'py, PyAny>, RemoteBuffer) = part?.extract().map_err(wrong)?;
         Ok((here(&memory)?, remote.0))
     });
     each.collect()

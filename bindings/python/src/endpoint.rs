@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 
-use crate::arguments::{PATIENCE, PORT, blocking, deadline, limit, made, seconds, url_of};
+use crate::arguments::{PATIENCE, PORT, blocking, deadline, limit, made, number, seconds, url_of};
 use crate::error::{BindingError, from_linkspan};
 use crate::memory::view_of;
 use crate::op::{Op, SLICE, Under};
-use crate::process;
+use crate::process::{self, Held};
 use crate::remote::{Exposed, Url, access_of};
 use crate::transport::Transport;
 
@@ -83,15 +83,15 @@ impl Event {
 ///
 /// Raises:
 ///     BadValue: The name cannot be one.
-///     NotPaired, DeviceMemory, DeviceFailed, SystemFailed, Error, Forked: As for `Transport`.
+///     NotPaired, DeviceMemory, DeviceFailed, SystemFailed, BadSetting, Forked: As for `Transport`.
 #[pyclass(frozen, module = "linkspan", weakref)]
 pub(crate) struct Endpoint(Mutex<Option<Arc<linkspan::Endpoint>>>);
 
 impl Endpoint {
-    fn inner(&self) -> Result<Arc<linkspan::Endpoint>, BindingError> {
+    fn inner(&self) -> Result<Held<linkspan::Endpoint>, BindingError> {
         process::ours()?;
         let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).clone();
-        inner.ok_or(BindingError::Closed("endpoint"))
+        inner.map(Held::from).ok_or(BindingError::Closed("endpoint"))
     }
 }
 
@@ -113,7 +113,7 @@ impl Of {
 }
 
 /// The transport of a peer, as Python has it.
-pub(crate) fn peer_of(
+fn peer_of(
     py: Python<'_>,
     endpoint: &Arc<linkspan::Endpoint>,
     peer: &str,
@@ -121,6 +121,12 @@ pub(crate) fn peer_of(
 ) -> PyResult<Py<PyAny>> {
     let of = Of { endpoint: Arc::downgrade(endpoint), peer: peer.to_owned() };
     Transport::of_endpoint(py, transport, of)
+}
+
+/// The transport of the peer with this name.
+pub(crate) fn peer_called(py: Python<'_>, endpoint: &Arc<linkspan::Endpoint>, peer: &str) -> PyResult<Py<PyAny>> {
+    let transport = blocking(py, || endpoint.peer(peer))?;
+    peer_of(py, endpoint, peer, transport)
 }
 
 /// Waits for an event, looking after signals meanwhile.
@@ -161,21 +167,27 @@ impl Endpoint {
     /// Raises:
     ///     NotPaired: The endpoint was made without `paired`.
     ///     SystemFailed: Another process has the port.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     BadNumber: A port that there cannot be.
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (port = PORT))]
-    fn serve_at(&self, py: Python<'_>, port: u16) -> PyResult<u16> {
+    fn serve_at(&self, py: Python<'_>, #[pyo3(from_py_with = number)] port: u16) -> PyResult<u16> {
         let inner = self.inner()?;
         blocking(py, || inner.serve_at(port)).map(|addrs| addrs.first().map_or(port, |addr| addr.port()))
     }
 
     /// What peers call it.
+    ///
+    /// Raises:
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[getter]
     fn name(&self) -> PyResult<String> {
         Ok(self.inner()?.name().to_owned())
     }
 
     /// What peers connect to, any number of them. It carries a secret.
+    ///
+    /// Raises:
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[getter]
     fn url(&self) -> PyResult<Url> {
         Ok(Url(self.inner()?.url().clone()))
@@ -196,18 +208,17 @@ impl Endpoint {
     ///     ConnectFailed: No path came about in time, an endpoint of another name answered, or another process there has our name.
     ///     BadValue: A name that cannot be one, or is that of a peer with another URL; a timeout below 0 or no number.
     ///     UrlError: Text that is no URL of ours.
-    ///     TypeError: Neither a `Url` nor text nor a function.
-    ///     Error: There are as many peers as there can be.
+    ///     BadType: Neither a `Url` nor text nor a function.
+    ///     TooMany: There are as many peers as there can be.
     ///     Broken, Aborted: The peer was lost or removed meanwhile.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (peer, url, timeout = Some(PATIENCE)))]
     fn connect(&self, py: Python<'_>, peer: &str, url: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let (inner, limit) = (self.inner()?, limit(timeout)?);
         if !url.is_callable() {
             let url = url_of(url)?;
             let op = blocking(py, || inner.connect(peer, &url, limit))?;
-            return Op::new(Under::Dial(op, inner, peer.to_owned())).wait(py);
+            return Op::new(Under::Dial(op, inner.clone(), peer.to_owned())).wait(py);
         }
         let (find, mut raised) = (url.clone().unbind(), None);
         let found = py.detach(|| {
@@ -240,7 +251,7 @@ impl Endpoint {
     fn connect_async(&self, py: Python<'_>, peer: &str, url: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Op> {
         let (inner, url, limit) = (self.inner()?, url_of(url)?, limit(timeout)?);
         let op = blocking(py, || inner.connect(peer, &url, limit))?;
-        Ok(Op::new(Under::Dial(op, inner, peer.to_owned())))
+        Ok(Op::new(Under::Dial(op, inner.clone(), peer.to_owned())))
     }
 
     /// The peers that are connected, or whose path is being made again.
@@ -249,8 +260,7 @@ impl Endpoint {
     ///     Their names, sorted.
     ///
     /// Raises:
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     fn peers(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let inner = self.inner()?;
         Ok(py.detach(|| inner.peers()).iter().map(|name| name.to_string()).collect())
@@ -266,12 +276,10 @@ impl Endpoint {
     ///
     /// Raises:
     ///     UnknownPeer: No peer has this name; the message has those that are there.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     fn peer(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
         let inner = self.inner()?;
-        let transport = blocking(py, || inner.peer(name))?;
-        peer_of(py, &inner, name, transport)
+        peer_called(py, &inner, name)
     }
 
     /// Closes the connection to a peer: what is under way ends with `Aborted`, and no event of it comes any more. It may connect again.
@@ -281,8 +289,7 @@ impl Endpoint {
     ///
     /// Raises:
     ///     UnknownPeer: No peer has this name.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     fn remove(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         let inner = self.inner()?;
         blocking(py, || inner.remove(name))
@@ -303,9 +310,8 @@ impl Endpoint {
     ///     ReadOnly: Memory that must not be written to, and `access` lets peers write.
     ///     DeviceMemory: Memory of a GPU that this endpoint does not carry.
     ///     BadValue: Another word for `access`.
-    ///     Error: No more regions can be exposed.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     TooMany: No more regions can be exposed.
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (memory, access = "readwrite"))]
     fn expose(&self, py: Python<'_>, memory: &Bound<'_, PyAny>, access: &str) -> PyResult<Exposed> {
         let (inner, view, access) = (self.inner()?, view_of(memory)?, access_of(access)?);
@@ -321,8 +327,7 @@ impl Endpoint {
     /// Raises:
     ///     NotExposed: The region was taken back already, or is of one transport.
     ///     BadValue: A timeout below 0 or no number.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (region, timeout = PATIENCE))]
     fn unexpose(&self, py: Python<'_>, region: &Exposed, timeout: f64) -> PyResult<()> {
         let (inner, limit) = (self.inner()?, limit(Some(timeout))?);
@@ -345,8 +350,8 @@ impl Endpoint {
     #[pyo3(signature = (timeout = None))]
     fn next_event(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let until = deadline(seconds(timeout)?);
-        let event = next_event(py, &*self.inner()?, until)?;
-        Event::python(py, event)
+        let inner = self.inner()?;
+        Event::python(py, next_event(py, &inner, until)?)
     }
 
     /// As `next_event`, to be awaited; `asyncio.timeout` limits it.
@@ -355,10 +360,9 @@ impl Endpoint {
     ///     An operation of which the result is the event.
     ///
     /// Raises:
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     fn next_event_async(&self) -> PyResult<Op> {
-        Ok(Op::new(Under::Event(self.inner()?)))
+        Ok(Op::new(Under::Event(self.inner()?.clone())))
     }
 
     /// The events of all peers, one after the other, for `async for`.
@@ -380,8 +384,7 @@ impl Endpoint {
     ///
     /// Raises:
     ///     SystemFailed: No descriptor is left to this process.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         let inner = self.inner()?;
         blocking(py, || inner.event_fd().map(|fd| fd.as_raw_fd()))
@@ -393,8 +396,7 @@ impl Endpoint {
     ///     True where there may be events.
     ///
     /// Raises:
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     fn poll(&self, py: Python<'_>) -> PyResult<bool> {
         let inner = self.inner()?;
         Ok(py.detach(|| inner.poll()))
@@ -443,7 +445,7 @@ impl Endpoint {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).clone().map(Held::from);
         match inner {
             _ if process::is_forked() => "<linkspan.Endpoint of the parent process>".to_owned(),
             None => "<linkspan.Endpoint closed>".to_owned(),

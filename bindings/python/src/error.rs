@@ -69,6 +69,32 @@ pub(crate) enum BindingError {
         /// Where it stands.
         at: usize,
     },
+    /// Something else in the place of a URL.
+    #[error(
+        "LS1194 a url is a linkspan.Url or its text, and that of Endpoint.connect may be a function; this is a {0}"
+    )]
+    NoUrl(String),
+    /// Memory that is to be pickled.
+    #[error("LS1195 memory stays in its process: expose it and send the remote buffer")]
+    Pickled,
+    /// A number that its argument cannot be.
+    #[error(
+        "LS1196 sizes, counts, tags and ports are whole numbers from 0, and this one is below 2**{bits}; this is {given}"
+    )]
+    Number {
+        /// Of the largest one.
+        bits: usize,
+        /// What was passed.
+        given: String,
+    },
+    /// A part of a batch that is none.
+    #[error("LS1197 part {at} of the batch is no tuple of memory and a linkspan.RemoteBuffer: {why}")]
+    Part {
+        /// Where it stands.
+        at: usize,
+        /// What is wrong.
+        why: String,
+    },
     /// It can be resized.
     #[error("LS1191 the storage of this tensor can be resized and could not be fixed: {0}")]
     Resizable(String),
@@ -76,10 +102,14 @@ pub(crate) enum BindingError {
 
 static BUILD: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
+/// What builds exceptions. It is found when the module is loaded: an interpreter that ends imports nothing any more.
+pub(crate) fn build(py: Python<'_>) -> PyResult<&Py<PyAny>> {
+    BUILD.get_or_try_init(py, || Ok(py.import("linkspan._errors")?.getattr("build")?.unbind()))
+}
+
 /// The exception with this text, whose class `linkspan/_errors.py` finds by the code at its start.
 pub(crate) fn raise(py: Python<'_>, text: &str) -> PyErr {
-    let build = BUILD.get_or_try_init(py, || PyResult::Ok(py.import("linkspan._errors")?.getattr("build")?.unbind()));
-    let made = build.and_then(|build| build.call1(py, (text,)));
+    let made = build(py).and_then(|build| build.call1(py, (text,)));
     match made {
         Ok(exception) => PyErr::from_value(exception.into_bound(py)),
         Err(error) => error,

@@ -24,6 +24,7 @@ use pyo3::prelude::*;
 /// What `linkspan/__init__.py` takes its classes from.
 #[pymodule]
 fn _linkspan(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    error::build(module.py())?;
     module.add_class::<notifier::Notifier>()?;
     module.add_class::<endpoint::Endpoint>()?;
     module.add_class::<endpoint::Event>()?;

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use linkspan::Context;
 use pyo3::prelude::*;
 
-use crate::arguments::{PORT, blocking, deadline, made, seconds};
+use crate::arguments::{PORT, blocking, deadline, made, number, seconds};
 use crate::error::BindingError;
 use crate::op::{Op, Under, accept};
-use crate::process;
+use crate::process::{self, Held};
 use crate::remote::Url;
 
 /// Accepts any number of peers at one URL, each with a transport of its own.
@@ -18,15 +18,15 @@ use crate::remote::Url;
 ///     paired: As for `Transport`.
 ///
 /// Raises:
-///     NotPaired, DeviceMemory, DeviceFailed, SystemFailed, Error, Forked: As for `Transport`.
+///     NotPaired, DeviceMemory, DeviceFailed, SystemFailed, BadSetting, Forked: As for `Transport`.
 #[pyclass(frozen, module = "linkspan", weakref)]
 pub(crate) struct Listener(Mutex<Option<Arc<linkspan::Listener>>>);
 
 impl Listener {
-    fn inner(&self) -> PyResult<Arc<linkspan::Listener>> {
+    fn inner(&self) -> Result<Held<linkspan::Listener>, BindingError> {
         process::ours()?;
         let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).clone();
-        Ok(inner.ok_or(BindingError::Closed("listener"))?)
+        inner.map(Held::from).ok_or(BindingError::Closed("listener"))
     }
 }
 
@@ -55,15 +55,18 @@ impl Listener {
     /// Raises:
     ///     NotPaired: The listener was made without `paired`.
     ///     SystemFailed: Another process has the port.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     BadNumber: A port that there cannot be.
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (port = PORT))]
-    fn serve_at(&self, py: Python<'_>, port: u16) -> PyResult<u16> {
+    fn serve_at(&self, py: Python<'_>, #[pyo3(from_py_with = number)] port: u16) -> PyResult<u16> {
         let inner = self.inner()?;
         blocking(py, || inner.serve_at(port)).map(|addrs| addrs.first().map_or(port, |addr| addr.port()))
     }
 
     /// What peers connect to.
+    ///
+    /// Raises:
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[getter]
     fn url(&self) -> PyResult<Url> {
         Ok(Url(self.inner()?.url().clone()))
@@ -81,12 +84,12 @@ impl Listener {
     ///     TimedOut: Nobody connected in time; the listener goes on.
     ///     Aborted: `close` came meanwhile.
     ///     BadValue: A timeout below 0 or no number.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (timeout = None))]
     fn accept(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let until = deadline(seconds(timeout)?);
-        accept(py, &*self.inner()?, until)
+        let inner = self.inner()?;
+        accept(py, &inner, until)
     }
 
     /// As `accept`, to be awaited; `asyncio.timeout` limits it.
@@ -95,10 +98,9 @@ impl Listener {
     ///     An operation of which the result is the transport; `close` ends it with `Aborted`.
     ///
     /// Raises:
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     fn accept_async(&self) -> PyResult<Op> {
-        Ok(Op::new(Under::Accept(self.inner()?)))
+        Ok(Op::new(Under::Accept(self.inner()?.clone())))
     }
 
     /// Turns new peers away, those included that were not accepted yet, and ends what waits for one with `Aborted`; transports that were
@@ -109,8 +111,12 @@ impl Listener {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         process::ours()?;
         let inner = self.0.lock().unwrap_or_else(|e| e.into_inner()).take();
-        // What waits for a peer has it too.
-        py.detach(|| inner.inspect(|listener| listener.close()));
+        py.detach(|| {
+            // What waits for a peer has it too.
+            if let Some(listener) = inner {
+                listener.close();
+            }
+        });
         Ok(())
     }
 

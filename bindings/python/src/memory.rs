@@ -1,10 +1,10 @@
 //! Memory and its views, as Python sees them.
 
 use linkspan::MutableView;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PySlice};
 
+use crate::arguments::{blocking, number, number_or_none};
 use crate::error::{BindingError, from_linkspan};
 use crate::lend;
 use crate::pages::{self, Pages};
@@ -66,7 +66,7 @@ pub(crate) fn range(key: &Bound<'_, PyAny>, have: u64) -> PyResult<(u64, u64)> {
     let Ok(slice) = key.cast::<PySlice>() else {
         return Err(wrong());
     };
-    let end = isize::try_from(have)?;
+    let end = isize::try_from(have).unwrap_or(isize::MAX);
     let fitted = slice.indices(end)?;
     if fitted.step != 1 {
         return Err(wrong());
@@ -129,9 +129,14 @@ impl View {
     ///
     /// Raises:
     ///     OutOfBounds: It reaches over the end.
-    ///     OverflowError: A number below 0.
+    ///     BadNumber: A number below 0, or too large.
     #[pyo3(signature = (offset = 0, length = None))]
-    fn view(&self, py: Python<'_>, offset: usize, length: Option<usize>) -> PyResult<View> {
+    fn view(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] offset: usize,
+        #[pyo3(from_py_with = number_or_none)] length: Option<usize>,
+    ) -> PyResult<View> {
         self.part(py, offset, length.unwrap_or(self.view.len().saturating_sub(offset)))
     }
 
@@ -150,16 +155,16 @@ impl View {
     ///
     /// Raises:
     ///     OutOfBounds: They reach over the end, overlap, or have no bytes.
-    ///     OverflowError: A number below 0.
+    ///     BadNumber: A number below 0, or too large.
     #[pyo3(signature = (nbytes, *, count = None, stride = None, pieces = 1, piece_stride = None))]
     fn pages(
         &self,
         py: Python<'_>,
-        nbytes: u64,
-        count: Option<u64>,
-        stride: Option<u64>,
-        pieces: u64,
-        piece_stride: Option<u64>,
+        #[pyo3(from_py_with = number)] nbytes: u64,
+        #[pyo3(from_py_with = number_or_none)] count: Option<u64>,
+        #[pyo3(from_py_with = number_or_none)] stride: Option<u64>,
+        #[pyo3(from_py_with = number)] pieces: u64,
+        #[pyo3(from_py_with = number_or_none)] piece_stride: Option<u64>,
     ) -> PyResult<Pages> {
         let shape = pages::shape(self.view.len() as u64, nbytes, count, stride, pieces, piece_stride);
         pages::of_view(py, &self.view, self.mutable.as_ref(), shape)
@@ -179,12 +184,12 @@ impl View {
     /// Raises:
     ///     DeviceFailed: The GPU or its driver failed.
     fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let read = |out: &mut [u8]| self.view.read(out).map_err(|e| from_linkspan(py, &e));
+        let read = |out: &mut [u8]| blocking(py, || self.view.read(out));
         PyBytes::new_with(py, self.view.len(), read)
     }
 
     fn __reduce__(&self) -> PyResult<()> {
-        Err(PyTypeError::new_err("memory stays in its process: expose it and send the remote buffer"))
+        Err(BindingError::Pickled.into())
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {

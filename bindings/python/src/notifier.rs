@@ -3,8 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
-use pyo3::exceptions::PyOSError;
+use linkspan::Error;
 use pyo3::prelude::*;
+
+use crate::arguments::blocking;
+use crate::process::Held;
 
 struct Inner {
     notifier: linkspan_net::Notifier,
@@ -13,7 +16,7 @@ struct Inner {
 
 /// An eventfd that can be read when an operation that was given to it has reported, and the tokens of those that have.
 #[pyclass(frozen, module = "linkspan")]
-pub(crate) struct Notifier(Arc<Inner>);
+pub(crate) struct Notifier(Held<Inner>);
 
 struct Token {
     inner: Arc<Inner>,
@@ -36,10 +39,10 @@ impl Notifier {
 #[pymethods]
 impl Notifier {
     #[new]
-    fn new() -> PyResult<Notifier> {
-        let notifier = linkspan_net::Notifier::new()
-            .map_err(|e| PyOSError::new_err((e.raw_os_error(), format!("eventfd: {e}"))))?;
-        Ok(Notifier(Arc::new(Inner { notifier, ready: Mutex::default() })))
+    fn new(py: Python<'_>) -> PyResult<Notifier> {
+        let failed = |source| Error::System { call: "eventfd", source };
+        let notifier = blocking(py, || linkspan_net::Notifier::new().map_err(failed))?;
+        Ok(Notifier(Arc::new(Inner { notifier, ready: Mutex::default() }).into()))
     }
 
     fn fileno(&self) -> i32 {

@@ -9,10 +9,10 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::endpoint::{Event, next_event, peer_of};
+use crate::endpoint::{Event, next_event, peer_called};
 use crate::error::{BindingError, from_linkspan, raise};
 use crate::notifier::Notifier;
-use crate::process;
+use crate::process::{self, Held};
 use crate::transport::Transport;
 
 /// How long a thread waits for a peer between two looks at signals.
@@ -150,7 +150,7 @@ impl Op {
         *self.found.lock().unwrap_or_else(|e| e.into_inner()) = unread;
         let report = match (found, &under) {
             (Found::Report(report), Under::Op(_, gives)) => given(py, report, *gives),
-            (Found::Report(Ok(_)), Under::Dial(_, endpoint, peer)) => dialled(py, endpoint, peer),
+            (Found::Report(Ok(_)), Under::Dial(_, endpoint, peer)) => peer_called(py, endpoint, peer),
             (Found::Report(report), Under::Notification(..)) => given(py, report, Gives::Number),
             (Found::Report(report), _) => given(py, report, Gives::Nothing),
             (Found::Event(event), _) => Event::python(py, event),
@@ -224,12 +224,6 @@ fn given(py: Python<'_>, report: Result<u64, linkspan::Error>, gives: Gives) -> 
     }
 }
 
-/// The transport of a peer that was connected to.
-fn dialled(py: Python<'_>, endpoint: &Arc<linkspan::Endpoint>, peer: &str) -> PyResult<Py<PyAny>> {
-    let transport = endpoint.peer(peer).map_err(|e| from_linkspan(py, &e))?;
-    peer_of(py, endpoint, peer, transport)
-}
-
 /// Waits for a peer, looking after signals meanwhile.
 pub(crate) fn accept(py: Python<'_>, listener: &linkspan::Listener, until: Option<Instant>) -> PyResult<Py<PyAny>> {
     loop {
@@ -253,11 +247,13 @@ impl Op {
     /// Raises:
     ///     Error: Those of the call that began it.
     ///     Aborted: It was cancelled.
-    ///     RuntimeError: Another thread waits for it.
+    ///     InUse: Another thread waits for it.
     ///     Forked: In a child of fork(2).
     pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         if let Some(result) = self.result_of(py) {
-            drop(self.unread());
+            if let Some(read) = self.unread() {
+                py.detach(|| drop(read));
+            }
             return result;
         }
         process::ours()?;
@@ -278,18 +274,24 @@ impl Op {
                 let report = py.detach(|| op.wait());
                 given(py, report, Gives::Number)
             }
-            Under::Accept(listener) => accept(py, &listener, None),
+            Under::Accept(listener) => accept(py, &Held::from(listener), None),
             Under::Dial(op, endpoint, peer) => {
-                // What is asked meanwhile whether a signal came.
-                if let Ok(transport) = endpoint.peer(&peer) {
-                    transport.stop_waiting_when(process::stop_waiting);
-                }
-                match py.detach(|| op.wait()) {
-                    Ok(_) => dialled(py, &endpoint, &peer),
+                let endpoint = Held::from(endpoint);
+                let dialled = py.detach(|| {
+                    // What is asked meanwhile whether a signal came.
+                    if let Ok(transport) = endpoint.peer(&peer) {
+                        transport.stop_waiting_when(process::stop_waiting);
+                    }
+                    op.wait()
+                });
+                match dialled {
+                    Ok(_) => peer_called(py, &endpoint, &peer),
                     Err(error) => Err(from_linkspan(py, &error)),
                 }
             }
-            Under::Event(endpoint) => next_event(py, &endpoint, None).and_then(|event| Event::python(py, event)),
+            Under::Event(endpoint) => {
+                next_event(py, &Held::from(endpoint), None).and_then(|event| Event::python(py, event))
+            }
         };
         self.finish(py, result);
         self.result_of(py).unwrap_or_else(|| Err(Op::cancelled(py)))

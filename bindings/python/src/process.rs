@@ -1,6 +1,8 @@
 //! What concerns the whole process: forks, and signals while a thread waits.
 
 use std::cell::RefCell;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::prelude::*;
@@ -51,6 +53,34 @@ pub(crate) fn unlocked(work: impl FnOnce() + Send) {
         && let Some(work) = work
     {
         work();
+    }
+}
+
+/// What a call uses. Where another thread has let go of the object meanwhile, the end of the call is the end of its descriptors too: they
+/// are closed without Python's lock.
+pub(crate) struct Held<T: Send + Sync>(Option<Arc<T>>);
+
+impl<T: Send + Sync> From<Arc<T>> for Held<T> {
+    fn from(held: Arc<T>) -> Held<T> {
+        Held(Some(held))
+    }
+}
+
+impl<T: Send + Sync> Deref for Held<T> {
+    type Target = Arc<T>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<T> {
+        self.0.as_ref().expect("it is taken when it is dropped")
+    }
+}
+
+impl<T: Send + Sync> Drop for Held<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(last) = self.0.take().and_then(Arc::into_inner) {
+            unlocked(|| drop(last));
+        }
     }
 }
 

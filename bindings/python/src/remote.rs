@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
+use crate::arguments::{number, number_or_none};
 use crate::error::{BindingError, from_linkspan};
 use crate::memory::range;
 use crate::pages::{self, RemotePages};
@@ -135,9 +136,14 @@ impl RemoteBuffer {
     ///
     /// Raises:
     ///     OutOfBounds: It reaches over the end.
-    ///     OverflowError: A number below 0.
+    ///     BadNumber: A number below 0, or too large.
     #[pyo3(signature = (offset = 0, length = None))]
-    fn view(&self, py: Python<'_>, offset: u64, length: Option<u64>) -> PyResult<RemoteBuffer> {
+    fn view(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] offset: u64,
+        #[pyo3(from_py_with = number_or_none)] length: Option<u64>,
+    ) -> PyResult<RemoteBuffer> {
         let length = length.unwrap_or(self.0.len().saturating_sub(offset));
         self.0.slice(offset, length).map(RemoteBuffer).map_err(|e| from_linkspan(py, &e))
     }
@@ -156,16 +162,16 @@ impl RemoteBuffer {
     ///
     /// Raises:
     ///     OutOfBounds: They reach over the end, overlap, or have no bytes.
-    ///     OverflowError: A number below 0.
+    ///     BadNumber: A number below 0, or too large.
     #[pyo3(signature = (nbytes, *, count = None, stride = None, pieces = 1, piece_stride = None))]
     fn pages(
         &self,
         py: Python<'_>,
-        nbytes: u64,
-        count: Option<u64>,
-        stride: Option<u64>,
-        pieces: u64,
-        piece_stride: Option<u64>,
+        #[pyo3(from_py_with = number)] nbytes: u64,
+        #[pyo3(from_py_with = number_or_none)] count: Option<u64>,
+        #[pyo3(from_py_with = number_or_none)] stride: Option<u64>,
+        #[pyo3(from_py_with = number)] pieces: u64,
+        #[pyo3(from_py_with = number_or_none)] piece_stride: Option<u64>,
     ) -> PyResult<RemotePages> {
         let shape = pages::shape(self.0.len(), nbytes, count, stride, pieces, piece_stride);
         self.0.pages(shape).map(RemotePages).map_err(|e| from_linkspan(py, &e))
@@ -232,7 +238,7 @@ pub(crate) struct Support(pub(crate) linkspan::Support);
 
 #[pymethods]
 impl Support {
-    /// "tcp", "shm", "cma" (within shm, large messages without a copy in between), "verbs" (RDMA), "thunderbolt" or "devmem".
+    /// What LINKSPAN_PATH takes, such as "tcp"; and "cma" (within "shm", large messages without a copy in between).
     #[getter]
     fn path(&self) -> &'static str {
         self.0.path

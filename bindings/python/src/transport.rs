@@ -8,14 +8,14 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::arguments::{
-    PATIENCE, begun, blocking, limit, made, notification, pairs, seconds, stats_by_name, url_of, writable,
+    PATIENCE, Tag, begun, blocking, limit, made, notification, pairs, seconds, stats_by_name, url_of, writable,
 };
 use crate::endpoint::Of;
 use crate::error::BindingError;
 use crate::memory::{mutable_of, view_of};
 use crate::op::{Gives, Op, Under};
 use crate::pages::{Pages, RemotePages, indices};
-use crate::process;
+use crate::process::{self, Held};
 use crate::remote::{Exposed, RemoteBuffer, Support, Url, access_of};
 
 /// A connection to one peer process, for writes into and reads from its memory, and for messages. All methods may be called
@@ -30,7 +30,7 @@ use crate::remote::{Exposed, RemoteBuffer, Support, Url, access_of};
 ///     DeviceMemory: There are no transports for this device.
 ///     DeviceFailed: There is no such GPU, or no driver for it.
 ///     SystemFailed: A system call failed.
-///     Error: A setting (`LINKSPAN_*`) has a value that cannot be.
+///     BadSetting: A setting (`LINKSPAN_*`) has a value that cannot be.
 ///     Forked: In a child of fork(2).
 #[pyclass(frozen, module = "linkspan", weakref)]
 pub(crate) struct Transport {
@@ -56,10 +56,10 @@ impl Transport {
     }
 
     #[inline]
-    fn inner(&self) -> Result<Arc<linkspan::Transport>, BindingError> {
+    fn inner(&self) -> Result<Held<linkspan::Transport>, BindingError> {
         process::ours()?;
         let inner = self.inner.lock().unwrap_or_else(|e| e.into_inner()).clone();
-        inner.ok_or(BindingError::Closed("transport"))
+        inner.map(Held::from).ok_or(BindingError::Closed("transport"))
     }
 }
 
@@ -77,7 +77,7 @@ impl Transport {
     ///     One entry for each path.
     ///
     /// Raises:
-    ///     Error: A setting has a value that cannot be.
+    ///     BadSetting: A setting has a value that cannot be.
     ///     SystemFailed: A system call failed.
     ///     Forked: In a child of fork(2).
     #[staticmethod]
@@ -93,9 +93,8 @@ impl Transport {
     ///     What the peer passes to `connect`. It carries a secret.
     ///
     /// Raises:
-    ///     Error: The device that was set does not exist, or the system refuses a listening socket.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     BadSetting, SystemFailed: The device that was set does not exist; the system refuses a listening socket.
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     fn bind(&self, py: Python<'_>) -> PyResult<Url> {
         let inner = self.inner()?;
         blocking(py, || inner.bind()).map(Url)
@@ -111,11 +110,10 @@ impl Transport {
     ///     ConnectFailed: No path came about in time; the message names every path that was tried.
     ///     HasPeer: This transport has a peer already.
     ///     UrlError: Text that is no URL of ours.
-    ///     TypeError: Neither a `Url` nor text.
+    ///     BadType: Neither a `Url` nor text.
     ///     BadValue: A timeout below 0 or no number.
     ///     Broken, Aborted: The transport is beyond use; `abort` or `close` came.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (url, timeout = Some(PATIENCE)))]
     fn connect(&self, py: Python<'_>, url: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
         let (inner, url, limit) = (self.inner()?, url_of(url)?, limit(timeout)?);
@@ -141,8 +139,7 @@ impl Transport {
     ///     ConnectFailed: No peer connected in time.
     ///     BadValue: A timeout below 0 or no number.
     ///     Broken, Aborted: The transport is beyond use; `abort` or `close` came.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (timeout = None))]
     fn wait_connected(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let (inner, limit) = (self.inner()?, limit(timeout)?);
@@ -160,6 +157,9 @@ impl Transport {
     }
 
     /// Whether there is a path to the peer at this moment.
+    ///
+    /// Raises:
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[getter]
     fn connected(&self, py: Python<'_>) -> PyResult<bool> {
         let inner = self.inner()?;
@@ -167,6 +167,9 @@ impl Transport {
     }
 
     /// What carries the bytes and why, one line; None while there is no path.
+    ///
+    /// Raises:
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[getter]
     fn path(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let inner = self.inner()?;
@@ -174,6 +177,9 @@ impl Transport {
     }
 
     /// The name that the peer was paired under, or its key's fingerprint; None without keys (`paired`), and while there is no path.
+    ///
+    /// Raises:
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[getter]
     fn peer_name(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let inner = self.inner()?;
@@ -181,6 +187,9 @@ impl Transport {
     }
 
     /// Paths to the peer so far: one, and one more for every revocation.
+    ///
+    /// Raises:
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[getter]
     fn epoch(&self, py: Python<'_>) -> PyResult<u32> {
         let inner = self.inner()?;
@@ -194,8 +203,7 @@ impl Transport {
     ///     and "sent_bytes", "receives" and "received_bytes"; "notifications" taken; "failures"; "paths" made; "pending" operations.
     ///
     /// Raises:
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let inner = self.inner()?;
         let stats = py.detach(|| inner.stats());
@@ -216,9 +224,8 @@ impl Transport {
     ///     ReadOnly: Memory that must not be written to, and `access` lets the peer write.
     ///     DeviceMemory: Memory of a GPU that this transport does not carry.
     ///     BadValue: Another word for `access`.
-    ///     Error: No more regions can be exposed.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     TooMany: No more regions can be exposed.
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (memory, access = "readwrite"))]
     fn expose(&self, py: Python<'_>, memory: &Bound<'_, PyAny>, access: &str) -> PyResult<Exposed> {
         let (inner, view, access) = (self.inner()?, view_of(memory)?, access_of(access)?);
@@ -234,8 +241,7 @@ impl Transport {
     /// Raises:
     ///     NotExposed: The region was taken back already.
     ///     BadValue: A timeout below 0 or no number.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (region, timeout = PATIENCE))]
     fn unexpose(&self, py: Python<'_>, region: &Exposed, timeout: f64) -> PyResult<()> {
         let (inner, limit) = (self.inner()?, limit(Some(timeout))?);
@@ -262,8 +268,7 @@ impl Transport {
     ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
     ///     TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
     ///     Refused: The peer took the region back, or does not give the range or the right.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (source, to, notify = None, timeout = None, *, fence = false))]
     fn write(
         &self,
@@ -317,8 +322,7 @@ impl Transport {
     ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
     ///     TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
     ///     Refused: The peer took the region back, or does not give the range or the right.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (into, source, timeout = None))]
     fn read(
         &self,
@@ -363,12 +367,11 @@ impl Transport {
     ///     UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
     ///     DeviceMemory: Memory of a GPU that this transport does not carry.
     ///     BadValue: No parts with a notification, a timeout below 0, or a `notify` that is neither.
-    ///     TypeError: A part that is no such pair.
+    ///     BadType: A part that is no such pair.
     ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
     ///     TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
     ///     Refused: The peer took the region back, or does not give the range or the right.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (parts, notify = None, timeout = None, *, fence = false))]
     fn write_batch(
         &self,
@@ -416,12 +419,11 @@ impl Transport {
     ///     UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
     ///     DeviceMemory: Memory of a GPU that this transport does not carry.
     ///     BadValue: A timeout below 0 or no number.
-    ///     TypeError: A part that is no such pair.
+    ///     BadType: A part that is no such pair.
     ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
     ///     TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
     ///     Refused: The peer took the region back, or does not give the range or the right.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (parts, timeout = None))]
     fn read_batch(&self, py: Python<'_>, parts: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<u64> {
         let (inner, parts, timeout) = (self.inner()?, pairs(parts, mutable_of)?, seconds(timeout)?);
@@ -462,8 +464,7 @@ impl Transport {
     ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
     ///     TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
     ///     Refused: The peer took the region back, or does not give the range or the right.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (source, ours, to, theirs, notify = None, timeout = None, *, fence = false))]
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
     fn write_pages(
@@ -528,8 +529,7 @@ impl Transport {
     ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
     ///     TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
     ///     Refused: The peer took the region back, or does not give the range or the right.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (into, ours, source, theirs, timeout = None))]
     fn read_pages(
         &self,
@@ -580,8 +580,7 @@ impl Transport {
     ///     TimedOut: None came in time.
     ///     BadValue: A timeout below 0 or no number.
     ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (timeout = None))]
     fn wait_for_write(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<u64> {
         let (inner, timeout) = (self.inner()?, seconds(timeout)?);
@@ -626,15 +625,14 @@ impl Transport {
     ///     Interrupted: Another operation revoked the path meanwhile; whether it arrived is unknown.
     ///     UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
     ///     DeviceMemory: Memory of a GPU that this transport does not carry.
-    ///     BadValue: A tag that is kept for the transport, or a timeout below 0.
+    ///     BadValue: A tag that there cannot be or that is kept for the transport, or a timeout below 0.
     ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
     ///     TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (tag, source, timeout = None))]
-    fn send(&self, py: Python<'_>, tag: u32, source: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<u64> {
+    fn send(&self, py: Python<'_>, tag: Tag, source: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<u64> {
         let (inner, view, timeout) = (self.inner()?, view_of(source)?, seconds(timeout)?);
-        blocking(py, || inner.send_blocking(tag, &view, timeout))
+        blocking(py, || inner.send_blocking(tag.0, &view, timeout))
     }
 
     /// As `send`, with its arguments and errors, to be awaited; it begins at once.
@@ -642,9 +640,9 @@ impl Transport {
     /// Returns:
     ///     An operation that has begun, of which the result is bytes sent.
     #[pyo3(signature = (tag, source, timeout = None))]
-    fn send_async(&self, py: Python<'_>, tag: u32, source: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Op> {
+    fn send_async(&self, py: Python<'_>, tag: Tag, source: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Op> {
         let (inner, view, timeout) = (self.inner()?, view_of(source)?, seconds(timeout)?);
-        Ok(begun(py.detach(|| inner.send(tag, &view, timeout)), Gives::Number))
+        Ok(begun(py.detach(|| inner.send(tag.0, &view, timeout)), Gives::Number))
     }
 
     /// Receives a message with this tag.
@@ -666,15 +664,14 @@ impl Transport {
     ///     ReadOnly: `into` must not be written to.
     ///     UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
     ///     DeviceMemory: Memory of a GPU that this transport does not carry.
-    ///     BadValue: A tag that is kept for the transport, or a timeout below 0.
+    ///     BadValue: A tag that there cannot be or that is kept for the transport, or a timeout below 0.
     ///     NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
     ///     TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     #[pyo3(signature = (tag, into, timeout = None))]
-    fn recv(&self, py: Python<'_>, tag: u32, into: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<u64> {
+    fn recv(&self, py: Python<'_>, tag: Tag, into: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<u64> {
         let (inner, view, timeout) = (self.inner()?, mutable_of(into)?, seconds(timeout)?);
-        blocking(py, || inner.recv_blocking(tag, &view, timeout))
+        blocking(py, || inner.recv_blocking(tag.0, &view, timeout))
     }
 
     /// As `recv`, with its arguments and errors, to be awaited; it begins at once.
@@ -682,16 +679,15 @@ impl Transport {
     /// Returns:
     ///     An operation that has begun, of which the result is the length in bytes.
     #[pyo3(signature = (tag, into, timeout = None))]
-    fn recv_async(&self, py: Python<'_>, tag: u32, into: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Op> {
+    fn recv_async(&self, py: Python<'_>, tag: Tag, into: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Op> {
         let (inner, view, timeout) = (self.inner()?, mutable_of(into)?, seconds(timeout)?);
-        Ok(begun(py.detach(|| inner.recv(tag, &view, timeout)), Gives::Number))
+        Ok(begun(py.detach(|| inner.recv(tag.0, &view, timeout)), Gives::Number))
     }
 
     /// Ends everything pending, on every thread, with `Aborted`. The transport stays usable.
     ///
     /// Raises:
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         let inner = self.inner()?;
         py.detach(|| inner.abort());
@@ -706,8 +702,7 @@ impl Transport {
     ///
     /// Raises:
     ///     SystemFailed: No descriptor is left to this process.
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         let inner = self.inner()?;
         blocking(py, || inner.event_fd().map(|fd| fd.as_raw_fd()))
@@ -719,8 +714,7 @@ impl Transport {
     ///     True where something moved.
     ///
     /// Raises:
-    ///     Closed: After `close`.
-    ///     Forked: In a child of fork(2).
+    ///     Closed, Forked: After `close`; in a child of fork(2).
     fn poll(&self, py: Python<'_>) -> PyResult<bool> {
         let inner = self.inner()?;
         Ok(py.detach(|| inner.poll()))
@@ -774,7 +768,7 @@ impl Transport {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let inner = self.inner.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let inner = self.inner.lock().unwrap_or_else(|e| e.into_inner()).clone().map(Held::from);
         let state = match inner {
             _ if process::is_forked() => "of the parent process".to_owned(),
             None => "closed".to_owned(),

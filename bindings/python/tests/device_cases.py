@@ -19,7 +19,7 @@ from typing import Any
 import linkspan
 import pytest
 
-from conftest import LONG, Pair
+from conftest import LONG, Pair, calls_with_the_lock_held
 
 u64 = ctypes.c_ulonglong
 
@@ -315,10 +315,15 @@ def test_the_cuda_array_interface_is_memory(cuda: Driver) -> None:
         linkspan.Memory(Array(cuda, 96, shape=(4, 6), typestr="<f4", strides=(4, 16)))
     with pytest.raises(linkspan.UnsupportedMemory, match="masked"):
         linkspan.Memory(Array(cuda, 8, mask=object()))
-    with pytest.raises(ValueError, match="strides"):
-        linkspan.Memory(Array(cuda, 8, strides=(1, 1)))
-    with pytest.raises(ValueError, match="typestr"):
-        linkspan.Memory(Array(cuda, 8, typestr="floats"))
+    for wrong, why in (
+        ({"strides": (1, 1)}, "it has 2 strides and 1 dimensions"),
+        ({"strides": "none"}, "its strides is none"),
+        ({"typestr": "floats"}, "its typestr is \"floats\""),
+        ({"shape": (1 << 62, 4)}, "its shape is larger than any memory"),
+        ({"shape": (-1,)}, "its shape is"),
+    ):
+        with pytest.raises(linkspan.UnsupportedMemory, match=f"^LS1180 device_cases.Array .*: {why}"):
+            linkspan.Memory(Array(cuda, 8, **wrong))
     nothing = Array(cuda, 8, shape=(0, 3))
     nothing.__cuda_array_interface__["data"] = (0, False)
     assert a.write(nothing, b.expose(down).remote[:0], timeout=LONG) == 0
@@ -411,6 +416,33 @@ def test_memory_of_another_gpu_is_said(cuda: Driver) -> None:
 
 def test_managed_memory_goes_by_its_gpu(cuda: Driver) -> None:
     assert linkspan.Memory(Tensor(cuda, b"managed", (13, 0))).device == "cuda:0"
+
+
+LOCKED = """
+from device_cases import Array, Cuda, Hip, Tensor
+
+drivers = [Cuda(), Hip()]
+
+def run():
+    for gpu in drivers:
+        tensor, cuda = Tensor(gpu, bytes(64)), Array(drivers[0], bytes(64), stream=1)
+        a, b = watched(f"Transport({gpu.name})", lambda: linkspan.Transport(gpu.name)), linkspan.Transport(gpu.name)
+        a.connect(b.bind(), timeout=30)
+        memory = watched("Memory of DLPack", lambda: linkspan.Memory(tensor))
+        assert watched("Memory of CAI", lambda: linkspan.Memory(cuda)).nbytes == 64
+        watched("tobytes", memory.tobytes)
+        region = watched("expose", lambda: b.expose(memory))
+        watched("write", lambda: a.write(tensor if gpu.name.startswith("cuda") else bytes(64), region.remote, timeout=30))
+        watched("close", b.close)
+
+main(run)
+"""
+
+
+@pytest.mark.skipif(bool(REAL), reason="the program beside needs both kinds")
+def test_no_call_of_a_driver_has_the_lock_of_python() -> None:
+    names, held = calls_with_the_lock_held(f"sys.path.insert(0, {os.path.dirname(__file__)!r})" + LOCKED)
+    assert len(names) == 14 and not held, sorted(held)
 
 
 @pytest.mark.skipif(not REAL, reason="torch finds no GPU in the stand-ins")

@@ -1,8 +1,10 @@
 """What users of one-sided transports rely on, each behaviour under the name it is known by."""
 
 import gc
+import os
 import pickle
 import queue
+import resource
 import subprocess
 import sys
 import threading
@@ -11,6 +13,7 @@ from collections.abc import Callable
 
 import linkspan
 import pytest
+from linkspan._linkspan import Notifier
 
 from conftest import LONG, Pair, make_pair
 
@@ -19,7 +22,7 @@ Pattern = Callable[[int, int], bytes]
 
 def test_query_support() -> None:
     support = linkspan.Transport.supported()
-    assert [s.path for s in support] == ["tcp", "shm", "cma", "verbs", "thunderbolt", "devmem"]
+    assert {"tcp", "shm", "cma", "verbs", "thunderbolt", "devmem"} <= {s.path for s in support}
     assert all(s.why for s in support) and support[0].usable
 
 
@@ -500,6 +503,87 @@ def test_a_signal_handler_closes_the_transport_that_its_thread_waits_for() -> No
     assert run.stdout == "aborted\nclosed\n", run.stderr
 
 
+Call = Callable[[linkspan.Transport, linkspan.Memory, linkspan.RemoteBuffer], object]
+
+REFUSED: list[tuple[Call, type[linkspan.Error], type[Exception], str]] = [
+    (lambda a, *_: a.connect(5), linkspan.BadType, TypeError, "LS1194 .* this is a int"),  # pyright: ignore
+    (lambda a, *_: a.connect_async(None), linkspan.BadType, TypeError, "LS1194"),  # pyright: ignore
+    (lambda a, memory, _: pickle.dumps(memory), linkspan.BadType, TypeError, "LS1195"),
+    (lambda a, memory, _: memory.view(-1), linkspan.BadNumber, OverflowError, "LS1196 .*; this is -1"),
+    (lambda a, memory, _: memory.view(0, -5), linkspan.BadNumber, OverflowError, "LS1196"),
+    (lambda a, memory, _: memory.pages(1 << 64), linkspan.BadNumber, OverflowError, "LS1196 .* below 2\\*\\*64; this is 18446744073709551616"),
+    (lambda a, memory, _: memory.pages(8, stride=-8), linkspan.BadNumber, OverflowError, "LS1196"),
+    (lambda a, _, remote: remote.view(-1), linkspan.BadNumber, OverflowError, "LS1196"),
+    (lambda a, _, remote: remote.pages(8, pieces=-1), linkspan.BadNumber, OverflowError, "LS1196"),
+    (lambda a, *_: a.send(-1, b""), linkspan.BadNumber, ValueError, "LS1196 .* below 2\\*\\*32; this is -1"),
+    (lambda a, *_: a.recv_async(1 << 32, bytearray(1)), linkspan.BadNumber, ValueError, "LS1196"),
+    (lambda *_: linkspan.Listener().serve_at(70_000), linkspan.BadNumber, ValueError, "LS1196 .* below 2\\*\\*16; this is 70000"),
+    (lambda *_: linkspan.Endpoint("e").serve_at(-1), linkspan.BadNumber, ValueError, "LS1196"),
+    (lambda a, _, remote: a.write_batch([(b"", remote), b"x"]), linkspan.BadType, TypeError, "LS1197 part 1"),  # type: ignore[list-item]  # pyright: ignore
+    (lambda a, *_: a.read_batch([(bytearray(1), 5)]), linkspan.BadType, TypeError, "LS1197 part 0"),  # pyright: ignore
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "builtin", "said"), REFUSED)
+def test_arguments_that_cannot_be_have_a_code_and_are_what_python_has_for_them(
+    pair: Pair, call: Call, kind: type[linkspan.Error], builtin: type[Exception], said: str
+) -> None:
+    a, b = pair
+    inbox = bytearray(64)
+    with pytest.raises(kind, match=f"^{said}") as caught:
+        call(a, linkspan.Memory(inbox), b.expose(inbox).remote)
+    assert isinstance(caught.value, builtin) and caught.value.code == said[:6]
+
+
+def test_the_second_thread_that_waits_for_an_operation_is_told(pair: Pair) -> None:
+    a, b = pair
+    op, told = b.wait_for_write_async(), queue.SimpleQueue[linkspan.InUse]()
+
+    def wait() -> None:
+        try:
+            op.wait()
+        except linkspan.InUse as error:
+            told.put(error)
+
+    threads = [threading.Thread(target=wait) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    error = told.get(timeout=LONG)
+    assert error.code == "LS1186" and isinstance(error, RuntimeError)
+    a.write(b"", b.expose(bytearray(0)).remote, notify=True, timeout=LONG)
+    for thread in threads:
+        thread.join(LONG)
+    assert told.empty()
+
+
+BAD_SETTING = """
+import linkspan
+try:
+    linkspan.Transport()
+except linkspan.BadSetting as error:
+    print(error.code, isinstance(error, ValueError), "LINKSPAN_STRICT" in str(error))
+"""
+
+
+def test_a_setting_that_cannot_be_is_named() -> None:
+    environment = os.environ | {"LINKSPAN_STRICT": "many"}
+    run = subprocess.run([sys.executable, "-c", BAD_SETTING], capture_output=True, text=True, timeout=LONG, env=environment)
+    assert run.stdout == "LS0501 True True\n", run.stderr
+
+
+def test_a_process_without_descriptors_says_so() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = os.dup(0)
+    os.close(taken)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken, hard))
+    try:
+        with pytest.raises(linkspan.SystemFailed, match="^LS1117 eventfd failed: Too many open files") as caught:
+            Notifier()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert isinstance(caught.value, OSError)
+
+
 FORKED = """
 import linkspan, os
 a, b = linkspan.Transport(), linkspan.Transport()
@@ -507,19 +591,31 @@ a.connect(b.bind(), timeout=30)
 inbox = bytearray(4)
 remote = b.expose(inbox).remote
 op = b.wait_for_write_async()
+hub, worker = linkspan.Endpoint("hub"), linkspan.Endpoint("worker")
+peer, shared = worker.connect("hub", hub.url, timeout=30), hub.expose(inbox).remote
+event = hub.next_event_async()
 child = os.fork()
 if child == 0:
     codes = []
-    for call in (lambda: a.write(b"fork", remote), linkspan.Transport, linkspan.Listener, op.done, b.close):
+    for call in (
+        lambda: a.write(b"fork", remote), linkspan.Transport, linkspan.Listener, op.done, b.close,
+        lambda: linkspan.Endpoint("w"), hub.peers, lambda: hub.peer("worker"), lambda: hub.connect("w", worker.url), hub.poll,
+        lambda: hub.expose(inbox), lambda: hub.next_event(0), lambda: hub.remove("worker"), event.done, event.cancel, hub.close,
+        lambda: peer.write(b"fork", shared), peer.close, lambda: hub.name,
+    ):
         try:
             call()
         except linkspan.Forked as error:
             codes.append(error.code)
-    del a, b, op
-    os._exit(0 if codes == ["LS1184"] * 5 else 1)
+    assert repr(hub) == "<linkspan.Endpoint of the parent process>"
+    del a, b, op, hub, worker, peer, event
+    os._exit(0 if codes == ["LS1184"] * 19 else 1)
 assert os.waitpid(child, 0)[1] == 0
 a.write(b"rent", remote, notify=9, timeout=30)
 assert op.wait() == 9 and inbox == b"rent"
+assert event.wait().kind == "connected" and hub.peers() == ["worker"]
+peer.write(b"hubs", shared, notify=5, timeout=30)
+assert hub.next_event(30).value == 5 and inbox == b"hubs"
 print("whole")
 """
 

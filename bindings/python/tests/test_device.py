@@ -17,11 +17,27 @@ STAND_INS = [
 ]
 
 
+# A call of a real driver makes system calls; those of the stand-ins take their lock.
+CALLS = """
+#include <pthread.h>
+#include <unistd.h>
+int __real_pthread_mutex_lock(pthread_mutex_t *m);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *m);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
+{
+	getppid();
+	return __real_pthread_mutex_lock(m);
+}
+"""
+
+
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler for the stand-ins (Debian: gcc libc6-dev)")
 def test_on_stand_ins(tmp_path: pathlib.Path) -> None:
+    calls = tmp_path / "calls.c"
+    calls.write_text(CALLS)
     for source, library, define in STAND_INS:
-        flags = ["-std=c11", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", "-pthread", define]
-        subprocess.run(["cc", *flags, str(source), "-o", str(tmp_path / library)], check=True)
+        flags = ["-std=c11", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", "-pthread", "-Wl,--wrap=pthread_mutex_lock", define]
+        subprocess.run(["cc", *flags, str(source), str(calls), "-o", str(tmp_path / library)], check=True)
     found = os.environ.get("LD_LIBRARY_PATH")
     environment = os.environ | {"LD_LIBRARY_PATH": f"{tmp_path}:{found}" if found else str(tmp_path)}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(HERE / "device_cases.py")]

@@ -220,25 +220,39 @@ def start(name: str, hub: linkspan.Endpoint) -> tuple[subprocess.Popen[str], lin
     return process, linkspan.RemoteBuffer.from_bytes(bytes.fromhex(process.stdout.readline()))
 
 
-def test_a_peer_killed_in_a_batch_is_named_and_another_takes_its_name(hub: linkspan.Endpoint) -> None:
-    source = bytes(1 << 20)
+@pytest.mark.parametrize("call", ["write_batch", "read_batch", "write_pages", "read_pages"])
+def test_a_peer_killed_in_a_batch_is_named_and_another_takes_its_name(hub: linkspan.Endpoint, call: str) -> None:
+    guard, size = b"guard" * 1000, 1 << 20
+    local = bytearray(guard + bytes(size) + guard)
+    view = linkspan.Memory(local)[len(guard) : len(guard) + size]
+
+    def move(peer: linkspan.Transport, remote: linkspan.RemoteBuffer) -> None:
+        if call.endswith("batch"):
+            getattr(peer, call)([(view[at : at + (1 << 16)], remote[at : at + (1 << 16)]) for at in range(0, size, 1 << 16)] * 4, timeout=LONG)
+        elif call == "write_pages":
+            peer.write_pages(view.pages(4096), None, remote.pages(4096), None, timeout=LONG)
+        else:
+            peer.read_pages(view.pages(4096), None, remote.pages(4096), None, timeout=LONG)
+
     for _ in range(2):
         process, remote = start("victim", hub)
         with process:
             try:
                 assert hub.next_event(LONG).kind == "connected"
                 peer = hub.peer("victim")
-                peer.write_batch([(source, remote)] * 4, timeout=LONG)
+                move(peer, remote)
                 threading.Timer(0.02, process.kill).start()
                 with pytest.raises(linkspan.Broken, match='peer "victim"'):
                     while True:
-                        peer.write_batch([(source, remote)] * 64, timeout=LONG)
+                        move(peer, remote)
             finally:
                 process.kill()
         lost = hub.next_event(LONG)
         assert lost.kind == "lost" and lost.why is not None and 'peer "victim"' in lost.why
         with pytest.raises(linkspan.UnknownPeer):
             hub.peer("victim")
+        # What the victim's memory had, and nothing outside of where it belongs.
+        assert local == guard + bytes(size) + guard
 
 
 def test_closing_ends_what_other_threads_wait_for(hub: linkspan.Endpoint) -> None:

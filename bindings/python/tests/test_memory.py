@@ -1,9 +1,11 @@
 """What counts as memory, and that it stays where it is while something uses it."""
 
 import array
+import ctypes
 import gc
 import mmap
 import pickle
+import struct
 import weakref
 from types import SimpleNamespace
 from typing import Any
@@ -193,6 +195,52 @@ def test_dlpack_without_the_buffer_protocol(pair: Pair) -> None:
     assert count() is None
 
 
+class Odd:
+    """An object of which DLPack or `__cuda_array_interface__` says what cannot be."""
+
+    def __init__(self, device: Any, shape: tuple[int, ...] = (), capsule: bool = True) -> None:
+        self.device, self.capsule = device, capsule
+        self.shape = (ctypes.c_int64 * len(shape))(*shape)
+        # DLTensor, behind it the manager and its deleter: dmlc/dlpack, version 0.8.
+        self.tensor = ctypes.create_string_buffer(
+            struct.pack("PiiiBBHPPQPP", 0, 1, 0, len(shape) - 5 * (not shape), 0, 64, 1, ctypes.addressof(self.shape), 0, 0, 0, 0)
+        )
+
+    def __dlpack_device__(self) -> Any:
+        return self.device
+
+    def __dlpack__(self, **_: Any) -> object:
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.tensor), b"dltensor", None) if self.capsule else 5
+
+
+class NoDict:
+    __cuda_array_interface__ = (1, 2)
+
+
+class Little:
+    __cuda_array_interface__ = {"shape": (4,)}
+
+
+@pytest.mark.parametrize(
+    ("memory", "why"),
+    [
+        (Odd("cpu"), "Odd .*: its device is cpu"),
+        (Odd((1, 0), capsule=False), "Odd .*: its __dlpack__ gives no capsule"),
+        (Odd((1, 0), (1 << 40, 1 << 40)), "Odd .*: its shape is none, or larger"),
+        (Odd((1, 0), (1 << 60,)), "Odd .*: its shape is none, or larger"),
+        (Odd((1, 0), (-1,)), "Odd .*: its shape is none, or larger"),
+        (Odd((1, 0)), "Odd .*: its shape is none, or larger"),
+        (NoDict(), "NoDict .*: its __cuda_array_interface__ is no dict"),
+        (Little(), 'Little .*: its __cuda_array_interface__ has no "data"'),
+    ],
+)
+def test_memory_of_which_a_protocol_says_what_cannot_be_is_a_typed_error(memory: Any, why: str) -> None:
+    with pytest.raises(linkspan.UnsupportedMemory, match=f"^LS1180 test_memory.{why}"):
+        linkspan.Memory(memory)
+
+
 def test_torch(pair: Pair) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     a, b = pair
@@ -242,5 +290,5 @@ def test_torch_without_numpy_says_what_to_install(monkeypatch: pytest.MonkeyPatc
 
 
 def test_memory_has_no_pickle() -> None:
-    with pytest.raises(TypeError, match="remote buffer"):
+    with pytest.raises(linkspan.BadType, match="^LS1195 .*remote buffer"):
         pickle.dumps(linkspan.Memory(bytearray(4))[1:2])

@@ -3,6 +3,8 @@
 //!
 //! `cost hit N`: N look-ups in a registration cache of 1,024 regions. `cost frame N`: N messages of 64 bytes. `cost chunk
 //! N`: N messages of one 12 KiB chunk into a told place. `cost none N`: the same set-up and nothing else, to subtract.
+//! `cost segment N`, `cost tensors N`: N tensors of 16 KiB of one segment are used, twice each, with the segment registered and without;
+//! their memory is watched.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;
@@ -15,6 +17,9 @@ fn main() {
     let mut words = std::env::args().skip(1);
     let what = words.next().unwrap_or_else(|| "hit".into());
     let n: u64 = words.next().and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
+    if let "segment" | "tensors" = &*what {
+        return tensors(n, what == "segment");
+    }
     let net = SoftNet::new(1);
     let domain = |last| Domain::new(net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, last), 1)));
     let (here, there) = (domain(1), domain(2));
@@ -40,11 +45,35 @@ fn main() {
                 message(&mut a, &mut b, part(src, len), part(dst, len));
             }
         }
-        other => panic!("{other} is not known: hit, frame, chunk or none"),
+        other => panic!("{other} is not known: hit, frame, chunk, none, segment or tensors"),
     }
     let per = since.elapsed().as_nanos() as f64 / n as f64;
     println!("{what}: {per:.1} ns each");
     assert!(what != "hit" || here.registrations() == 1000, "every one was a hit");
+}
+
+/// As an allocator gives them out.
+fn tensors(n: u64, exposed: bool) {
+    const TENSOR: u64 = 16 << 10;
+    let net = SoftNet::new(1);
+    let domain = |last| Domain::new(net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, last), 1))).watching();
+    let (here, there) = (domain(1), domain(2));
+    println!("memory is watched: {:?}", here.watches());
+    let side = |d: &Domain<_>| Setup::new(d.clone(), Config::default()).unwrap_or_else(|e| panic!("{e}"));
+    let (mut a, _b) = join(side(&here), side(&there)).unwrap_or_else(|e| panic!("{e}"));
+    let segment = StaticBuf::new((n * TENSOR) as usize);
+    let before = here.registrations();
+    let _held = exposed.then(|| here.hold(segment.slice(), true).unwrap_or_else(|e| panic!("{e}")));
+    println!("segment of {} bytes: {} registrations", n * TENSOR, here.registrations() - before);
+    for time in ["first", "second"] {
+        let (before, since) = (here.registrations(), Instant::now());
+        for at in 0..n {
+            let tensor = linkspan_transport::Buf::sub(&segment.slice(), at * TENSOR, TENSOR).unwrap_or(MemSlice::NONE);
+            linkspan_transport::Rail::prepare(&mut a, tensor, true);
+        }
+        let per = since.elapsed().as_nanos() as f64 / n as f64;
+        println!("{n} tensors, {time} use: {} registrations, {per:.1} ns each", here.registrations() - before);
+    }
 }
 
 fn part(buf: &StaticBuf, len: u64) -> MemSlice {

@@ -40,7 +40,7 @@ pub(super) fn built(place: &Path) -> Option<PathBuf> {
 
 /// Builds the wheel, installs it into an environment, and runs tests and type checkers there.
 ///
-/// With `torch`, its tests and the recipes run too: three gigabytes more to fetch.
+/// With `torch`, its tests run too: three gigabytes more to fetch.
 pub(crate) fn run(root: &Path, torch: bool) -> Outcome {
     if let Err(outcome) = python3() {
         return outcome;

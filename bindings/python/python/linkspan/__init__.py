@@ -22,7 +22,10 @@ import os as _os
 from ._aio import find_host_async
 from ._errors import (
     Aborted,
+    BadNumber,
     BadRemoteBuffer,
+    BadSetting,
+    BadType,
     BadValue,
     Broken,
     Closed,
@@ -33,6 +36,7 @@ from ._errors import (
     Forked,
     HasPeer,
     Interrupted,
+    InUse,
     MessageTooLong,
     NoRight,
     NotConnected,
@@ -45,6 +49,7 @@ from ._errors import (
     SystemFailed,
     TimedOut,
     TimedOutUnrevoked,
+    TooMany,
     UnknownPeer,
     UnsupportedMemory,
     UrlError,
@@ -74,7 +79,10 @@ _os.register_at_fork(after_in_child=forked)
 
 __all__ = [
     "Aborted",
+    "BadNumber",
     "BadRemoteBuffer",
+    "BadSetting",
+    "BadType",
     "BadValue",
     "Broken",
     "Closed",
@@ -87,6 +95,7 @@ __all__ = [
     "Exposed",
     "Forked",
     "HasPeer",
+    "InUse",
     "Interrupted",
     "Listener",
     "Memory",
@@ -107,6 +116,7 @@ __all__ = [
     "SystemFailed",
     "TimedOut",
     "TimedOutUnrevoked",
+    "TooMany",
     "Transport",
     "UnknownPeer",
     "UnsupportedMemory",

@@ -84,7 +84,10 @@ async def find_host_async(host: str, timeout: float | None = 10.0) -> Url:
         The URL.
 
     Raises:
-        Error: The errors of ``find_host``.
+        NotPaired: This user has no key.
+        ConnectFailed: No peer and no host has this name; nobody served there in time.
+        BadValue: Text that names no host; a timeout below 0 or no number.
+        SystemFailed, BadSetting, Forked: As for ``Transport``.
     """
     loop = asyncio.get_running_loop()
     until = None if timeout is None else loop.time() + timeout

@@ -130,7 +130,23 @@ class BadValue(Error, ValueError):
     """An argument that no call takes."""
 
 
-class _InUse(Error, RuntimeError):
+class BadNumber(BadValue, OverflowError):
+    """A number below 0, or too large for what it says."""
+
+
+class BadType(Error, TypeError):
+    """An object of another type than the call takes."""
+
+
+class BadSetting(Error, ValueError):
+    """A setting (``LINKSPAN_*``) has a value that cannot be, or names what this machine has not."""
+
+
+class TooMany(Error, RuntimeError):
+    """More peers or regions than there can be."""
+
+
+class InUse(Error, RuntimeError):
     """Another thread waits for the operation."""
 
 
@@ -142,11 +158,35 @@ for _class in [one for one in globals().values() if isinstance(one, type) and no
 _CLASSES: dict[str, type[Error]] = {
     "LS0010": MessageTooLong,
     "LS0013": Refused,
+    "LS0014": Broken,
+    "LS0016": OutOfBounds,
+    "LS0017": DeviceFailed,
+    "LS0207": BadSetting,
+    "LS0208": BadSetting,
+    "LS0301": SystemFailed,
+    "LS0302": SystemFailed,
+    "LS0303": BadSetting,
+    "LS0304": BadSetting,
+    "LS0305": BadSetting,
+    "LS0309": SystemFailed,
+    "LS0312": SystemFailed,
+    "LS0501": BadSetting,
+    "LS0502": BadSetting,
+    "LS0503": BadSetting,
+    "LS0504": SystemFailed,
+    "LS0505": SystemFailed,
+    "LS0506": BadSetting,
+    "LS0511": BadSetting,
+    "LS0518": BadSetting,
     "LS0520": NotPaired,
     "LS0521": NotPaired,
     "LS0522": NotPaired,
     "LS0523": NotPaired,
     "LS0524": NotPaired,
+    "LS0525": NotPaired,
+    "LS0526": NotPaired,
+    "LS0601": BadSetting,
+    "LS0602": BadSetting,
     "LS0731": ConnectFailed,
     "LS0732": ConnectFailed,
     "LS0733": SystemFailed,
@@ -167,6 +207,7 @@ _CLASSES: dict[str, type[Error]] = {
     "LS1111": NoRight,
     "LS1112": WrongPeer,
     "LS1113": ReadOnly,
+    "LS1114": TooMany,
     "LS1115": NotExposed,
     "LS1116": BadRemoteBuffer,
     "LS1117": SystemFailed,
@@ -188,6 +229,7 @@ _CLASSES: dict[str, type[Error]] = {
     "LS1133": UnknownPeer,
     "LS1134": BadValue,
     "LS1135": BadValue,
+    "LS1136": TooMany,
     "LS1137": Closed,
     "LS1138": NotPaired,
     "LS1180": UnsupportedMemory,
@@ -196,7 +238,7 @@ _CLASSES: dict[str, type[Error]] = {
     "LS1183": Closed,
     "LS1184": Forked,
     "LS1185": DeviceMemory,
-    "LS1186": _InUse,
+    "LS1186": InUse,
     "LS1187": BadValue,
     "LS1188": BadValue,
     "LS1189": BadValue,
@@ -204,6 +246,10 @@ _CLASSES: dict[str, type[Error]] = {
     "LS1191": UnsupportedMemory,
     "LS1192": UnsupportedMemory,
     "LS1193": OutOfBounds,
+    "LS1194": BadType,
+    "LS1195": BadType,
+    "LS1196": BadNumber,
+    "LS1197": BadType,
     "LS1301": DeviceMemory,
     "LS1302": DeviceFailed,
     "LS1303": DeviceFailed,
@@ -211,11 +257,16 @@ _CLASSES: dict[str, type[Error]] = {
     "LS1305": DeviceFailed,
     "LS1306": DeviceMemory,
     "LS1307": DeviceFailed,
+    "LS1309": DeviceMemory,
     "LS1310": DeviceMemory,
     "LS1311": DeviceFailed,
     "LS1312": DeviceMemory,
     "LS1313": DeviceMemory,
 }
+
+# What keeps a connection from coming about.
+for _number in (*range(201, 207), *range(210, 232), 306, 307, 308, 310, *range(507, 511), *range(512, 517)):
+    _CLASSES[f"LS{_number:04}"] = ConnectFailed
 
 
 def build(message: str) -> Error:

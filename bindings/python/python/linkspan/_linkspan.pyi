@@ -61,7 +61,7 @@ class View:
 
         Raises:
             OutOfBounds: It reaches over the end.
-            OverflowError: A number below 0.
+            BadNumber: A number below 0, or too large.
         """
     def pages(
         self,
@@ -87,7 +87,7 @@ class View:
 
         Raises:
             OutOfBounds: They reach over the end, overlap, or have no bytes.
-            OverflowError: A number below 0.
+            BadNumber: A number below 0, or too large.
         """
     def tobytes(self) -> bytes:
         """A copy of the bytes, from a GPU too.
@@ -168,7 +168,7 @@ class RemoteBuffer:
 
         Raises:
             OutOfBounds: They reach over the end, overlap, or have no bytes.
-            OverflowError: A number below 0.
+            BadNumber: A number below 0, or too large.
         """
     def to_bytes(self) -> bytes:
         """The 40 bytes it travels as.
@@ -201,7 +201,7 @@ class RemoteBuffer:
 
         Raises:
             OutOfBounds: It reaches over the end.
-            OverflowError: A number below 0.
+            BadNumber: A number below 0, or too large.
         """
     def __len__(self) -> int: ...
     def __getitem__(self, key: slice[int | None, int | None, None], /) -> RemoteBuffer: ...
@@ -225,7 +225,7 @@ class Support:
 
     @property
     def path(self) -> str:
-        """"tcp", "shm", "cma" (within shm, large messages without a copy in between), "verbs" (RDMA), "thunderbolt" or "devmem"."""
+        """What LINKSPAN_PATH takes, such as "tcp"; and "cma" (within "shm", large messages without a copy in between)."""
     @property
     def usable(self) -> bool:
         """Whether it may be taken."""
@@ -248,7 +248,7 @@ class Op(Coroutine[Any, Any, _T_co]):
         Raises:
             Error: Those of the call that began it.
             Aborted: It was cancelled.
-            RuntimeError: Another thread waits for it.
+            InUse: Another thread waits for it.
             Forked: In a child of fork(2).
         """
     def done(self) -> bool:
@@ -371,7 +371,7 @@ class Endpoint:
 
     Raises:
         BadValue: The name cannot be one.
-        NotPaired, DeviceMemory, DeviceFailed, SystemFailed, Error, Forked: As for `Transport`.
+        NotPaired, DeviceMemory, DeviceFailed, SystemFailed, BadSetting, Forked: As for `Transport`.
     """
 
     def __new__(cls, name: str, device: object = None, *, paired: bool = False) -> Self: ...
@@ -388,15 +388,23 @@ class Endpoint:
         Raises:
             NotPaired: The endpoint was made without `paired`.
             SystemFailed: Another process has the port.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            BadNumber: A port that there cannot be.
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     @property
     def name(self) -> str:
-        """What peers call it."""
+        """What peers call it.
+
+        Raises:
+            Closed, Forked: After `close`; in a child of fork(2).
+        """
     @property
     def url(self) -> Url:
-        """What peers connect to, any number of them. It carries a secret."""
+        """What peers connect to, any number of them. It carries a secret.
+
+        Raises:
+            Closed, Forked: After `close`; in a child of fork(2).
+        """
     def connect(
         self,
         peer: str,
@@ -418,11 +426,10 @@ class Endpoint:
             ConnectFailed: No path came about in time, an endpoint of another name answered, or another process there has our name.
             BadValue: A name that cannot be one, or is that of a peer with another URL; a timeout below 0 or no number.
             UrlError: Text that is no URL of ours.
-            TypeError: Neither a `Url` nor text nor a function.
-            Error: There are as many peers as there can be.
+            BadType: Neither a `Url` nor text nor a function.
+            TooMany: There are as many peers as there can be.
             Broken, Aborted: The peer was lost or removed meanwhile.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def connect_async(self, peer: str, url: Url | str, timeout: float | None = 10.0) -> Op[Transport]:
         """As `connect`, with its arguments and errors, to be awaited; it begins at once. A function has no place here: await what it
@@ -438,8 +445,7 @@ class Endpoint:
             Their names, sorted.
 
         Raises:
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def peer(self, name: str) -> Transport:
         """The transport of a peer, for everything that goes to it or comes from it. Closing it removes the peer.
@@ -452,8 +458,7 @@ class Endpoint:
 
         Raises:
             UnknownPeer: No peer has this name; the message has those that are there.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def remove(self, name: str) -> None:
         """Closes the connection to a peer: what is under way ends with `Aborted`, and no event of it comes any more. It may connect again.
@@ -463,8 +468,7 @@ class Endpoint:
 
         Raises:
             UnknownPeer: No peer has this name.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def expose(self, memory: MemoryLike, access: Access = "readwrite") -> Exposed:
         """Gives all peers access to memory, those to come included, until `unexpose` or the end of the endpoint, which keep the memory alive.
@@ -482,9 +486,8 @@ class Endpoint:
             ReadOnly: Memory that must not be written to, and `access` lets peers write.
             DeviceMemory: Memory of a GPU that this endpoint does not carry.
             BadValue: Another word for `access`.
-            Error: No more regions can be exposed.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            TooMany: No more regions can be exposed.
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def unexpose(self, region: Exposed, timeout: float = 10.0) -> None:
         """Takes access back from all peers. When this returns nothing of any of them lands in the region or is read from it any more.
@@ -496,8 +499,7 @@ class Endpoint:
         Raises:
             NotExposed: The region was taken back already, or is of one transport.
             BadValue: A timeout below 0 or no number.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def next_event(self, timeout: float | None = None) -> Event:
         """Waits for the next event of any peer. Events of one peer come in order, and peers take turns. `next_event(0)` is the way to poll.
@@ -521,8 +523,7 @@ class Endpoint:
             An operation of which the result is the event.
 
         Raises:
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def events(self) -> AsyncGenerator[Event, None]:
         """The events of all peers, one after the other, for `async for`.
@@ -542,8 +543,7 @@ class Endpoint:
 
         Raises:
             SystemFailed: No descriptor is left to this process.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def poll(self) -> bool:
         """Silences the descriptor of `fileno`.
@@ -552,8 +552,7 @@ class Endpoint:
             True where there may be events.
 
         Raises:
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def close(self) -> None:
         """Closes all connections, ends everything pending with `Aborted`, and turns new peers away. Closing again does nothing.
@@ -579,7 +578,7 @@ class Listener:
         paired: As for `Transport`.
 
     Raises:
-        NotPaired, DeviceMemory, DeviceFailed, SystemFailed, Error, Forked: As for `Transport`.
+        NotPaired, DeviceMemory, DeviceFailed, SystemFailed, BadSetting, Forked: As for `Transport`.
     """
 
     def __new__(cls, device: object = None, *, paired: bool = False) -> Self: ...
@@ -596,12 +595,16 @@ class Listener:
         Raises:
             NotPaired: The listener was made without `paired`.
             SystemFailed: Another process has the port.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            BadNumber: A port that there cannot be.
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     @property
     def url(self) -> Url:
-        """What peers connect to."""
+        """What peers connect to.
+
+        Raises:
+            Closed, Forked: After `close`; in a child of fork(2).
+        """
     def accept(self, timeout: float | None = None) -> Transport:
         """Waits for the next peer that has connected.
 
@@ -615,8 +618,7 @@ class Listener:
             TimedOut: Nobody connected in time; the listener goes on.
             Aborted: `close` came meanwhile.
             BadValue: A timeout below 0 or no number.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def accept_async(self) -> Op[Transport]:
         """As `accept`, to be awaited; `asyncio.timeout` limits it.
@@ -625,8 +627,7 @@ class Listener:
             An operation of which the result is the transport; `close` ends it with `Aborted`.
 
         Raises:
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def close(self) -> None:
         """Turns new peers away, those included that were not accepted yet, and ends what waits for one with `Aborted`; transports that were
@@ -658,7 +659,7 @@ class Transport:
         DeviceMemory: There are no transports for this device.
         DeviceFailed: There is no such GPU, or no driver for it.
         SystemFailed: A system call failed.
-        Error: A setting (`LINKSPAN_*`) has a value that cannot be.
+        BadSetting: A setting (`LINKSPAN_*`) has a value that cannot be.
         Forked: In a child of fork(2).
     """
 
@@ -671,22 +672,38 @@ class Transport:
             One entry for each path.
 
         Raises:
-            Error: A setting has a value that cannot be.
+            BadSetting: A setting has a value that cannot be.
             SystemFailed: A system call failed.
             Forked: In a child of fork(2).
         """
     @property
     def connected(self) -> bool:
-        """Whether there is a path to the peer at this moment."""
+        """Whether there is a path to the peer at this moment.
+
+        Raises:
+            Closed, Forked: After `close`; in a child of fork(2).
+        """
     @property
     def path(self) -> str | None:
-        """What carries the bytes and why, one line; None while there is no path."""
+        """What carries the bytes and why, one line; None while there is no path.
+
+        Raises:
+            Closed, Forked: After `close`; in a child of fork(2).
+        """
     @property
     def peer_name(self) -> str | None:
-        """The name that the peer was paired under, or its key's fingerprint; None without keys (`paired`), and while there is no path."""
+        """The name that the peer was paired under, or its key's fingerprint; None without keys (`paired`), and while there is no path.
+
+        Raises:
+            Closed, Forked: After `close`; in a child of fork(2).
+        """
     @property
     def epoch(self) -> int:
-        """Paths to the peer so far: one, and one more for every revocation."""
+        """Paths to the peer so far: one, and one more for every revocation.
+
+        Raises:
+            Closed, Forked: After `close`; in a child of fork(2).
+        """
     def bind(self) -> Url:
         """Lets one peer connect; the URL stays the same however often it is asked for.
 
@@ -694,9 +711,8 @@ class Transport:
             What the peer passes to `connect`. It carries a secret.
 
         Raises:
-            Error: The device that was set does not exist, or the system refuses a listening socket.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            BadSetting, SystemFailed: The device that was set does not exist; the system refuses a listening socket.
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def connect(self, url: Url | str, timeout: float | None = 10.0) -> None:
         """Connects to the transport or listener at `url`.
@@ -709,11 +725,10 @@ class Transport:
             ConnectFailed: No path came about in time; the message names every path that was tried.
             HasPeer: This transport has a peer already.
             UrlError: Text that is no URL of ours.
-            TypeError: Neither a `Url` nor text.
+            BadType: Neither a `Url` nor text.
             BadValue: A timeout below 0 or no number.
             Broken, Aborted: The transport is beyond use; `abort` or `close` came.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def connect_async(self, url: Url | str, timeout: float | None = 10.0) -> Op[None]:
         """As `connect`, with its arguments and errors, to be awaited; it begins at once.
@@ -731,8 +746,7 @@ class Transport:
             ConnectFailed: No peer connected in time.
             BadValue: A timeout below 0 or no number.
             Broken, Aborted: The transport is beyond use; `abort` or `close` came.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def wait_connected_async(self, timeout: float | None = None) -> Op[None]:
         """As `wait_connected`, with its arguments and errors, to be awaited; it begins at once.
@@ -748,8 +762,7 @@ class Transport:
             and "sent_bytes", "receives" and "received_bytes"; "notifications" taken; "failures"; "paths" made; "pending" operations.
 
         Raises:
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def expose(self, memory: MemoryLike, access: Access = "readwrite") -> Exposed:
         """Gives the peer access to memory until `unexpose` or the end of the transport, which keep the memory alive.
@@ -766,9 +779,8 @@ class Transport:
             ReadOnly: Memory that must not be written to, and `access` lets the peer write.
             DeviceMemory: Memory of a GPU that this transport does not carry.
             BadValue: Another word for `access`.
-            Error: No more regions can be exposed.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            TooMany: No more regions can be exposed.
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def unexpose(self, region: Exposed, timeout: float = 10.0) -> None:
         """Takes access back. When this returns nothing of the peer lands in the region or is read from it any more.
@@ -780,8 +792,7 @@ class Transport:
         Raises:
             NotExposed: The region was taken back already.
             BadValue: A timeout below 0 or no number.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def write(
         self,
@@ -812,8 +823,7 @@ class Transport:
             NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
             TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
             Refused: The peer took the region back, or does not give the range or the right.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def write_async(
         self,
@@ -849,8 +859,7 @@ class Transport:
             NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
             TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
             Refused: The peer took the region back, or does not give the range or the right.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def read_async(self, into: MemoryLike, source: RemoteBuffer, timeout: float | None = None) -> Op[int]:
         """As `read`, with its arguments and errors, to be awaited; it begins at once.
@@ -882,12 +891,11 @@ class Transport:
             UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
             DeviceMemory: Memory of a GPU that this transport does not carry.
             BadValue: No parts with a notification, a timeout below 0, or a `notify` that is neither.
-            TypeError: A part that is no such pair.
+            BadType: A part that is no such pair.
             NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
             TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
             Refused: The peer took the region back, or does not give the range or the right.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def write_batch_async(
         self,
@@ -918,12 +926,11 @@ class Transport:
             UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
             DeviceMemory: Memory of a GPU that this transport does not carry.
             BadValue: A timeout below 0 or no number.
-            TypeError: A part that is no such pair.
+            BadType: A part that is no such pair.
             NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
             TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
             Refused: The peer took the region back, or does not give the range or the right.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def read_batch_async(
         self, parts: Iterable[tuple[MemoryLike, RemoteBuffer]], timeout: float | None = None
@@ -968,8 +975,7 @@ class Transport:
             NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
             TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
             Refused: The peer took the region back, or does not give the range or the right.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def write_pages_async(
         self,
@@ -1017,8 +1023,7 @@ class Transport:
             NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
             TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
             Refused: The peer took the region back, or does not give the range or the right.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def read_pages_async(
         self,
@@ -1048,8 +1053,7 @@ class Transport:
             TimedOut: None came in time.
             BadValue: A timeout below 0 or no number.
             NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def wait_for_write_async(self, timeout: float | None = None) -> Op[int]:
         """As `wait_for_write`, with its arguments and errors, to be awaited; it begins at once.
@@ -1083,11 +1087,10 @@ class Transport:
             Interrupted: Another operation revoked the path meanwhile; whether it arrived is unknown.
             UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
             DeviceMemory: Memory of a GPU that this transport does not carry.
-            BadValue: A tag that is kept for the transport, or a timeout below 0.
+            BadValue: A tag that there cannot be or that is kept for the transport, or a timeout below 0.
             NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
             TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def send_async(self, tag: int, source: MemoryLike, timeout: float | None = None) -> Op[int]:
         """As `send`, with its arguments and errors, to be awaited; it begins at once.
@@ -1115,11 +1118,10 @@ class Transport:
             ReadOnly: `into` must not be written to.
             UnsupportedMemory, NotContiguous: The object shows no memory that can be used, or memory with gaps.
             DeviceMemory: Memory of a GPU that this transport does not carry.
-            BadValue: A tag that is kept for the transport, or a timeout below 0.
+            BadValue: A tag that there cannot be or that is kept for the transport, or a timeout below 0.
             NotConnected, Broken, Aborted: There is no peer yet; the transport is beyond use; `abort`, `close` or `cancel` came.
             TimedOut, TimedOutUnrevoked: Not done in time; with the latter the peer has not confirmed that nothing lands any more.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def recv_async(self, tag: int, into: MemoryLike, timeout: float | None = None) -> Op[int]:
         """As `recv`, with its arguments and errors, to be awaited; it begins at once.
@@ -1131,8 +1133,7 @@ class Transport:
         """Ends everything pending, on every thread, with `Aborted`. The transport stays usable.
 
         Raises:
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def fileno(self) -> int:
         """For event loops other than asyncio's: a descriptor that can be read when an operation has reported. Then call `poll`
@@ -1143,8 +1144,7 @@ class Transport:
 
         Raises:
             SystemFailed: No descriptor is left to this process.
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def poll(self) -> bool:
         """Silences the descriptor of `fileno` and moves on what can move, without waiting.
@@ -1153,8 +1153,7 @@ class Transport:
             True where something moved.
 
         Raises:
-            Closed: After `close`.
-            Forked: In a child of fork(2).
+            Closed, Forked: After `close`; in a child of fork(2).
         """
     def close(self) -> None:
         """Ends everything pending with `Aborted`, calls of other threads too, closes the connection and releases all memory: a call that it ends
@@ -1189,7 +1188,7 @@ def find_host(host: str, timeout: float | None = 10.0) -> Url:
         NotPaired: This user has no key.
         ConnectFailed: No peer and no host has this name; nobody served there in time.
         BadValue: Text that names no host; a timeout below 0 or no number.
-        SystemFailed, Error, Forked: As for `Transport`.
+        SystemFailed, BadSetting, Forked: As for `Transport`.
     """
 
 def forked() -> None: ...

@@ -28,6 +28,9 @@ def log_to_logging(logger: logging.Logger | str | None = "linkspan") -> None:
 
     Args:
         logger: A logger or its name; None sends lines to standard error again.
+
+    Raises:
+        RuntimeError: The system gives no thread.
     """
     global _logger, _thread
     with _lock:

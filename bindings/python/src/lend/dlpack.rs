@@ -5,11 +5,11 @@
 
 use std::ffi::{CStr, c_void};
 
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
-use super::{Lent, gpus};
+use super::{Lent, gpus, refused, said};
 use crate::error::BindingError;
 use crate::pages::whole;
 
@@ -65,7 +65,7 @@ pub(super) fn lend(object: &Bound<'_, PyAny>) -> PyResult<Option<Lent>> {
     if !object.hasattr("__dlpack__")? || !object.hasattr("__dlpack_device__")? {
         return Ok(None);
     }
-    let (kind, id): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
+    let (kind, id): (i32, i32) = said(object, "device", &object.call_method0("__dlpack_device__")?)?;
     let gpu = match ON_GPU.iter().find(|known| known.0 == kind) {
         Some((_, name)) => Some(gpus::named(object.py(), &format!("{name}:{id}"))?),
         None if ON_HOST.contains(&kind) => None,
@@ -83,7 +83,7 @@ pub(super) fn lend(object: &Bound<'_, PyAny>) -> PyResult<Option<Lent>> {
     if (tensor.device.kind, tensor.device.id) != (kind, id) {
         return Err(refused(object, "its tensor is on another device than the one it names"));
     }
-    let len = bytes(tensor)?;
+    let len = bytes(object, tensor)?;
     if flags & COPIED != 0 {
         return Err(refused(object, "it only gives copies of its bytes away"));
     }
@@ -100,7 +100,7 @@ pub(super) fn numbers(
     if !object.hasattr("__dlpack__")? || !object.hasattr("__dlpack_device__")? {
         return Ok(None);
     }
-    let (kind, id): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
+    let (kind, id): (i32, i32) = said(object, "device", &object.call_method0("__dlpack_device__")?)?;
     if !ON_HOST.contains(&kind) {
         let name = ON_GPU.iter().chain(&NAMES).find(|known| known.0 == kind).map_or("device", |known| known.1);
         return Err(wrong(object, format!("it is on {name}:{id}, and indices are read on the host (.cpu())")));
@@ -143,11 +143,6 @@ pub(super) fn numbers(
     Ok(Some(found?))
 }
 
-fn refused(object: &Bound<'_, PyAny>, why: &str) -> PyErr {
-    let kind = object.get_type().fully_qualified_name().map_or_else(|_| "this object".to_owned(), |n| n.to_string());
-    BindingError::NoMemory { kind, why: format!(": {why}") }.into()
-}
-
 /// The capsule, in the newest form that the object knows. `stream`: the driver's handle of the one that is to wait for the
 /// producer's work.
 fn export<'py>(object: &Bound<'py, PyAny>, stream: Option<u64>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -167,9 +162,9 @@ fn export<'py>(object: &Bound<'py, PyAny>, stream: Option<u64>) -> PyResult<Boun
         }
     });
     match exported {
-        Ok(capsule) => Ok(capsule.cast_into::<PyCapsule>()?),
+        Ok(capsule) => capsule.cast_into().map_err(|_| refused(object, "its __dlpack__ gives no capsule")),
         // Gradients, conjugate views and the like: the tensor says what to do.
-        Err(error) => Err(refused(object, &error.value(py).to_string())),
+        Err(error) => Err(refused(object, error.value(py))),
     }
 }
 
@@ -179,19 +174,20 @@ fn open<'a>(object: &Bound<'_, PyAny>, capsule: &'a Bound<'_, PyCapsule>) -> PyR
         // every version; it lives as long as the capsule, which the reference borrows.
         let managed = unsafe { ptr.cast::<Versioned>().as_ref() };
         if managed.major != 1 {
-            return Err(refused(object, &format!("its DLPack version is {}.{}", managed.major, managed.minor)));
+            return Err(refused(object, format_args!("its DLPack version is {}.{}", managed.major, managed.minor)));
         }
         return Ok((&managed.tensor, managed.flags));
     }
-    let ptr = capsule.pointer_checked(Some(PLAIN))?;
+    let other = |_| refused(object, "its capsule is not of DLPack, or was taken by another");
+    let ptr = capsule.pointer_checked(Some(PLAIN)).map_err(other)?;
     // SAFETY: a capsule of this name holds a DLManagedTensor, which begins with its tensor and lives as long as the capsule.
     Ok((unsafe { ptr.cast::<Tensor>().as_ref() }, 0))
 }
 
 /// Bytes of a tensor that lies in one piece, the last dimension fastest.
-fn bytes(tensor: &Tensor) -> PyResult<usize> {
-    let overflow = || PyBufferError::new_err("the shape of this tensor is larger than any memory");
-    let ndim = usize::try_from(tensor.ndim)?;
+fn bytes(object: &Bound<'_, PyAny>, tensor: &Tensor) -> PyResult<usize> {
+    let overflow = || refused(object, "its shape is none, or larger than any memory");
+    let ndim = usize::try_from(tensor.ndim).map_err(|_| overflow())?;
     let list = |ptr: *const i64| match ndim {
         0 => &[][..],
         // SAFETY: `shape`, and `strides` where it is not null, are arrays of `ndim` numbers that live with the tensor.
@@ -200,7 +196,7 @@ fn bytes(tensor: &Tensor) -> PyResult<usize> {
     let shape = list(tensor.shape);
     let mut items = 1usize;
     for &n in shape {
-        items = items.checked_mul(usize::try_from(n)?).ok_or_else(overflow)?;
+        items = usize::try_from(n).ok().and_then(|n| items.checked_mul(n)).ok_or_else(overflow)?;
     }
     if items > 0 && !tensor.strides.is_null() {
         let mut expected = 1i64;

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use linkspan::{Error, ForeignStream, Gpu};
+use linkspan::{ForeignStream, Gpu};
 use pyo3::prelude::*;
 
-use crate::error::from_linkspan;
+use crate::arguments::blocking;
 
 /// The GPU of this name; its driver is loaded now if it was not.
 pub(crate) fn named(py: Python<'_>, name: &str) -> PyResult<Arc<dyn Gpu>> {
-    py.detach(|| linkspan::gpu(name)).map_err(|e| from_linkspan(py, &e))
+    blocking(py, || linkspan::gpu(name))
 }
 
 /// Waits, without Python's lock, until what is queued on a stream has run: a handle of the driver's, or 0, 1 and 2 for the
@@ -18,7 +18,7 @@ pub(crate) fn named(py: Python<'_>, name: &str) -> PyResult<Arc<dyn Gpu>> {
 pub(super) fn finish(py: Python<'_>, gpu: &Arc<dyn Gpu>, stream: u64) -> PyResult<()> {
     // SAFETY: the interface promises that the stream it names is valid, as it does for the memory.
     let stream = unsafe { ForeignStream::new(stream) };
-    py.detach(|| gpu.finish(stream)).map_err(|e| from_linkspan(py, &e.into()))
+    blocking(py, || Ok(gpu.finish(stream)?))
 }
 
 /// What `export` gives, which is told a stream of ours that is to wait for the producer's work: when this returns, the work has
@@ -28,13 +28,12 @@ pub(super) fn after_producer<T>(
     gpu: &Arc<dyn Gpu>,
     export: impl FnOnce(u64) -> PyResult<T>,
 ) -> PyResult<T> {
-    let failed = |error: linkspan::GpuError| from_linkspan(py, &Error::from(error));
-    let stream = gpu.stream().map_err(failed)?;
-    let exported = gpu.native(stream).map_err(failed).and_then(|handle| {
+    let stream = blocking(py, || Ok(gpu.stream()?))?;
+    let exported = blocking(py, || Ok(gpu.native(stream)?)).and_then(|handle| {
         let exported = export(handle)?;
         finish(py, gpu, handle)?;
         Ok(exported)
     });
-    gpu.retire_stream(stream);
+    py.detach(|| gpu.retire_stream(stream));
     exported
 }

@@ -7,12 +7,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
 use super::dlpack;
+use crate::arguments::kind;
 use crate::error::BindingError;
 use crate::pages::whole;
-
-fn kind(object: &Bound<'_, PyAny>) -> String {
-    object.get_type().fully_qualified_name().map_or_else(|_| "this object".to_owned(), |n| n.to_string())
-}
 
 fn wrong(object: &Bound<'_, PyAny>, why: impl Into<String>) -> PyErr {
     BindingError::Indices { kind: kind(object), why: why.into() }.into()

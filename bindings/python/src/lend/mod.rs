@@ -15,10 +15,12 @@ use std::sync::Arc;
 
 use linkspan::{Gpu, MemSlice, Memory};
 use pyo3::buffer::PyUntypedBuffer;
+use pyo3::conversion::FromPyObjectOwned;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
-use crate::error::{BindingError, from_linkspan};
+use crate::arguments::{blocking, kind};
+use crate::error::BindingError;
 
 /// Where a range of memory is, by one of the protocols. It stays there as long as `keeper` lives.
 struct Lent {
@@ -44,7 +46,7 @@ pub(crate) fn memory(object: &Bound<'_, PyAny>) -> PyResult<Memory> {
         _ if len == 0 => Ok(Memory::lend(MemSlice::NONE, writable, keeper)),
         Some(gpu) => {
             let address = ptr as u64;
-            linkspan::check_on_gpu(&gpu, address, len).map_err(|e| from_linkspan(object.py(), &e))?;
+            blocking(object.py(), || linkspan::check_on_gpu(&gpu, address, len))?;
             // SAFETY: as below, and the driver knows the range as memory of this GPU.
             let slice = unsafe { MemSlice::on_device(gpu.place(), address, len) };
             Ok(Memory::lend_gpu(&gpu, slice, writable, keeper))
@@ -59,10 +61,22 @@ pub(crate) fn memory(object: &Bound<'_, PyAny>) -> PyResult<Memory> {
 
 fn no_memory(object: &Bound<'_, PyAny>, why: &PyErr) -> PyErr {
     let py = object.py();
-    let kind = object.get_type().fully_qualified_name().map_or_else(|_| "this object".to_owned(), |n| n.to_string());
     // An object without the protocol at all is told so by the sentence itself.
     let why = if why.is_instance_of::<pyo3::exceptions::PyTypeError>(py) { String::new() } else { format!(": {why}") };
-    BindingError::NoMemory { kind, why }.into()
+    BindingError::NoMemory { kind: kind(object), why }.into()
+}
+
+/// Of an object whose protocol says what cannot be.
+fn refused(object: &Bound<'_, PyAny>, why: impl std::fmt::Display) -> PyErr {
+    BindingError::NoMemory { kind: kind(object), why: format!(": {why}") }.into()
+}
+
+/// A value of a protocol, as what it has to be.
+fn said<'py, T>(object: &Bound<'py, PyAny>, what: &str, value: &Bound<'py, PyAny>) -> PyResult<T>
+where
+    T: FromPyObjectOwned<'py>,
+{
+    value.extract::<T>().map_err(|_| refused(object, format_args!("its {what} is {value}")))
 }
 
 /// `view` is a memoryview of our own, which no other code can release: it holds the export.

@@ -1,20 +1,28 @@
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Buf, Channel, Fabric, Listener, PeerState};
+use linkspan_gpu::{SimConfig, SimGpu};
 use linkspan_transport::StaticBuf;
 use linkspan_verbs::Rdma;
+use linkspan_verbs_sys::mock::MockNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
 use linkspan_verbs_sys::{self as nic, Mr, Nic, SendOp, SendWr};
 
 use crate::hello::Hello;
 use crate::shared::Shared;
-use crate::{Access, Config, Context, Error, Log, Memory, Notify, Transport, Url};
+use crate::{Access, Config, Context, Error, Gpu, Log, Memory, Notify, Transport, Url};
 
 const LONG: Duration = Duration::from_secs(60);
 
 fn config(path: &str) -> Config {
-    let settings = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", path), ("LINKSPAN_STATS_DIR", "off")];
+    config_with(path, "auto")
+}
+
+fn config_with(path: &str, gpu: &str) -> Config {
+    let settings =
+        [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", path), ("LINKSPAN_GPU", gpu), ("LINKSPAN_STATS_DIR", "off")];
     Config::read(&|name| settings.iter().find(|p| p.0 == name).map(|p| p.1.to_owned())).expect("settings")
 }
 
@@ -318,8 +326,67 @@ fn what_is_exposed_no_more_is_closed_to_the_peers_card_when_unexpose_returns() {
     assert!(!lands());
 }
 
+/// As the segments of an allocator that gives out tensors: the second one grows, as an expandable one does.
+#[test]
+fn tensors_of_exposed_segments_register_nothing_and_others_once_each() {
+    const TENSOR: usize = 16 << 10;
+    const COUNT: usize = 100;
+    let net = SoftNet::new(1);
+    let lo = linkspan_net::interface_of(Ipv4Addr::LOCALHOST.into(), 0).expect("interfaces").expect("lo").index;
+    let nics = [1, 2].map(|n| MockNic::new(net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, n), lo))));
+    let _engine = net.engine();
+    let [a, b] = nics.each_ref().map(|nic| {
+        let nics = vec![nic.clone()];
+        let fabric = Fabric::apart(config_with("verbs", "staged"), Log::off(), true, vec![Box::new(Rdma::given(nics))])
+            .expect("a fabric");
+        Context::over(fabric).and_then(|context| context.transport()).expect("a transport")
+    });
+    a.connect_blocking(&b.bind().expect("a URL"), LONG).expect("connected");
+    let inbox = Memory::host(TENSOR);
+    let there = b.expose(&inbox.view(), Access::ReadWrite).expect("exposed").remote();
+    let registers = |work: &dyn Fn()| {
+        let count = || nics[0].script().counts.registrations;
+        let before = count();
+        work();
+        count() - before
+    };
+    let exposes = |memory: &Memory, at, len| {
+        let view = memory.slice(at, len).expect("inside");
+        registers(&|| assert!(!a.expose(&view, Access::ReadWrite).expect("exposed").reused_registration()))
+    };
+    let uses = |memory: &Memory, at: usize| {
+        registers(&|| {
+            let tensor = memory.slice(at, TENSOR).expect("inside");
+            a.write_blocking(&tensor, &there, None, Some(LONG)).expect("written");
+            let tensor = memory.slice_mut(at, TENSOR).expect("inside");
+            a.read_blocking(&tensor, &there, Some(LONG)).expect("read");
+        })
+    };
+    // Anywhere, not at multiples of their size.
+    let all = |memory: &Memory, from: usize| (0..COUNT - 1).map(|n| uses(memory, from + n * TENSOR + 64)).sum::<u64>();
+    let segment = Memory::host(COUNT * TENSOR);
+    assert_eq!((exposes(&segment, 0, COUNT * TENSOR), all(&segment, 0), all(&segment, 0)), (1, 0, 0));
+
+    let grown = Memory::host(2 * COUNT * TENSOR);
+    assert_eq!((exposes(&grown, 0, COUNT * TENSOR), all(&grown, 0)), (1, 0));
+    assert_eq!((exposes(&grown, COUNT * TENSOR, COUNT * TENSOR), all(&grown, COUNT * TENSOR)), (1, 0));
+    let across = COUNT * TENSOR - 100;
+    assert_eq!((uses(&grown, across), uses(&grown, across)), (2, 0), "to send from, and to read into");
+
+    // Nobody has told of this one.
+    let unknown = Memory::host(COUNT * TENSOR);
+    assert_eq!((all(&unknown, 0), all(&unknown, 0)), (2 * (COUNT as u64 - 1), 0));
+
+    // Memory of a GPU goes through memory of the host that is the path's own.
+    let gpu: Arc<dyn Gpu> = SimGpu::new(SimConfig::default()).expect("a GPU");
+    a.attach(&gpu).expect("attached");
+    let device = Memory::on_gpu(&gpu, COUNT * TENSOR).expect("allocated");
+    let first = uses(&device, 0);
+    assert_eq!((first <= 2, all(&device, 0)), (true, 0), "{first} for the first");
+}
+
 /// A user with keys, in a directory that goes with it.
-struct Keyed(std::path::PathBuf, std::sync::Arc<linkspan_fabric::keys::Keyring>);
+struct Keyed(std::path::PathBuf, Arc<linkspan_fabric::keys::Keyring>);
 
 impl Drop for Keyed {
     fn drop(&mut self) {
@@ -332,7 +399,7 @@ impl Keyed {
         let dir = std::env::temp_dir().join(format!("linkspan-state-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         let ring = linkspan_fabric::keys::Keyring::make_in(&dir, false).expect("keys");
-        Keyed(dir, std::sync::Arc::new(ring))
+        Keyed(dir, Arc::new(ring))
     }
 
     fn trusts(&self, other: &Keyed, name: &str) {
