@@ -42,7 +42,7 @@ struct Wire {
 impl Wire {
     fn put(&mut self, rail: usize, head: &Head, src: Mem) -> Option<u64> {
         assert!(self.up[rail], "sent on a rail that is down");
-        let (_, kind) = Head::decode(head.as_wire()).expect("a sealed head");
+        let (_, kind) = Head::decode(head.as_wire()).expect("a head");
         if self.waiting[rail].len() >= 16 {
             return None;
         }
@@ -238,7 +238,6 @@ impl Victim {
         if kind == Kind::Ack || kind == Kind::RailDown {
             // Of a rail: what it is said to have brought there.
             head.total.set(input.near(self.wire.chunks[rail].into()));
-            head = head.sealed();
         }
         let len = head.len.get() as usize;
         if kind.is_payload() {

@@ -90,8 +90,7 @@ unsafe impl Rail for Control {
         let short = usize::from(script.byte() == 255);
         drop(script);
         outer.len.set((HEAD_LEN - short) as u32);
-        let inner = inner.sealed();
-        let told = sink.ctrl(&outer.sealed(), &inner.as_wire()[short..]);
+        let told = sink.ctrl(&outer, &inner.as_wire()[short..]);
         told.map_err(|v| Down::Protocol { path: String::new(), why: v.0 })?;
         Ok(Poll::Active)
     }

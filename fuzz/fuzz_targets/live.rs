@@ -159,7 +159,7 @@ fn row(input: &mut Input<'_>, likely: &mut Likely, bytes: &mut Vec<u8>) {
     let mut all = Head::new(Kind::BatchHeads);
     all.len.set(heads.len() as u32);
     all.total.set(payload as u64);
-    bytes.extend_from_slice(all.sealed().as_wire());
+    bytes.extend_from_slice(all.as_wire());
     bytes.append(&mut heads);
     bytes.resize(bytes.len() + payload, 0xEE);
     let padding = linkspan_proto::head::padding(payload);

@@ -134,7 +134,6 @@ impl Enemy<'_> {
         };
         if tag == 4 {
             head.len.set(self.input.near(20_000).min(1 << 20) as u32);
-            head = head.sealed();
         }
         bytes[8..48].copy_from_slice(head.as_wire());
         let mut count = match tag {

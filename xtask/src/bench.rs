@@ -8,6 +8,7 @@ pub(crate) mod files;
 mod instructions;
 mod sides;
 mod stats;
+pub(crate) mod visited;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

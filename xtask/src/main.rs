@@ -49,6 +49,7 @@ usage: cargo xtask COMMAND
                          is HEAD as fast as BASE (`core-base`: the commit in bench/core-base)? pairs of runs in turn
   bench-files [--small] [--rounds N] [--row NAME]... [--disk DIR] [--record FILE]
                          files over linkspan beside rsync, scp, cp, dd and sshfs, in turn (root; with tmpfs for three times 8 GiB)
+  isend                  which of our functions one isend of the unoptimised plugin visits until the kernel has its bytes (valgrind)
   plugin-host [ARGS]     plays NCCL's part against the built plugin (tests/plugin-host)
   foreign                a transport in a workspace of its own: the suite, the library and the plugin over it
   capi                   installs the C library below target/; its symbols and layout, tests in C and C++, CMake
@@ -100,6 +101,7 @@ fn main() -> ExitCode {
         ["stage", dir, libdir] => package::stage::run(&root, std::path::Path::new(dir), libdir),
         ["bench-pair", rest @ ..] => bench::run(&root, rest),
         ["bench-files", rest @ ..] => bench::files::run(&root, rest),
+        ["isend"] => bench::visited::run(&root),
         ["plugin-host", rest @ ..] => stages::plugin_host(&root, rest),
         ["foreign"] => stages::foreign(&root),
         ["capi"] => capi::test(&root),

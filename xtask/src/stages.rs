@@ -27,14 +27,15 @@ pub(crate) use prometheus::run as prometheus;
 pub(crate) use python::{run as python, vllm};
 
 /// Crates whose unit, layout and wire tests run for aarch64.
-const AARCH64_TESTED: [&str; 4] = ["linkspan-proto", "linkspan-transport", "linkspan-ncclnet", "linkspan-shmring"];
+const AARCH64_TESTED: [&str; 4] = ["linkspan-proto", "linkspan-transport", "linkspan-plugin", "linkspan-shmring"];
 
 /// Programs that are built for it.
 const AARCH64_BUILT: [&str; 2] = ["linkspan-nccl", "lspan"];
 
 /// Tests that qemu-user cannot run, and why: whatever else fails there is a failure.
-const NOT_UNDER_QEMU: [(&str, &str); 6] = [
+const NOT_UNDER_QEMU: [(&str, &str); 7] = [
     ("cma::tests::", "qemu-user has no process_vm_readv and process_vm_writev (ENOSYS)"),
+    ("path::tests::", "connections of the fabric, without layouts"),
     ("a_table_with_nothing_behind_it", "it loads a library that cargo builds with all targets only"),
     ("conn::log::tests::bodies_survive", RANDOM),
     ("conn::tests::hostile::no_peer_can_do_harm", RANDOM),

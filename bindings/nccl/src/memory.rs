@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use linkspan_fabric::{Channel, ConnMemory, Fabric, Gpu, GpuWish, Log, MemSlice, Registered, chain, gpus};
-use linkspan_ncclnet::{Fail, Logger, Mem, Part, RegisterRange};
+
+use crate::{Fail, Logger, Mem, Part, RegisterRange};
 
 /// Where the memory of one comm is registered.
 pub struct Domain {

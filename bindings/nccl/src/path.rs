@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use linkspan_fabric::{
-    Channel, ChannelError, Down, MAX_GROUP, MemSlice, OFFLOAD_HANDLE, OFFLOAD_SLOTS, OffloadQueue, OpError, Ticket,
-    chain, gpus,
+    Buf, Channel, ChannelError, Down, MAX_GROUP, MemSlice, OFFLOAD_HANDLE, OFFLOAD_SLOTS, OffloadQueue, OpError,
+    Ticket, chain, gpus,
 };
-use linkspan_ncclnet::{DeviceQueue, Fail, Logger, Part, RecvComm, RecvHints, SendComm};
 
 use crate::memory::{Mr, slice};
+use crate::{DeviceQueue, Fail, Logger, Part, RecvComm, RecvHints, SendComm};
 
 /// Result code of a channel's error; the line that explains it is logged here, once per error.
 #[cold]
@@ -19,7 +19,7 @@ fn fail(log: Logger, channel: &Channel, error: &ChannelError) -> Fail {
 }
 
 /// What ended here is not told as the peer's end, which others are to be asked to do without.
-pub(crate) fn code(channel: &Channel, error: &ChannelError) -> Fail {
+fn code(channel: &Channel, error: &ChannelError) -> Fail {
     match (error, channel.lost_by()) {
         (ChannelError::Op(OpError::Memory), _) | (_, Some(Down::Device { .. })) => Fail::Gpu,
         (ChannelError::Op(_) | ChannelError::DeviceMemory, _) => Fail::InvalidUsage,
@@ -27,6 +27,10 @@ pub(crate) fn code(channel: &Channel, error: &ChannelError) -> Fail {
         _ => Fail::Remote,
     }
 }
+
+/// Receives from so many bytes on are announced one by one: NCCL's pieces by default, whose copy takes far longer than the system
+/// call. Smaller ones that are posted beside others are announced together, by the next test that finds its receive not done.
+const LARGE: usize = 512 << 10;
 
 /// The sending end of a connection.
 pub struct Sending {
@@ -126,7 +130,13 @@ impl Receiving {
             other => other,
         };
         match posted {
-            Ok(ticket) => Ok(ticket.map(Ticket::to_u64)),
+            Ok(ticket) => {
+                // NCCL may not call again for long, and the peer's send waits for what this announces.
+                if channel.moving() == 1 || posts.iter().any(|(_, mem)| mem.len() >= LARGE) {
+                    channel.flush();
+                }
+                Ok(ticket.map(Ticket::to_u64))
+            }
             Err(error) => Err(fail(self.log, channel, &error)),
         }
     }
@@ -236,3 +246,6 @@ unsafe impl RecvComm for Receiving {
         self.channel = None;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,11 +4,12 @@ use std::ffi::CStr;
 use std::marker::PhantomData;
 
 use linkspan_fabric::{Config, Device, Error, Fabric, Level, Log, chain};
-use linkspan_ncclnet::{Exported, Fail, Global, HANDLE_LEN, Init, Logger, NetPlugin, Props, RegisterRange};
 
 use crate::memory::{Domain, Mr, takes_device, unpack_since};
 use crate::path::{Receiving, Sending};
 use crate::setup::{Dialling, Listening};
+use crate::tuner::Tuner;
+use crate::{Exported, Fail, Global, HANDLE_LEN, Init, Logger, NetPlugin, Props, RegisterRange};
 
 /// Largest piece handed to us at once: NCCL's own default for plugins that name none (since v9).
 const MAX_P2P_BYTES: usize = 1 << 30;
@@ -176,5 +177,16 @@ unsafe impl<M: Machine> NetPlugin for Plugin<M> {
     fn merge(&self, members: &[usize]) -> Result<usize, Fail> {
         let fabric = self.fabric()?;
         fabric.merge(members).map_err(|error| fail(self.log, &error))
+    }
+}
+
+/// Keeps LL128 away from the network. LL128 trusts that the last 8 bytes of a 128-byte line never become visible before the rest. Bytes
+/// from a socket are copied by the kernel, which promises no order within a line, so NCCL must not choose LL128 between nodes. The
+/// verdict depends on what all ranks know alike, so it is the same on each of them.
+impl<M: Machine> Tuner for Plugin<M> {
+    const NAME: &'static CStr = c"linkspan";
+
+    fn forbids_ll128(_ranks: usize, nodes: usize) -> bool {
+        nodes > 1
     }
 }

@@ -1,13 +1,11 @@
 //! Listening and connecting.
 
 use linkspan_fabric::{Connecting, Fabric, HANDLE_LEN as FABRIC_HANDLE, Listener};
-use linkspan_ncclnet::{
-    Connecting as NcclConnecting, Fail, HANDLE_LEN, ListenComm, Logger, Opened, OpenedRecv, OpenedSend,
-};
 
 use crate::memory::Domain;
 use crate::path::{Receiving, Sending};
 use crate::plugin::{Machine, Plugin, fail};
+use crate::{Connecting as NcclConnecting, Fail, HANDLE_LEN, ListenComm, Logger, Opened, OpenedRecv, OpenedSend};
 
 // The fabric's handle ends in bytes that are always zero; NCCL's interface keeps 8 of those for itself.
 const _: () = assert!(HANDLE_LEN >= linkspan_fabric::HANDLE_USED && HANDLE_LEN <= FABRIC_HANDLE);

@@ -300,6 +300,12 @@ impl Channel {
         self.conn.waiting()
     }
 
+    /// See [`Conn::moving`].
+    #[inline]
+    pub fn moving(&self) -> usize {
+        self.conn.moving()
+    }
+
     /// Hands what was posted to the medium now if it is likely to stay alone: nothing else is under way, nor was when the
     /// one before was posted. The messages of a burst leave together with the next call.
     #[inline]

@@ -51,7 +51,7 @@ unsafe impl Rail for Burst {
                 let mut head = Head::new(Kind::Chunk);
                 head.len.set(LEN as u32);
                 head.id.set(n as u32);
-                head.sealed()
+                head
             })
             .collect();
         for (n, head) in heads.iter().enumerate() {

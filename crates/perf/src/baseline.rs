@@ -4,6 +4,7 @@
 pub mod bare;
 mod cma;
 pub mod memcpy;
+pub mod shared;
 mod socket;
 
 use std::time::Duration;

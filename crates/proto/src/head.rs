@@ -3,6 +3,7 @@
 //! It is 40 bytes, little-endian, and never spans a version: the login fixes the version before the first head is
 //! sent. `docs/PROTOCOL.md` gives each kind's use of the fields.
 
+use crate::login::Versions;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -121,8 +122,8 @@ pub struct Head {
     pub magic: u8,
     /// A [`Kind`] as its number.
     pub kind: u8,
-    /// Folded sum over the other 38 bytes, see [`Head::sum`].
-    pub check: U16,
+    /// Zero; a head with anything else is refused.
+    pub zero: U16,
     /// Payload bytes that follow this head.
     pub len: U32,
     /// Control messages: position in the sender's control log. Chunks: position on their rail.
@@ -150,16 +151,13 @@ pub enum BadHead {
         "LS0001 frame starts with byte {0:#04x}, not {MAGIC:#04x}: the peer does not send linkspan frames here, or the stream lost its framing"
     )]
     Magic(u8),
-    /// The sum does not match.
-    #[error("LS0002 frame header sum is {got:#06x}, computed {want:#06x}: the header was damaged in transit")]
-    Check {
-        /// As received.
-        got: u16,
-        /// As computed over the rest.
-        want: u16,
-    },
+    /// The reserved bytes are not zero.
+    #[error(
+        "LS0002 frame header has {0:#06x} where zero belongs: it was damaged in transit, or the peer is not an unmodified linkspan"
+    )]
+    Reserved(u16),
     /// No such kind.
-    #[error("LS0003 frame kind {0} is not known to protocol version 1")]
+    #[error("LS0003 frame kind {0} is not known to protocol version {version}", version = Versions::OURS)]
     Kind(u8),
     /// More payload than the kind allows.
     #[error("LS0004 frame of kind {kind:?} announces {len} payload bytes, the limit is {max}")]
@@ -174,13 +172,13 @@ pub enum BadHead {
 }
 
 impl Head {
-    /// A head of this kind with every other field zero and the sum not yet set.
+    /// A head of this kind with every other field zero.
     #[inline]
     pub fn new(kind: Kind) -> Head {
         Head {
             magic: MAGIC,
             kind: kind as u8,
-            check: U16::ZERO,
+            zero: U16::ZERO,
             len: U32::ZERO,
             seq: U32::ZERO,
             ack: U32::ZERO,
@@ -191,41 +189,14 @@ impl Head {
         }
     }
 
-    /// The 16-bit sum over all bytes but `check`: a multiply-rotate fold of the five 64-bit words. It finds damage
-    /// and lost framing; it is not a defence against a peer that means harm.
-    #[inline]
-    pub fn sum(&self) -> u16 {
-        // The words as they lie in memory, from the fields: to read what has just been written in smaller parts stalls a
-        // processor's store buffer.
-        let pair = |low: U32, high: U32| u64::from(low.get()) | u64::from(high.get()) << 32;
-        let first = u64::from(self.magic) | u64::from(self.kind) << 8 | u64::from(self.len.get()) << 32;
-        let words = [pair(self.seq, self.ack), pair(self.tag, self.id), self.offset.get(), self.total.get()];
-        // The constant is 2^64 / golden ratio, odd (Knuth, TAOCP 3, 6.4): spreads every input bit over the word.
-        const K: u64 = 0x9E37_79B9_7F4A_7C15;
-        let mut sum = first.wrapping_mul(K);
-        for word in words {
-            sum = (sum.rotate_left(23) ^ word).wrapping_mul(K);
-        }
-        (sum >> 48) as u16
-    }
-
-    /// Sets `check` to [`Head::sum`]; the last step before a head is sent.
-    #[must_use]
-    #[inline]
-    pub fn sealed(mut self) -> Head {
-        self.check = U16::new(self.sum());
-        self
-    }
-
     /// Reads and checks a head from exactly [`HEAD_LEN`] bytes.
     pub fn decode(bytes: &[u8; HEAD_LEN]) -> Result<(Head, Kind), BadHead> {
         let head: Head = zerocopy::transmute!(*bytes);
         if head.magic != MAGIC {
             return Err(BadHead::Magic(head.magic));
         }
-        let (got, want) = (head.check.get(), head.sum());
-        if got != want {
-            return Err(BadHead::Check { got, want });
+        if head.zero != U16::ZERO {
+            return Err(BadHead::Reserved(head.zero.get()));
         }
         let kind = Kind::from_u8(head.kind).ok_or(BadHead::Kind(head.kind))?;
         let (len, max) = (head.len.get(), kind.max_len());

@@ -122,15 +122,22 @@ impl MemSlice {
         self.ptr
     }
 
-    /// Copies as many bytes as both have, between ranges on the host. False: they differ in length, or one is on a device.
+    /// Copies as many bytes as both have, lowest address first, between ranges on the host that do not overlap. False: they differ
+    /// in length, or one is on a device.
     pub fn copy_to_host(self, to: MemSlice) -> bool {
         let len = Buf::len(&self);
         if !self.is_host() || !to.is_host() || len != Buf::len(&to) {
             return false;
         }
         // SAFETY: both are mapped for their whole length by the promise of `new`, and nobody makes references to them.
-        unsafe { linkspan_mem::copy(self.ptr, to.ptr, len) };
+        unsafe { linkspan_mem::copy_ascending(self.ptr, to.ptr, len) };
         true
+    }
+
+    /// As [`Buf::fill`], lowest address first. False also where this is on a device.
+    pub fn fill_ascending(self, offset: u64, bytes: &[u8]) -> bool {
+        let part = Buf::sub(&self, offset, bytes.len() as u64);
+        part.is_some_and(|part| MemSlice::with_bytes(bytes, |from| from.copy_to_host(part)))
     }
 
     /// The bytes as a vector; for tests and small reads off the data path.

@@ -162,6 +162,19 @@ pub trait Sink {
     fn landed(&mut self, head: &Head) -> Result<(), Violation>;
 }
 
+/// A sink that passes everything on to another thread or another rail, which may have to be waited for.
+pub trait AsyncSink: Sink {
+    /// Whether the message with this head may be brought now. If not, it is asked about again before any other is brought.
+    fn ready(&mut self, head: &Head) -> bool;
+}
+
+/// A connection takes whatever comes: the question costs nothing there.
+impl AsyncSink for dyn Sink + '_ {
+    fn ready(&mut self, _: &Head) -> bool {
+        true
+    }
+}
+
 /// Whether a poll found anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {
@@ -213,14 +226,14 @@ pub unsafe trait Rail {
     /// What this rail is.
     fn info(&self) -> &RailInfo;
 
-    /// Accepts a control message: `head` (sealed, `head.len == body.len()`, at most `EAGER_MAX`) and `body`, which is
+    /// Accepts a control message: `head` (`head.len == body.len()`, at most `EAGER_MAX`) and `body`, which is
     /// copied before the call returns. Returns the item's number.
     ///
     /// # Errors
     /// [`Busy`]: the rail takes nothing more at the moment; try again after [`Rail::poll`].
     fn ctrl(&mut self, head: &Head, body: MemSlice) -> Result<u64, Busy>;
 
-    /// Accepts a chunk: `head` (sealed, `head.len == src.len()`) and its payload, which the rail reads later.
+    /// Accepts a chunk: `head` (`head.len == src.len()`) and its payload, which the rail reads later.
     ///
     /// # Errors
     /// [`Busy`]: the rail takes nothing more at the moment; try again after [`Rail::poll`].

@@ -4,7 +4,8 @@
 //! that the compiler does not see: `memmove(3)`, called from an `asm!` block, of which it knows only that it may read and write
 //! memory that it can reach by the pointers. What the processor does is defined: each byte is one that was there at some time
 //! of the call. Where copies are checked (Miri, loom) they are made byte by byte with relaxed atomics, which is what the block
-//! stands for; at full speed these would be some ten times slower.
+//! stands for; at full speed these would be some ten times slower. Its two variants, by stores past the caches and lowest address
+//! first, keep to the same.
 //!
 //! Nothing is ordered by a copy: who tells another that bytes are there does it by a release store behind the copy, and who is
 //! told looks by an acquire load before it.

@@ -17,7 +17,6 @@ mod interfaces;
 mod limit;
 mod notifier;
 mod options;
-mod order;
 mod ping;
 mod wait;
 
@@ -31,8 +30,7 @@ pub use interfaces::{Interface, interface_of, interfaces};
 pub use limit::{LineLimit, Quota, Share};
 pub use linkspan_thread::block_signals;
 pub use notifier::Notifier;
-pub use options::{bind_late_port, incoming_cpu, peer_of};
-pub use order::{copy_ascending, fill_ascending};
+pub use options::{bind_late_port, peer_of};
 pub use ping::{NEIGHBOURS_MAX, Ping, neighbours};
 pub use wait::WaitSet;
 

@@ -19,21 +19,6 @@ pub fn bind_late_port(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_int(fd, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
 
-/// The processor on which the kernel last handled a packet of this socket (SO_INCOMING_CPU, socket(7)); `None`
-/// before the first.
-///
-/// # Errors
-/// The error of `getsockopt(SO_INCOMING_CPU)`: ENOPROTOOPT before Linux 3.19.
-pub fn incoming_cpu(fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
-    let mut value: i32 = -1;
-    let mut len = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: `value` is one int and `len` its length, both ours to write.
-    let rc = unsafe {
-        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_INCOMING_CPU, (&raw mut value).cast(), &raw mut len)
-    };
-    if rc == 0 { Ok(usize::try_from(value).ok()) } else { Err(io::Error::last_os_error()) }
-}
-
 /// User and process at the other end of a local socket (SO_PEERCRED, unix(7)); process 0: its pid namespace cannot be seen from ours.
 ///
 /// # Errors

@@ -15,8 +15,6 @@ pub mod slot;
 mod sync;
 
 #[cfg(not(loom))]
-pub mod bare;
-#[cfg(not(loom))]
 pub mod cma;
 #[cfg(not(loom))]
 pub mod layout;

@@ -142,11 +142,11 @@ impl Map {
         self.word(layout::sleeping(side))
     }
 
-    /// As [`Map::sleeping`], half of the word, for a futex: of a map that has no doorbell ([`crate::bare`]).
-    pub(crate) fn nap(&self, side: Side) -> &AtomicU32 {
+    /// As [`Map::sleeping`], half of the word, for a futex: of a map that has no doorbell.
+    pub fn nap(&self, side: Side) -> &AtomicU32 {
         let word: *const AtomicU64 = self.sleeping(side);
-        // SAFETY: inside the mapping and aligned, as the word it is the first half of, which no other code of a bare
-        // map uses; atomics may be shared with other processes.
+        // SAFETY: inside the mapping and aligned, as the word it is the first half of, which nobody uses of a map
+        // without a doorbell; atomics may be shared with other processes.
         unsafe { &*word.cast::<AtomicU32>() }
     }
 
@@ -156,12 +156,14 @@ impl Map {
     }
 
     /// Any word of the map; see [`Map::corrupt`].
+    #[cfg(feature = "sim")]
     #[doc(hidden)]
     pub fn peek(&self, at: usize) -> u64 {
         self.word(at / 8 * 8 % layout::total(self.ring)).load(Ordering::Relaxed)
     }
 
     /// Every word of the map, for tests with a misbehaving peer.
+    #[cfg(feature = "sim")]
     #[doc(hidden)]
     pub fn corrupt(&self, at: usize, value: u64) {
         self.word(at / 8 * 8 % layout::total(self.ring)).store(value, Ordering::Relaxed);

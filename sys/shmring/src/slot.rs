@@ -108,11 +108,9 @@ pub fn open(w: &impl Words, generation: u32, dest: u64, taken: u32) -> Result<bo
     }
 }
 
-/// Claims the next of `slices` slices, where the transfer is open and one is left.
-///
-/// # Errors
-/// [`CorruptSlot`]: the slot holds another generation.
-pub fn claim(w: &impl Words, generation: u32, slices: u32) -> Result<Option<u32>, CorruptSlot> {
+/// As [`claim_some`], one.
+#[cfg(test)]
+pub(crate) fn claim(w: &impl Words, generation: u32, slices: u32) -> Result<Option<u32>, CorruptSlot> {
     Ok(claim_some(w, generation, slices, 1)?.map(|slices| slices.start))
 }
 

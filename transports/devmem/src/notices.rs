@@ -10,7 +10,7 @@ use crate::rx::Intake;
 pub(crate) fn announcement() -> Head {
     let mut head = Head::new(Kind::Beside);
     head.len.set(HEAD_LEN as u32);
-    head.sealed()
+    head
 }
 
 /// What the control rail brings: announcements for us, everything else for the protocol.

@@ -16,7 +16,6 @@ use linkspan_gpu::devmem::{
 };
 use linkspan_gpu::unpack::CopyMode;
 use linkspan_gpu::{Gpu, GpuError, Share, StageMemory};
-use linkspan_net::copy_ascending;
 use linkspan_netdev::CONTROL_LEN;
 use linkspan_proto::Head;
 use linkspan_transport::gpu::DeviceQueue;
@@ -457,7 +456,7 @@ impl Intake {
             }
             _ => {
                 self.counts.host += u64::from(len);
-                let copied = copy_ascending(src, dst);
+                let copied = src.copy_to_host(dst);
                 debug_assert!(copied);
             }
         }

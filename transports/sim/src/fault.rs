@@ -22,7 +22,7 @@ pub enum Fault {
         /// How long.
         time: Option<u64>,
     },
-    /// One bit of a frame header on its way to `to` is wrong.
+    /// One bit of a frame header on its way to `to` is wrong, so that it is none any more.
     Corrupt {
         /// The end that gets it.
         to: End,

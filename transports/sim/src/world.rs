@@ -220,7 +220,7 @@ impl World {
             Some(_) => *corrupt = None,
         }
         let good = *head;
-        // One bit is always found by the sum or the magic; the loop is for the reader who doubts it.
+        // Most bits make another sound head, which is no fault of a link with a checksum: those that make none are wanted.
         while Head::decode(head).is_ok() {
             *head = good;
             let bit = inner.rng.below(8 * HEAD_LEN as u64) as usize;

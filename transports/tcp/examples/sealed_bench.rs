@@ -79,7 +79,7 @@ fn head(kind: Kind, len: usize, offset: usize) -> Head {
     let mut head = Head::new(kind);
     head.len.set(len as u32);
     head.offset.set(offset as u64);
-    head.sealed()
+    head
 }
 
 fn send(rail: &mut impl Rail, src: MemSlice, size: usize) {

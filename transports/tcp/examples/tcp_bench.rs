@@ -121,7 +121,7 @@ fn head(kind: Kind, len: usize, offset: usize) -> Head {
     let mut head = Head::new(kind);
     head.len.set(len as u32);
     head.offset.set(offset as u64);
-    head.sealed()
+    head
 }
 
 fn bare_send(fd: BorrowedFd<'_>, mem: MemSlice) {
@@ -298,7 +298,7 @@ impl End {
                         if self.sink.ctrl > acked {
                             let mut ack = Head::new(Kind::Ack);
                             ack.total.set(self.sink.ctrl);
-                            if self.rail.ctrl(&ack.sealed(), MemSlice::EMPTY).is_ok() {
+                            if self.rail.ctrl(&ack, MemSlice::EMPTY).is_ok() {
                                 acked = self.sink.ctrl;
                             }
                         }

@@ -9,9 +9,8 @@
 
 use linkspan_proto::Head;
 use linkspan_proto::head::{BATCH_MAX, HEAD_LEN, ROW_PAYLOAD_MAX};
-use linkspan_transport::{Buf, MemSlice};
+use linkspan_transport::{AsyncSink, Buf, MemSlice};
 
-use crate::async_sink::{AsyncSink, Placement};
 use crate::frames::{Next, begun};
 use crate::rx::Fault;
 
@@ -52,14 +51,13 @@ impl ChunkBatch {
             if !kind.is_payload() || len == 0 || len > ROW_PAYLOAD_MAX {
                 return Err(Fault::ChunkBatch("one of its heads is not that of a payload of 1 to 65536 bytes"));
             }
-            if !sink.open() {
+            if !sink.ready(&head) {
                 return Ok(false);
             }
             let (mem, wanted) = match sink.place(&head)? {
-                Placement::Later => return Ok(false),
-                Placement::Nowhere => (MemSlice::EMPTY, false),
-                Placement::At(place) if place.len() == len => (place, true),
-                Placement::At(place) => return Err(Fault::Place { want: len, got: place.len() }),
+                None => (MemSlice::EMPTY, false),
+                Some(place) if place.len() == len => (place, true),
+                Some(place) => return Err(Fault::Place { want: len, got: place.len() }),
             };
             self.heads[self.placed] = head;
             self.places[self.placed] = mem;
@@ -82,8 +80,7 @@ impl ChunkBatch {
         }
         let at = self.begun;
         self.begun += 1;
-        let place = if self.wanted[at] { Placement::At(self.places[at]) } else { Placement::Nowhere };
-        begun(self.heads[at], place).ok()
+        begun(self.heads[at], self.wanted[at].then_some(self.places[at])).ok()
     }
 
     /// Places in a row behind the payload under way, up to one that is no longer wanted; and whether the batch ends there.

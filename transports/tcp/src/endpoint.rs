@@ -6,9 +6,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use linkspan_net::TcpInfo;
 use linkspan_proto::Head;
 use linkspan_proto::head::EAGER_MAX;
-use linkspan_transport::{Buf, Busy, Caps, Down, End, Health, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd, peer_gone};
+use linkspan_transport::{
+    AsyncSink, Buf, Busy, Caps, Down, End, Health, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd, peer_gone,
+};
 
-use crate::async_sink::AsyncSink;
 use crate::rx::{Fault, Rx, SCRATCH};
 use crate::tx::Tx;
 use crate::zerocopy::{ZeroCopy, ZeroCopyPolicy};
@@ -133,7 +134,7 @@ impl TcpRail {
         &self.stream
     }
 
-    /// [`Rail::poll`], also for an asynchronous sink that cannot always take more.
+    /// [`Rail::poll`], also for a sink that cannot always take more.
     pub(crate) fn take_in<I: AsyncSink + ?Sized>(&mut self, sink: &mut I) -> Result<Poll, Down> {
         if let Some(end) = &self.end {
             return Err(self.down(end));
@@ -167,12 +168,12 @@ impl TcpRail {
         self.end.as_ref()
     }
 
-    /// The asynchronous sink takes more again: the next look is not left out.
+    /// The sink takes more again: the next look is not left out.
     pub(crate) fn look_again(&mut self) {
         self.idle = 0;
     }
 
-    /// [`Rail::arm`] while the asynchronous sink takes nothing: only what waits to be sent is a reason to wake.
+    /// [`Rail::arm`] while the sink takes nothing: only what waits to be sent is a reason to wake.
     pub(crate) fn arm_sending(&self) -> Option<WaitFd> {
         let write = self.tx.pending() && self.deaf.is_none() && self.end.is_none();
         write.then(|| WaitFd { fd: self.stream.as_fd().as_raw_fd(), read: false, write })

@@ -2,9 +2,8 @@
 
 use linkspan_proto::head::{BadHead, EAGER_MAX, HEAD_LEN, MAGIC, padding};
 use linkspan_proto::{Head, Kind};
-use linkspan_transport::{Buf, MemSlice};
+use linkspan_transport::{AsyncSink, Buf, MemSlice};
 
-use crate::async_sink::{AsyncSink, Placement};
 use crate::batch::ChunkBatch;
 use crate::rx::Fault;
 
@@ -28,16 +27,23 @@ pub(crate) struct Frames {
     batch: ChunkBatch,
     /// Bytes that are in their places already; they come before the text.
     arrived: usize,
+    /// The sink was not ready for the next message.
+    held: bool,
 }
 
 impl Frames {
     pub(crate) fn new() -> Frames {
-        Frames { next: Next::Head { padding: 0 }, batch: ChunkBatch::new(), arrived: 0 }
+        Frames { next: Next::Head { padding: 0 }, batch: ChunkBatch::new(), arrived: 0, held: false }
     }
 
     /// Whether a payload has begun and not ended.
     pub(crate) fn inside(&self) -> bool {
         !matches!(self.next, Next::Head { .. })
+    }
+
+    /// Whether the last [`Frames::take`] ended at a message for which the sink was not ready.
+    pub(crate) fn held(&self) -> bool {
+        self.held
     }
 
     /// Places that the stream fills behind the payload under way, one after the other; and whether they are all, to the end
@@ -52,8 +58,8 @@ impl Frames {
     }
 
     /// Hands on what has arrived and what is in `text` behind it. Returns how many bytes of `text` were used (the others are
-    /// part of a head or of a control message and come again with those that follow; more of them where `sink` held something
-    /// back) and the length of the last payload, or batch of them, that began.
+    /// part of a head or of a control message and come again with those that follow; more of them where `sink` was not
+    /// ready) and the length of the last payload, or batch of them, that began.
     pub(crate) fn take<I: AsyncSink + ?Sized>(
         &mut self,
         text: &[u8],
@@ -61,6 +67,7 @@ impl Frames {
     ) -> Result<(usize, Option<usize>), Fault> {
         let mut at = 0;
         let mut payload = None;
+        self.held = false;
         loop {
             let there = &text[at..];
             let (head, done) = match &mut self.next {
@@ -82,14 +89,12 @@ impl Frames {
                     };
                     let (head, kind) = Head::decode(wire).map_err(Fault::Head)?;
                     let len = head.len.get() as usize;
-                    if !sink.open() {
+                    if !sink.ready(&head) {
+                        self.held = true;
                         return Ok((at, payload));
                     }
                     if kind.is_payload() {
-                        self.next = match sink.place(&head)? {
-                            Placement::Later => return Ok((at, payload)),
-                            place => begun(head, place)?,
-                        };
+                        self.next = begun(head, sink.place(&head)?)?;
                         at += HEAD_LEN;
                         payload = Some(len);
                         continue;
@@ -97,6 +102,7 @@ impl Frames {
                     let Some(body) = behind.get(..len) else { return Ok((at, payload)) };
                     if kind == Kind::BatchHeads {
                         if !self.batch.place(body, sink)? {
+                            self.held = true;
                             return Ok((at, payload));
                         }
                         payload = Some(self.batch.bytes());
@@ -112,7 +118,7 @@ impl Frames {
                     let already = rest.len().min(self.arrived);
                     self.arrived -= already;
                     let n = (rest.len() - already).min(there.len());
-                    let fits = linkspan_net::fill_ascending(*rest, already, &there[..n]);
+                    let fits = rest.fill_ascending(already as u64, &there[..n]);
                     debug_assert!(fits);
                     let done = already + n;
                     *rest = rest.sub(done as u64, (rest.len() - done) as u64).unwrap_or(MemSlice::EMPTY);
@@ -139,11 +145,11 @@ impl Frames {
 }
 
 /// A payload whose place is known.
-pub(crate) fn begun(head: Head, place: Placement) -> Result<Next, Fault> {
+pub(crate) fn begun(head: Head, place: Option<MemSlice>) -> Result<Next, Fault> {
     let want = head.len.get() as usize;
     match place {
-        Placement::At(rest) if rest.len() == want => Ok(Next::Payload { head, rest }),
-        Placement::At(place) => Err(Fault::Place { want, got: place.len() }),
-        Placement::Nowhere | Placement::Later => Ok(Next::Drain { head, rest: want }),
+        Some(rest) if rest.len() == want => Ok(Next::Payload { head, rest }),
+        Some(place) => Err(Fault::Place { want, got: place.len() }),
+        None => Ok(Next::Drain { head, rest: want }),
     }
 }

@@ -5,7 +5,6 @@
 //! make a [`HelpedRail`] of a rail. The crate's README has the reasons behind the numbers.
 #![deny(unsafe_code)]
 
-mod async_sink;
 mod batch;
 mod endpoint;
 mod error;

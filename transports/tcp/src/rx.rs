@@ -4,9 +4,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use linkspan_proto::head::{BATCH_MAX, BadHead, EAGER_MAX, HEAD_LEN, padding};
-use linkspan_transport::{Buf, Violation};
+use linkspan_transport::{AsyncSink, Buf, Violation};
 
-use crate::async_sink::AsyncSink;
 use crate::frames::{Frames, Next};
 use crate::suppressor::AckSuppressor;
 
@@ -91,7 +90,7 @@ pub(crate) struct Rx {
     /// What to read where a head is expected.
     read: usize,
     frames: Frames,
-    /// The scratch holds bytes that were never looked at, or messages that the asynchronous sink held back.
+    /// The scratch holds bytes that were never looked at, or messages for which the asynchronous sink was not ready.
     fresh: bool,
     /// The last chunk was short, and the next is likely to be: its grant, not ours, acknowledges what is read, so there
     /// is nothing to ask first (on loopback half a round trip of 16 KiB takes 8.6 us so and 9.3 us with the question).
@@ -138,7 +137,7 @@ impl Rx {
             self.fresh = false;
             let before = self.lo;
             self.digest(sink)?;
-            if sink.held() {
+            if self.frames.held() {
                 self.fresh = true;
                 return Ok(self.lo != before);
             }
@@ -169,7 +168,7 @@ impl Rx {
                     total += n;
                     let payload = self.digest(sink)?;
                     self.short &= payload;
-                    if sink.held() {
+                    if self.frames.held() {
                         self.fresh = true;
                         return Ok(active);
                     }

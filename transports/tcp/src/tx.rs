@@ -191,7 +191,7 @@ impl Tx {
         let mut all = Head::new(Kind::BatchHeads);
         all.len.set((count * HEAD_LEN) as u32);
         all.total.set(bytes as u64);
-        self.put_head(&all.sealed());
+        self.put_head(&all);
         let (mut at, mut item) = (self.end + ((count + 1) * HEAD_LEN) as u64, self.accepted - count as u64);
         for n in 0..count {
             let (head, mem) = self.batch.items[n];

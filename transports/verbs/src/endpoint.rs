@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use linkspan_proto::head::{EAGER_MAX, HEAD_LEN};
 use linkspan_proto::{Head, Kind};
 use linkspan_transport::{
-    Buf, Busy, Caps, DeviceReach, Down, End, Health, HostBuf, MemSlice, Poll, Rail, RailInfo, Registrar, Sink, WaitFd,
+    AsyncSink, Buf, Busy, Caps, DeviceReach, Down, End, Health, HostBuf, MemSlice, Poll, Rail, RailInfo, Registrar,
+    Sink, WaitFd,
 };
 use linkspan_verbs_sys::{Completion, Cq, GidEntry, Nic, Port, PostError, Qp, RecvWr, Status};
 
-use crate::async_sink::AsyncSink;
 use crate::cache::{Cache, Registered};
 use crate::frame::{FRAME_LEN, Frame, SLOT, Say};
 use crate::rx::{RECV, Rx};
@@ -262,7 +262,7 @@ impl<N: Nic> VerbsRail<N> {
         len.is_some_and(|len| matches!(Frame::decode(&self.rx.scratch[..len]), Ok((_, Say::Close, _))))
     }
 
-    /// Posts receives again, all but `held`.
+    /// Posts receives again, all but `held`: the peer sends no more control messages than there are.
     fn repost(&mut self, held: usize) -> Result<(), End> {
         let free = self.rx.repost().len().saturating_sub(held);
         if free == 0 {
@@ -294,7 +294,7 @@ impl<N: Nic> VerbsRail<N> {
         self.looked = now;
     }
 
-    /// [`Rail::poll`], also for an asynchronous sink that cannot always take more.
+    /// [`Rail::poll`], but for [`VerbsRail::take_more`]; also for a sink that cannot always take more.
     pub(crate) fn take_in<I: AsyncSink + ?Sized>(&mut self, sink: &mut I) -> Result<Poll, Down> {
         let mut list = [Completion::NONE; BATCH];
         let n = match std::mem::take(&mut self.stashed) {
@@ -323,25 +323,20 @@ impl<N: Nic> VerbsRail<N> {
                 return Err(self.ended(end));
             }
         }
-        if self.end.is_none()
-            && let Err(end) = self.repost(sink.held())
-        {
-            return Err(self.ended(end));
-        }
         Ok(Poll::Active)
     }
 
-    /// What an asynchronous sink that said "not yet" has space for by now: places for chunks, receives that were held back.
-    pub(crate) fn take_more<I: AsyncSink + ?Sized>(&mut self, async_sink: &mut I) -> Result<(), Down> {
+    /// Places for the chunks for which the sink is ready by now, and receives for all but the `held` messages that it keeps.
+    pub(crate) fn take_more<I: AsyncSink + ?Sized>(&mut self, sink: &mut I, held: usize) -> Result<(), Down> {
         if self.end.is_some() {
             return Ok(());
         }
         let cache = &mut self.cache;
         let seated = match self.rx.waits() {
-            true => self.rx.assign(async_sink, |mem| cache.get(mem, true).map_err(unregistered)),
+            true => self.rx.assign(sink, |mem| cache.get(mem, true).map_err(unregistered)),
             false => Ok(()),
         };
-        seated.and_then(|()| self.repost(async_sink.held())).map_err(|end| self.ended(end))
+        seated.and_then(|()| self.repost(held)).map_err(|end| self.ended(end))
     }
 
     /// Whether the peer's card has not answered for so long that the path is dead, though our own goes on trying.
@@ -433,7 +428,9 @@ unsafe impl<N: Nic> Rail for VerbsRail<N> {
     }
 
     fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
-        self.take_in(sink)
+        let moved = self.take_in(sink)?;
+        self.take_more(sink, 0)?;
+        Ok(moved)
     }
 
     fn stalled(&mut self) -> bool {

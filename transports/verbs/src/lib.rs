@@ -9,7 +9,6 @@
 //! the rail, [`Relay`] what joins two of them on a host between.
 #![deny(unsafe_code)]
 
-mod async_sink;
 mod cache;
 mod config;
 mod endpoint;

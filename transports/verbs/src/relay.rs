@@ -118,6 +118,7 @@ impl<N: Nic> Relay<N> {
             return Err(gone.why);
         }
         let moved = left.take_in(&mut Nobody)?;
+        left.take_more(&mut Nobody, 0)?;
         self.gone = Some(gone);
         Ok(moved)
     }
@@ -182,7 +183,8 @@ fn pass<N: Nic>(
     if direction.pump(to) {
         moved = Poll::Active;
     }
-    from.take_more(&mut Through { direction, to }).map_err(read)?;
+    let held = direction.held();
+    from.take_more(&mut Through { direction, to }, held).map_err(read)?;
     for (end, rail) in [(0, from), (1, to)] {
         if rail.flush().map_err(|why| Failed { end, why, unread: true })? == Poll::Active {
             moved = Poll::Active;

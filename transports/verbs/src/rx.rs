@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use linkspan_proto::Head;
-use linkspan_transport::{Buf, End, MemSlice};
+use linkspan_transport::{AsyncSink, Buf, End, MemSlice};
 use linkspan_verbs_sys::{Mr, RecvWr};
 
-use crate::async_sink::{AsyncSink, Placement};
 use crate::cache::CachedRegion;
 use crate::frame::SLOT;
 use crate::tx::{CHUNKS, GRANTS};
@@ -114,7 +113,7 @@ impl<M: Mr> Rx<M> {
     /// A chunk asks for its place; `find` gives the region of one.
     pub(crate) fn asked<I: AsyncSink + ?Sized>(
         &mut self,
-        async_sink: &mut I,
+        sink: &mut I,
         ask: u32,
         head: &Head,
         find: impl FnMut(MemSlice) -> Result<Arc<CachedRegion<M>>, End>,
@@ -125,7 +124,7 @@ impl<M: Mr> Rx<M> {
         }
         self.next_ask = ask.wrapping_add(1);
         self.waiting.push_back((ask, *head));
-        self.assign(async_sink, find)
+        self.assign(sink, find)
     }
 
     /// Whether chunks wait for their place.
@@ -136,12 +135,15 @@ impl<M: Mr> Rx<M> {
     /// Gives places to the chunks that asked, in their order, as far as there are any.
     pub(crate) fn assign<I: AsyncSink + ?Sized>(
         &mut self,
-        async_sink: &mut I,
+        sink: &mut I,
         mut find: impl FnMut(MemSlice) -> Result<Arc<CachedRegion<M>>, End>,
     ) -> Result<(), End> {
         while let Some(&(ask, head)) = self.waiting.front() {
-            match async_sink.place(&head).map_err(|v| End::Protocol(v.0))? {
-                Placement::At(mem) if mem.len() == head.len.get() as usize => {
+            if !sink.ready(&head) {
+                return Ok(());
+            }
+            match sink.place(&head).map_err(|v| End::Protocol(v.0))? {
+                Some(mem) if mem.len() == head.len.get() as usize => {
                     let region = find(mem)?;
                     let place = (mem.as_ptr() as u64, region.keys().rkey(), mem.len() as u64);
                     self.replies.push_back((ask, Some(place)));
@@ -152,13 +154,12 @@ impl<M: Mr> Rx<M> {
                         _region: Some(region),
                     });
                 }
-                Placement::At(mem) => return Err(End::Protocol(other_length(&head, mem))),
-                Placement::Nowhere => {
+                Some(mem) => return Err(End::Protocol(other_length(&head, mem))),
+                None => {
                     self.replies.push_back((ask, None));
                     self.arriving.push_back(IncomingChunk { ask: None, head, landed: true, _region: None });
-                    self.land(async_sink).map_err(End::Protocol)?;
+                    self.land(sink).map_err(End::Protocol)?;
                 }
-                Placement::Later => return Ok(()),
             }
             self.waiting.pop_front();
         }
@@ -166,7 +167,7 @@ impl<M: Mr> Rx<M> {
     }
 
     /// The chunk that asked so has been written.
-    pub(crate) fn landed<I: AsyncSink + ?Sized>(&mut self, async_sink: &mut I, ask: u32) -> Result<(), String> {
+    pub(crate) fn landed<I: AsyncSink + ?Sized>(&mut self, sink: &mut I, ask: u32) -> Result<(), String> {
         let Some(chunk) = self.arriving.iter_mut().find(|a| a.ask == Some(ask) && !a.landed) else {
             return Err(format!("the end of chunk {ask}, which has no place"));
         };
@@ -174,29 +175,27 @@ impl<M: Mr> Rx<M> {
             return Err(format!("the end of chunk {ask}, which was not told its place"));
         }
         chunk.landed = true;
-        self.land(async_sink)
+        self.land(sink)
     }
 
     /// A chunk has been written to the place of its grant.
-    pub(crate) fn written<I: AsyncSink + ?Sized>(&mut self, async_sink: &mut I, head: &Head) -> Result<(), String> {
+    pub(crate) fn written<I: AsyncSink + ?Sized>(&mut self, sink: &mut I, head: &Head) -> Result<(), String> {
         if self.arriving.len() >= CHUNKS {
             return Err(format!("{CHUNKS} chunks arrive and one more"));
         }
-        match async_sink.place(head).map_err(|v| v.0)? {
-            Placement::At(mem) if mem.len() == head.len.get() as usize => {}
-            Placement::At(mem) => return Err(other_length(head, mem)),
-            Placement::Nowhere | Placement::Later => {
-                return Err(format!("a write into receive {:#x}, which has ended", head.id.get()));
-            }
+        match sink.place(head).map_err(|v| v.0)? {
+            Some(mem) if mem.len() == head.len.get() as usize => {}
+            Some(mem) => return Err(other_length(head, mem)),
+            None => return Err(format!("a write into receive {:#x}, which has ended", head.id.get())),
         }
         self.arriving.push_back(IncomingChunk { ask: None, head: *head, landed: true, _region: None });
-        self.land(async_sink)
+        self.land(sink)
     }
 
-    fn land<I: AsyncSink + ?Sized>(&mut self, async_sink: &mut I) -> Result<(), String> {
+    fn land<I: AsyncSink + ?Sized>(&mut self, sink: &mut I) -> Result<(), String> {
         while self.arriving.front().is_some_and(|a| a.landed) {
             if let Some(chunk) = self.arriving.pop_front() {
-                async_sink.landed(&chunk.head).map_err(|v| v.0)?;
+                sink.landed(&chunk.head).map_err(|v| v.0)?;
             }
         }
         Ok(())

@@ -14,7 +14,7 @@ pub(crate) struct UnsafePlace {
 }
 
 /// The allow-list. A new line here is a decision to be argued for in review.
-pub(crate) const PLACES: [UnsafePlace; 31] = [
+pub(crate) const PLACES: [UnsafePlace; 30] = [
     UnsafePlace { path: "sys/net/", why: "socket calls, control messages and options that no safe crate covers" },
     UnsafePlace { path: "sys/netdev/", why: "netlink sockets and the calls of device-memory TCP" },
     UnsafePlace {
@@ -27,7 +27,6 @@ pub(crate) const PLACES: [UnsafePlace; 31] = [
         why: "libibverbs, opened at run time, and calls through its devices' tables",
     },
     UnsafePlace { path: "sys/verbs/src/", why: "the promises of devices, those in software included" },
-    UnsafePlace { path: "sys/ncclnet/", why: "the C tables of NCCL and RCCL, and calls through their pointers" },
     UnsafePlace { path: "sys/tbring/", why: "calls of the device of linkspan.ko, and queues in memory that it maps" },
     UnsafePlace { path: "sys/mem/", why: "copies of memory that others change meanwhile, and pages of the system" },
     UnsafePlace { path: "sys/uffd/", why: "userfaultfd, and tests that unmap" },
@@ -62,7 +61,10 @@ pub(crate) const PLACES: [UnsafePlace; 31] = [
         path: "bindings/python/src/lend/",
         why: "memory that objects of Python lend by the buffer protocol, DLPack and __cuda_array_interface__: pointers from their structures",
     },
-    UnsafePlace { path: "bindings/nccl/", why: "memory that NCCL hands in, and the symbols that `export!` makes" },
+    UnsafePlace {
+        path: "bindings/nccl/",
+        why: "the C tables of NCCL and RCCL, calls through their pointers, memory that NCCL hands in, and the symbols that `export!` makes",
+    },
     UnsafePlace { path: "bindings/libnccl-net/", why: "the exported symbols" },
     UnsafePlace { path: "tests/foreign/", why: "the promise of its rail, and the exported symbols of its plugin" },
     UnsafePlace { path: "tests/sim-plugin/", why: "the exported symbols of the plugin with cards in software" },

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use linkspan_ncclnet::abi::{PTR_CUDA, PTR_DMABUF, PTR_HOST};
-use linkspan_ncclnet::loader::{Device, Table, VERSIONS, inspect};
+use linkspan_plugin::abi::{PTR_CUDA, PTR_DMABUF, PTR_HOST};
+use linkspan_plugin::loader::{Device, Table, VERSIONS, inspect};
 
 use super::{Line, Verdict};
 use crate::exit::{Exit, Failure};

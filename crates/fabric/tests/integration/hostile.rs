@@ -59,7 +59,7 @@ fn log_in(listener: &Listener) -> (TcpStream, Channel) {
     (stream, channel)
 }
 
-/// A message that is almost right: true magic and sum, everything else near what an honest peer might send.
+/// A message that is almost right: true magic, everything else near what an honest peer might send.
 fn frame(rng: &mut Rng, seq: u32, keys: &[u32]) -> Vec<u8> {
     const KINDS: [Kind; 13] = [
         Kind::Eager,
@@ -96,7 +96,7 @@ fn frame(rng: &mut Rng, seq: u32, keys: &[u32]) -> Vec<u8> {
     head.id.set(any(rng, u64::from(key)) as u32);
     head.offset.set(any(rng, 0));
     head.total.set(any(rng, len));
-    let mut bytes = head.sealed().as_wire().to_vec();
+    let mut bytes = head.as_wire().to_vec();
     if rng.below(40) == 0 {
         bytes[rng.below(40) as usize] ^= 1 << rng.below(8);
     }

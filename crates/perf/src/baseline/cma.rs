@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use linkspan_proto::Buf;
-use linkspan_shmring::bare::{Bare, Idle};
 use linkspan_shmring::cma::{AccessGuard, Remote};
 use linkspan_shmring::layout::RING_MIN;
 use linkspan_shmring::{Map, Side, peer};
@@ -22,9 +21,10 @@ use linkspan_transport::{HostBuf, MemSlice};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::shared::Shared;
 use super::socket::Patience;
 use crate::hist::Recorder;
-use crate::spec::{SPIN, WaitMode};
+use crate::spec::WaitMode;
 
 /// Where the client's map and gate are.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -150,7 +150,7 @@ fn join(offer: &MapAt, token: [u8; 16], patience: &Patience) -> io::Result<Split
 /// One side.
 #[derive(Debug)]
 pub(super) struct Split {
-    bare: Bare,
+    shared: Shared,
     guard: AccessGuard,
     patience: Patience,
     pidfd: Arc<OwnedFd>,
@@ -178,7 +178,7 @@ impl Split {
             false => waits.check(),
         };
         Ok(Split {
-            bare: Bare::watched(&map, me, remote, Box::new(watch)),
+            shared: Shared::new(&map, me, remote, Box::new(watch)),
             guard,
             patience: patience.clone(),
             pidfd,
@@ -192,18 +192,14 @@ impl Split {
         &mut self,
         buf: HostBuf,
         wait: WaitMode,
-        work: impl FnOnce(&mut Bare, MemSlice) -> io::Result<T>,
+        work: impl FnOnce(&mut Shared, MemSlice) -> io::Result<T>,
     ) -> io::Result<T> {
-        self.bare.set_idle(match wait {
-            WaitMode::Spin => Idle::Spin,
-            WaitMode::Adaptive => Idle::Adaptive(SPIN),
-            WaitMode::Sleep => Idle::Sleep,
-        });
+        self.shared.set_wait(wait);
         #[allow(unsafe_code)]
         // SAFETY: each copy is awaited; after an error, when one may be under way, the buffer is kept for good, but where the peer's
         // process has ended, and all its calls with it.
         let mem = unsafe { buf.slice() };
-        let result = work(&mut self.bare, mem);
+        let result = work(&mut self.shared, mem);
         if result.is_err() {
             let closed = self.guard.close();
             debug_assert!(closed.is_ok());
@@ -218,8 +214,8 @@ impl Split {
 
     /// `count` messages of `size` bytes from `buf` into the peer's buffer at `there`, from one place after the other.
     pub(super) fn send(&mut self, buf: HostBuf, there: u64, size: u64, count: u64, wait: WaitMode) -> io::Result<()> {
-        self.round(buf, wait, |bare, mem| {
-            each(mem, size, count, |part, at| bare.send(part, slice(size), there.wrapping_add(at)))
+        self.round(buf, wait, |shared, mem| {
+            each(mem, size, count, |part, at| shared.send(part, slice(size), there.wrapping_add(at)))
         })
     }
 
@@ -233,24 +229,24 @@ impl Split {
         wait: WaitMode,
     ) -> io::Result<()> {
         let patience = self.patience.clone();
-        self.round(buf, wait, |bare, mem| {
+        self.round(buf, wait, |shared, mem| {
             each(mem, size, count, |part, at| {
                 // Once for each use of the window.
                 if at == 0 {
                     patience.moved()?;
                 }
-                bare.receive(part, slice(size), there.wrapping_add(at))
+                shared.receive(part, slice(size), there.wrapping_add(at))
             })
         })
     }
 
     /// `count` round trips of all of `buf`.
     pub(super) fn ping(&mut self, buf: HostBuf, there: u64, count: u64, wait: WaitMode) -> io::Result<Recorder> {
-        self.round(buf, wait, |bare, mem| {
+        self.round(buf, wait, |shared, mem| {
             let slice = slice(mem.len() as u64);
             timed(count, || {
-                bare.send(mem, slice, there)?;
-                bare.receive(mem, slice, there)
+                shared.send(mem, slice, there)?;
+                shared.receive(mem, slice, there)
             })
         })
     }
@@ -258,28 +254,28 @@ impl Split {
     /// The other side of [`Split::ping`].
     pub(super) fn pong(&mut self, buf: HostBuf, there: u64, count: u64, wait: WaitMode) -> io::Result<()> {
         let patience = self.patience.clone();
-        self.round(buf, wait, |bare, mem| {
+        self.round(buf, wait, |shared, mem| {
             let slice = slice(mem.len() as u64);
             (0..count).try_for_each(|number| {
                 glance(&patience, number)?;
-                bare.receive(mem, slice, there)?;
-                bare.send(mem, slice, there)
+                shared.receive(mem, slice, there)?;
+                shared.send(mem, slice, there)
             })
         })
     }
 
     /// `count` round trips of a cache line.
     pub(super) fn throw(&mut self, count: u64, wait: WaitMode) -> io::Result<Recorder> {
-        self.round(HostBuf::new(8), wait, |bare, _| timed(count, || bare.throw()))
+        self.round(HostBuf::new(8), wait, |shared, _| timed(count, || shared.throw()))
     }
 
     /// The other side of [`Split::throw`].
     pub(super) fn catch(&mut self, count: u64, wait: WaitMode) -> io::Result<()> {
         let patience = self.patience.clone();
-        self.round(HostBuf::new(8), wait, |bare, _| {
+        self.round(HostBuf::new(8), wait, |shared, _| {
             (0..count).try_for_each(|number| {
                 glance(&patience, number)?;
-                bare.catch()
+                shared.catch()
             })
         })
     }

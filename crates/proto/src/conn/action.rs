@@ -7,7 +7,7 @@ use super::rails::ChunkTx;
 use super::{Engine, OpError, RemoteSlice, Ticket};
 use crate::{Buf, Head, Kind};
 
-/// What a rail is to be given now. Heads are sealed.
+/// What a rail is to be given now.
 #[derive(Debug)]
 pub enum Action<'e, B> {
     /// A control message. Its body is copied before the rail's call returns.

@@ -161,7 +161,7 @@ impl Control {
             return Err(OpError::Memory);
         }
         self.offered_ack = ack;
-        Ok(Some(head.sealed()))
+        Ok(Some(head))
     }
 
     /// The body of the message that [`Control::number`] was given last, where it is kept.
@@ -203,7 +203,7 @@ impl Control {
         head.id.set(NO_RAIL);
         head.seq.set(self.next_seq as u32);
         head.ack.set(ack as u32);
-        head.sealed()
+        head
     }
 
     pub(super) fn has_reported(&mut self) {

@@ -194,7 +194,6 @@ impl<B: Buf> Engine<B> {
 
     fn numbered(&self, rail: usize, mut piece: ChunkTx<B>) -> ChunkTx<B> {
         piece.head.seq.set(self.rails.next_seq(rail));
-        piece.head = piece.head.sealed();
         piece
     }
 

@@ -10,7 +10,7 @@ fn sample() -> Head {
     head.id = U32::new(0x0102_0304);
     head.offset = U64::new(1 << 33);
     head.total = U64::new(3 << 33);
-    head.sealed()
+    head
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn golden_bytes() {
         wire,
         concat!(
             "c520",
-            "CHECK",
+            "0000",
             "00100000",
             "07000000",
             "09000000",
@@ -29,17 +29,15 @@ fn golden_bytes() {
             "0000000002000000",
             "0000000006000000"
         )
-        .replace("CHECK", &format!("{:04x}", sample().sum().swap_bytes()))
     );
 }
 
 #[test]
-fn every_single_bit_of_damage_is_found() {
-    let good = *sample().as_wire();
-    for bit in 0..HEAD_LEN * 8 {
-        let mut bad = good;
-        bad[bit / 8] ^= 1 << (bit % 8);
-        assert!(Head::decode(&bad).is_err(), "bit {bit} flipped unnoticed");
+fn reserved_bytes_that_are_not_zero_are_refused() {
+    for bit in 0..16 {
+        let mut bad = *sample().as_wire();
+        bad[2 + bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(Head::decode(&bad), Err(BadHead::Reserved(1 << bit)));
     }
 }
 
@@ -53,7 +51,7 @@ fn lengths_over_the_kinds_limit_are_refused() {
     ] {
         let mut head = Head::new(kind);
         head.len = U32::new(len as u32);
-        assert!(matches!(Head::decode(head.sealed().as_wire()), Err(BadHead::Len { .. })));
+        assert!(matches!(Head::decode(head.as_wire()), Err(BadHead::Len { .. })));
     }
 }
 
@@ -72,7 +70,6 @@ proptest! {
         head.id = U32::new(id);
         head.offset = U64::new(offset);
         head.total = U64::new(total);
-        let head = head.sealed();
         prop_assert_eq!(Head::decode(head.as_wire()), Ok((head, Kind::from_u8(kind).unwrap())));
     }
 }

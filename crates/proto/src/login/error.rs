@@ -16,7 +16,7 @@ pub struct Versions {
 
 impl Versions {
     /// The versions of this build.
-    pub const OURS: Versions = Versions { min: 1, max: 1 };
+    pub const OURS: Versions = Versions { min: 2, max: 2 };
 
     /// The newest version that both support.
     pub fn common(self, other: Versions) -> Option<u16> {

@@ -1,8 +1,9 @@
 //! AES-256-GCM records: what the bytes of a stream travel in after a login with `encrypt`.
 //!
 //! A record is 4 bytes of length (little-endian, of the text), the text, 16 bytes of tag. The nonce is never sent:
-//! four zero bytes and the record's number in its epoch (64 bits, little-endian). After 2^32 records both sides step
-//! to the next epoch's key by themselves.
+//! four zero bytes and the record's number in its epoch (64 bits, little-endian). The record with which the records of an
+//! epoch would be more than 2^38 bytes, lengths and tags included, is the first of the next one, which has a key of its own:
+//! both sides step there by themselves.
 
 use super::secret::{Secret, derive};
 use std::fmt;
@@ -16,11 +17,12 @@ pub const RECORD_TAG: usize = 16;
 /// Largest text of one record. Transports use 64 to 512 KiB for payload: smaller ones pay more for the fixed part.
 pub const RECORD_MAX: usize = 512 << 10;
 
-/// Records under one key. 2^32 is the bound that NIST SP 800-38D, 8.3 sets for invocations under one key.
-const EPOCH: u64 = 1 << 32;
+/// Most bytes of records under one key. RFC 8446, 5.5 allows 2^38.5 under AES-GCM; counted with lengths and tags, so that small
+/// records, which are more blocks than their text fills, are no way around it.
+const EPOCH: u64 = 1 << 38;
 
-const LABEL_KEY: &str = "linkspan record 1 key";
-const LABEL_NEXT: &str = "linkspan record 1 next";
+const LABEL_KEY: &str = "linkspan record 2 key";
+const LABEL_NEXT: &str = "linkspan record 2 next";
 
 /// Why a record cannot be sealed or opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -115,8 +117,9 @@ impl Engine {
 struct Line {
     key: Secret<32>,
     engine: Engine,
-    /// Records under this key so far.
+    /// Records under this key so far, and their bytes.
     count: u64,
+    bytes: u64,
     /// Records in earlier epochs, for messages.
     past: u64,
     epoch: u64,
@@ -126,17 +129,19 @@ struct Line {
 impl Line {
     fn new(split: &Secret<32>, epoch: u64) -> Line {
         let key = derive(split.expose(), LABEL_KEY, &[]);
-        Line { engine: Engine::new(&key), key, count: 0, past: 0, epoch, broken: false }
+        Line { engine: Engine::new(&key), key, count: 0, bytes: 0, past: 0, epoch, broken: false }
     }
 
-    /// The nonce of the next record, under the key that it wants.
-    fn step(&mut self) -> [u8; 12] {
-        if self.count == self.epoch {
+    /// The nonce of the next record, which has a text of this length, under the key that it wants.
+    fn step(&mut self, text: usize) -> [u8; 12] {
+        let bytes = (RECORD_HEAD + text + RECORD_TAG) as u64;
+        if self.bytes + bytes > self.epoch {
             self.key = derive(self.key.expose(), LABEL_NEXT, &[]);
             self.engine = Engine::new(&self.key);
             self.past += self.count;
-            self.count = 0;
+            (self.count, self.bytes) = (0, 0);
         }
+        self.bytes += bytes;
         let mut nonce = [0; 12];
         nonce[4..].copy_from_slice(&self.count.to_le_bytes());
         self.count += 1;
@@ -170,7 +175,7 @@ impl Sealer {
             return Err(RecordError::Broken);
         }
         let head = (text.len() as u32).to_le_bytes();
-        let nonce = self.0.step();
+        let nonce = self.0.step(text.len());
         match self.0.engine.seal(nonce, &head, text) {
             Some(tag) => Ok((head, tag)),
             None => {
@@ -199,7 +204,7 @@ impl Opener {
         }
         let head = (text.len() as u32).to_le_bytes();
         let sound = check(text.len()).and_then(|()| {
-            let nonce = self.0.step();
+            let nonce = self.0.step(text.len());
             if self.0.engine.open(nonce, &head, text, tag) { Ok(()) } else { Err(RecordError::Tag(self.0.number())) }
         });
         self.0.broken = sound.is_err();

@@ -16,10 +16,10 @@ pub(super) const REFUSAL_MAGIC: [u8; 4] = *b"LSn\xC6";
 
 pub(super) const LABEL_HELLO: &str = "linkspan login hello";
 pub(super) const LABEL_REPLY: &str = "linkspan login reply";
-pub(super) const LABEL_CONFIRM: &str = "linkspan login 1 confirm";
-pub(super) const LABEL_FINISH: &str = "linkspan login 1 finish";
-pub(super) const LABEL_REFUSAL: &str = "linkspan login 1 refusal";
-pub(super) const LABEL_SESSION: &str = "linkspan login 1 session";
+pub(super) const LABEL_CONFIRM: &str = "linkspan login 2 confirm";
+pub(super) const LABEL_FINISH: &str = "linkspan login 2 finish";
+pub(super) const LABEL_REFUSAL: &str = "linkspan login 2 refusal";
+pub(super) const LABEL_SESSION: &str = "linkspan login 2 session";
 
 pub(super) const ROLE_CLIENT: u8 = 1;
 

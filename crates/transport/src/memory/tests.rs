@@ -18,6 +18,17 @@ fn ranges_stay_inside_of_their_memory() {
     assert_eq!(MemSlice::NONE.to_vec(), b"");
 }
 
+#[test]
+fn what_does_not_fit_in_order_is_not_written() {
+    let buf = StaticBuf::new(16);
+    let (all, bytes) = (buf.slice(), StaticBuf::new(8));
+    assert!(!all.fill_ascending(9, &[1; 8]) && !all.fill_ascending(u64::MAX, &[1; 8]));
+    assert!(!bytes.slice().copy_to_host(all));
+    assert_eq!(all.to_vec(), [0; 16]);
+    assert!(all.fill_ascending(16, &[]) && all.fill_ascending(8, &[1; 8]));
+    assert_eq!(all.to_vec(), [[0; 8], [1; 8]].concat());
+}
+
 /// Bytes of memory that this process has: the second field of statm(5), in pages.
 #[cfg(not(miri))]
 fn resident() -> u64 {

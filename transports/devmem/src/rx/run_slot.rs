@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use linkspan_gpu::unpack::{Batch, CopyMode, PIECES, Unpacker};
 use linkspan_gpu::{Event, Gpu, GpuError, Pinned, Stream};
-use linkspan_net::copy_ascending;
 use linkspan_transport::{Buf, MemSlice};
 
 use crate::planted::{self, Bug};
@@ -162,7 +161,7 @@ impl RunSlot {
             // they come, and a segment may end inside of one.
             let len = self.end - self.start;
             if let (Some(from), Some(to)) = (self.bounce().sub(0, len), self.dst.sub(self.start, len)) {
-                let copied = copy_ascending(from, to);
+                let copied = from.copy_to_host(to);
                 debug_assert!(copied);
             }
         }

@@ -71,7 +71,7 @@ fn chunk(seq: u32, len: usize) -> Head {
     let mut head = Head::new(Kind::Chunk);
     head.seq.set(seq);
     head.len.set(len as u32);
-    head.sealed()
+    head
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_receiver_survives_any_scribbling() {
             } else {
                 let mut head = Head::new(Kind::Eager);
                 head.len.set((len % 8193) as u32);
-                let _ = a.ctrl(&head.sealed(), src.slice().sub(0, (len % 8193) as u64).unwrap());
+                let _ = a.ctrl(&head, src.slice().sub(0, (len % 8193) as u64).unwrap());
             }
             let at = from + (random.next() as usize % (to - from));
             let value = random.value(map.peek(at));

@@ -12,7 +12,7 @@ fn an_eight_byte_message_is_one_line() {
 
 #[test]
 fn offers_and_pieces_survive_the_way() {
-    let head = Head::new(Kind::Chunk).sealed();
+    let head = Head::new(Kind::Chunk);
     let direct = Direct { address: 0x0102_0304_0506_0708, slot: 15, pages: 0x1234, generation: 0x8765_4321 };
     let got = Record::parse(offer(&head, direct), 64).unwrap();
     assert_eq!((got.tag, got.direct(), &got.head()), (Tag::ShmOffer, direct, head.as_wire()));

@@ -39,7 +39,7 @@ fn lending(stream: Stream, from: usize) -> TcpRail {
 fn head(kind: Kind, len: usize) -> Head {
     let mut head = Head::new(kind);
     head.len.set(len as u32);
-    head.sealed()
+    head
 }
 
 /// Keeps what lands.

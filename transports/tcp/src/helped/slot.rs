@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use linkspan_proto::Head;
 use linkspan_proto::head::EAGER_MAX;
-use linkspan_transport::{Buf, End, HostBuf, MemSlice, Poll, Rail, Violation, WaitFd};
+use linkspan_proto::{Head, Kind};
+use linkspan_transport::{AsyncSink, Buf, End, HostBuf, MemSlice, Poll, Rail, Sink, Violation, WaitFd};
 use rtrb::{Consumer, Producer};
 
 use super::queue::{WorkerCommand, WorkerEvent, WorkerQueue};
 use crate::TcpRail;
-use crate::async_sink::{AsyncSink, Placement};
 
 /// Rounds in which what was accepted before the end still goes to the socket: a GOAWAY behind a few chunks.
 const LAST_ROUNDS: usize = 8;
@@ -56,9 +55,7 @@ struct Out {
     answers: Consumer<Option<MemSlice>>,
     /// An answer is owed to us.
     asked: bool,
-    /// Something was held back, and has been asked for since.
-    held: bool,
-    /// Something was held back and still is.
+    /// The next message waits.
     waits: bool,
     /// Something was told since the caller's doorbell was looked at.
     told: bool,
@@ -67,7 +64,7 @@ struct Out {
 impl Out {
     fn tell(&mut self, arrival: WorkerEvent) -> Result<(), Violation> {
         self.told = true;
-        // `open` has seen the free space; only this thread fills it.
+        // `ready` has seen the free space; only this thread fills it.
         self.arrivals.push(arrival).map_err(|_| Violation("no space for what has arrived".into()))
     }
 
@@ -76,44 +73,36 @@ impl Out {
         self.arrivals.slots() >= 2 && self.texts.slots() >= EAGER_MAX
     }
 
-    /// What held something back does so no longer.
+    /// What the next message waits for has come.
     fn may_go_on(&self) -> bool {
         self.waits && if self.asked { !self.answers.is_empty() } else { self.has_space() }
     }
 }
 
 impl AsyncSink for Out {
-    fn open(&mut self) -> bool {
-        let transport = self.has_space();
-        self.held |= !transport;
-        transport
+    /// Space here, and of a chunk the caller's answer, which is asked for once.
+    fn ready(&mut self, head: &Head) -> bool {
+        let ready = if Kind::from_u8(head.kind).is_some_and(Kind::is_payload) {
+            self.asked = self.asked || (self.has_space() && self.tell(WorkerEvent::Ask(*head)).is_ok());
+            self.asked && !self.answers.is_empty()
+        } else {
+            self.has_space()
+        };
+        self.waits = !ready;
+        ready
     }
+}
 
-    fn held(&mut self) -> bool {
-        self.waits = std::mem::take(&mut self.held);
-        self.waits
-    }
-
+impl Sink for Out {
     fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
         self.texts.push_entire_slice(payload).map_err(|_| Violation("no space for a message's text".into()))?;
         self.tell(WorkerEvent::Ctrl(*head))
     }
 
-    fn place(&mut self, head: &Head) -> Result<Placement, Violation> {
-        if !self.asked {
-            self.tell(WorkerEvent::Ask(*head))?;
-            self.asked = true;
-        }
-        Ok(match self.answers.pop() {
-            Ok(place) => {
-                self.asked = false;
-                place.map_or(Placement::Nowhere, Placement::At)
-            }
-            Err(_) => {
-                self.held = true;
-                Placement::Later
-            }
-        })
+    fn place(&mut self, _: &Head) -> Result<Option<MemSlice>, Violation> {
+        self.asked = false;
+        // `ready` has seen the answer; only this thread takes it.
+        self.answers.pop().map_err(|_| Violation("no place for what has arrived".into()))
     }
 
     fn landed(&mut self, head: &Head) -> Result<(), Violation> {
@@ -133,7 +122,7 @@ pub(crate) struct Ends {
 impl WorkerSlot {
     pub(crate) fn new(rail: TcpRail, queue: Arc<WorkerQueue>, ends: Ends) -> WorkerSlot {
         let Ends { posts, bodies, answers, arrivals, texts } = ends;
-        let out = Out { arrivals, texts, answers, asked: false, held: false, waits: false, told: false };
+        let out = Out { arrivals, texts, answers, asked: false, waits: false, told: false };
         let body = HostBuf::new(EAGER_MAX);
         WorkerSlot {
             rail: Some(rail),

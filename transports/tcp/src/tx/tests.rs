@@ -8,7 +8,7 @@ use super::*;
 fn head(kind: Kind, len: usize) -> Head {
     let mut head = Head::new(kind);
     head.len.set(len as u32);
-    head.sealed()
+    head
 }
 
 /// The bytes that a system call would send now.
@@ -100,8 +100,7 @@ fn payloads_behind_one_another_become_a_row() {
     let mut batch = Head::new(Kind::BatchHeads);
     batch.len.set(80);
     batch.total.set(9096);
-    let want =
-        [batch.sealed().as_wire(), heads[0].as_wire(), heads[1].as_wire(), &bytes[..4096], &bytes, &[0; 8]].concat();
+    let want = [batch.as_wire(), heads[0].as_wire(), heads[1].as_wire(), &bytes[..4096], &bytes, &[0; 8]].concat();
     let mut tx = Tx::new(ZeroCopy::off());
     for cut in (1..want.len()).step_by(97).chain([want.len() - 1]) {
         let before = tx.taken();

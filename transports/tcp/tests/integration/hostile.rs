@@ -97,9 +97,9 @@ fn too_many_bytes_read_ahead_are_refused() {
 }
 
 #[test]
-fn each_damaged_bit_of_a_head_ends_the_rail() {
+fn a_head_with_a_wrong_magic_or_reserved_byte_ends_the_rail() {
     let good = wire(Kind::Chunk, 0, 64);
-    for bit in 0..HEAD_LEN * 8 {
+    for bit in (0..8).chain(16..32) {
         let mut bad = good.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
         let (mut rail, mut raw) = rail_with_raw();
@@ -125,7 +125,7 @@ fn chunk_batches_that_cannot_be_end_the_rail() {
     };
     let put = |len, seq| head(Kind::Put, len, seq);
     let mut damaged = batch(0, &[5000, 5000]);
-    damaged[HEAD_LEN + 50] ^= 1;
+    damaged[2 * HEAD_LEN + 2] ^= 1;
     let mut odd = head(Kind::BatchHeads, 100, 0).as_wire().to_vec();
     odd.resize(200, 0xC5);
     let bad = [

@@ -29,7 +29,7 @@ fn head(kind: HeadKind, len: usize) -> Head {
     let mut head = Head::new(kind);
     head.len.set(len as u32);
     head.total.set(len as u64);
-    head.sealed()
+    head
 }
 
 fn rail(link: &SoftStreamLink, side: usize) -> StreamRail {

@@ -36,7 +36,7 @@ fn head(kind: Kind, len: usize) -> Head {
     let mut head = Head::new(kind);
     head.len.set(len as u32);
     head.total.set(len as u64);
-    head.sealed()
+    head
 }
 
 fn rail(link: &SoftRingLink, side: usize) -> RingRail<SoftRing> {

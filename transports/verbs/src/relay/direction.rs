@@ -4,15 +4,17 @@ use std::collections::VecDeque;
 
 use linkspan_proto::Head;
 use linkspan_proto::head::EAGER_MAX;
-use linkspan_transport::{Buf, HostBuf, MemSlice, Rail, Violation};
+use linkspan_transport::{AsyncSink, Buf, HostBuf, MemSlice, Rail, Sink, Violation};
 use linkspan_verbs_sys::Nic;
 
 use super::{BOUNCE, bounce};
 use crate::VerbsRail;
-use crate::async_sink::{AsyncSink, Placement};
 
 /// Bytes of a control message, kept.
 const SLOT: usize = EAGER_MAX;
+
+/// Largest chunk.
+const PIECE_MOST: usize = BOUNCE / 2;
 
 pub(super) struct RelayDirection {
     memory: MemSlice,
@@ -67,23 +69,31 @@ impl RelayDirection {
         self.memory
     }
 
+    /// Control messages that wait.
+    pub(super) fn held(&self) -> usize {
+        self.parked.len()
+    }
+
     /// Whether all that has come has left.
     pub(super) fn is_empty(&self) -> bool {
         self.parked.is_empty() && self.leaving.is_empty() && self.sent.is_empty()
     }
 
-    /// A piece of the memory, if there is one: they are given and given back in order, so it is used like a ring.
-    fn piece(&mut self, len: usize) -> Option<MemSlice> {
-        let at = match self.pieces.front() {
-            None => 0,
+    /// Where in the memory there is space for a piece, if anywhere: they are given and given back in order, so it is used like a ring.
+    fn gap(&self, len: usize) -> Option<usize> {
+        match self.pieces.front() {
+            None => Some(0),
             Some(&(oldest, _)) if self.next >= oldest => match () {
-                () if len <= BOUNCE - self.next => self.next,
-                () if len < oldest => 0,
-                () => return None,
+                () if len <= BOUNCE - self.next => Some(self.next),
+                () if len < oldest => Some(0),
+                () => None,
             },
-            Some(&(oldest, _)) if len < oldest - self.next => self.next,
-            Some(_) => return None,
-        };
+            Some(&(oldest, _)) => (len < oldest - self.next).then_some(self.next),
+        }
+    }
+
+    fn piece(&mut self, len: usize) -> Option<MemSlice> {
+        let at = self.gap(len)?;
         let piece = self.memory.sub(at as u64, len as u64)?;
         self.pieces.push_back((at, len));
         self.next = at + len;
@@ -129,10 +139,13 @@ pub(super) struct Through<'a, N: Nic> {
 }
 
 impl<N: Nic> AsyncSink for Through<'_, N> {
-    fn held(&self) -> usize {
-        self.direction.parked.len()
+    fn ready(&mut self, head: &Head) -> bool {
+        let len = head.len.get() as usize;
+        len > PIECE_MOST || self.direction.gap(len).is_some()
     }
+}
 
+impl<N: Nic> Sink for Through<'_, N> {
     fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
         let direction = &mut *self.direction;
         if direction.parked.len() + 1 >= direction.space || payload.len() > SLOT {
@@ -145,14 +158,14 @@ impl<N: Nic> AsyncSink for Through<'_, N> {
         Ok(())
     }
 
-    fn place(&mut self, head: &Head) -> Result<Placement, Violation> {
+    fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation> {
         let len = head.len.get() as usize;
-        if len > BOUNCE / 2 {
-            return Err(Violation(format!("a chunk of {len} bytes, a relay takes {} at most", BOUNCE / 2)));
+        if len > PIECE_MOST {
+            return Err(Violation(format!("a chunk of {len} bytes, a relay takes {PIECE_MOST} at most")));
         }
-        let Some(piece) = self.direction.piece(len) else { return Ok(Placement::Later) };
-        self.direction.arriving.push_back(piece);
-        Ok(Placement::At(piece))
+        let piece = self.direction.piece(len);
+        self.direction.arriving.extend(piece);
+        Ok(piece)
     }
 
     fn landed(&mut self, head: &Head) -> Result<(), Violation> {
@@ -167,16 +180,18 @@ impl<N: Nic> AsyncSink for Through<'_, N> {
 pub(super) struct Nobody;
 
 impl AsyncSink for Nobody {
-    fn held(&self) -> usize {
-        0
+    fn ready(&mut self, _: &Head) -> bool {
+        true
     }
+}
 
+impl Sink for Nobody {
     fn ctrl(&mut self, _: &Head, _: &[u8]) -> Result<(), Violation> {
         Ok(())
     }
 
-    fn place(&mut self, _: &Head) -> Result<Placement, Violation> {
-        Ok(Placement::Nowhere)
+    fn place(&mut self, _: &Head) -> Result<Option<MemSlice>, Violation> {
+        Ok(None)
     }
 
     fn landed(&mut self, _: &Head) -> Result<(), Violation> {

@@ -50,7 +50,7 @@ fn send(rail: &mut VerbsRail<Mock>) {
     let body = pattern(100, 1);
     let mut head = Head::new(Kind::Eager);
     head.len.set(100);
-    rail.ctrl(&head.sealed(), body.slice()).unwrap();
+    rail.ctrl(&head, body.slice()).unwrap();
     rail.flush().unwrap();
 }
 

@@ -119,7 +119,7 @@ fn a_key_opens_nothing_once_its_memory_is_taken_back_although_the_rail_is_idle()
             let mut head = Head::new(Kind::Chunk);
             head.len.set(PAGE as u32);
             head.total.set(PAGE);
-            assert!(attack.attacker.data(&head.sealed(), attack.bytes.0.slice()).is_ok());
+            assert!(attack.attacker.data(&head, attack.bytes.0.slice()).is_ok());
             attack.attacker.flush().unwrap();
             while attack.keys(buf.slice()).is_empty() {
                 attack.victim.poll(&mut At(buf.slice())).unwrap();

@@ -73,7 +73,7 @@ fn a_card_that_registers_no_more_of_our_memory_is_not_the_peers_fault() {
     let mut head = Head::new(Kind::Chunk);
     head.len.set(4096);
     head.total.set(4096);
-    assert!(a.data(&head.sealed(), src.slice()).is_ok());
+    assert!(a.data(&head, src.slice()).is_ok());
     a.flush().unwrap();
     let down = loop {
         if let Err(down) = b.poll(&mut At(dst.slice())) {

@@ -164,7 +164,7 @@ fn eager(n: u32, len: usize) -> Head {
     let mut head = Head::new(Kind::Eager);
     head.seq.set(n);
     head.len.set(len as u32);
-    head.sealed()
+    head
 }
 
 fn chunk(n: u32, len: usize) -> Head {
@@ -173,7 +173,7 @@ fn chunk(n: u32, len: usize) -> Head {
     head.id.set(n);
     head.len.set(len as u32);
     head.total.set(len as u64);
-    head.sealed()
+    head
 }
 
 /// Everything on the way of two ends that sleep and wake as they like.

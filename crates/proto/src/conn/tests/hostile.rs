@@ -173,12 +173,12 @@ impl Victim {
         let ok = if payload {
             head.len.set(attack.len);
             head.seq.set(engine.rails_landed(rail).wrapping_add(attack.seq));
-            match engine.place(rail, &head.sealed()) {
+            match engine.place(rail, &head) {
                 Ok(place) => {
                     if let Some(place) = place {
                         assert_eq!(place.len(), attack.len as usize);
                     }
-                    self.places[rail].push_back((head.sealed(), place));
+                    self.places[rail].push_back((head, place));
                     true
                 }
                 Err(_) => false,
@@ -187,7 +187,7 @@ impl Victim {
             let len = attack.len.min(EAGER_MAX as u32 + 1);
             head.len.set(len);
             head.seq.set(engine.control.due().wrapping_add(attack.seq));
-            engine.on_ctrl(rail, &head.sealed(), &vec![0xCD; len as usize]).is_ok()
+            engine.on_ctrl(rail, &head, &vec![0xCD; len as usize]).is_ok()
         };
         if !ok {
             assert!(engine.is_broken(), "an attack is seen and forgotten");
@@ -290,7 +290,7 @@ fn an_acknowledgement_ahead_of_the_rail_frees_nothing() {
     let mut lie = Head::new(Kind::Ack);
     lie.total.set(4);
     lie.seq.set(joined.ends[0].control.due());
-    joined.ends[0].on_ctrl(0, &lie.sealed(), &[]).unwrap();
+    joined.ends[0].on_ctrl(0, &lie, &[]).unwrap();
     joined.pump(0, true);
     assert_eq!(joined.test(0, send), Outcome::Pending);
     assert!(!joined.ends[0].unexpose(key), "the answer has not left");

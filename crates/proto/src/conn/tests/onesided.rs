@@ -208,7 +208,7 @@ fn a_peer_cannot_fail_a_receive_and_then_write_into_it() {
     let mut head = Head::new(Kind::Truncated);
     head.id.set(chunk.head.id.get());
     head.seq.set(joined.ends[0].control.next());
-    joined.ends[1].on_ctrl(0, &head.sealed(), &[]).unwrap();
+    joined.ends[1].on_ctrl(0, &head, &[]).unwrap();
     assert_eq!(joined.test(1, recv), Outcome::Pending, "its memory is still being written");
     assert!(place.fill(0, &chunk.body));
     joined.ends[1].landed(1, &fix_seq(chunk.head)).unwrap();
@@ -228,7 +228,7 @@ fn a_peer_cannot_fail_a_receive_and_then_write_into_it() {
 
 fn fix_seq(mut head: Head) -> Head {
     head.seq.set(0);
-    head.sealed()
+    head
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_refusal_by_index_cannot_end_a_receive() {
         joined.recv(1, &[(1, Mem::new(20_000))]);
         let mut head = Head::new(Kind::Refused);
         head.tag.set(index);
-        assert!(joined.ends[1].on_ctrl(0, &head.sealed(), &[]).is_err());
+        assert!(joined.ends[1].on_ctrl(0, &head, &[]).is_err());
     }
     assert_eq!(joined.test(1, recv), Outcome::Pending);
 }
@@ -286,11 +286,11 @@ fn regions_under_keys_of_the_caller_leave_nothing_behind_when_they_are_taken_bac
 fn one_sided_kinds_are_refused_without_acknowledgements() {
     for kind in [Kind::InlinePut, Kind::Notify, Kind::Read, Kind::Refused] {
         let mut joined = Joined::new(1, false);
-        let head = Head::new(kind).sealed();
+        let head = Head::new(kind);
         assert!(joined.ends[0].on_ctrl(0, &head, &[]).is_err(), "{kind:?}");
     }
     let mut joined = Joined::new(1, false);
     let mut head = Head::new(Kind::Put);
     head.len.set(1);
-    assert!(joined.ends[0].place(0, &head.sealed()).is_err());
+    assert!(joined.ends[0].place(0, &head).is_err());
 }

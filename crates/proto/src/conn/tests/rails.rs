@@ -153,7 +153,7 @@ fn of_rails_given_up_before_they_came_up_the_last_64_are_remembered() {
         let mut head = Head::new(Kind::RailDown);
         head.id.set(id);
         head.seq.set(joined.ends[1].control.due());
-        joined.ends[1].on_ctrl(0, &head.sealed(), &[]).unwrap();
+        joined.ends[1].on_ctrl(0, &head, &[]).unwrap();
     }
     assert!(!joined.ends[1].rail_up(1, 1064, CHUNK), "the peer has closed it");
     assert!(!joined.ends[1].rail_up(1, 1001, CHUNK), "this one too");
@@ -168,7 +168,7 @@ fn an_acknowledgement_overtaken_by_a_newer_one_changes_nothing() {
         head.id.set(0);
         head.total.set(landed);
         head.seq.set(joined.ends[0].control.due());
-        joined.ends[0].on_ctrl(0, &head.sealed(), &[]).unwrap();
+        joined.ends[0].on_ctrl(0, &head, &[]).unwrap();
         joined.pump(0, true);
     }
     assert!(!joined.ends[0].is_broken() && joined.ends[0].moving() == 1, "most of it is under way");
@@ -190,7 +190,7 @@ fn a_peer_cannot_acknowledge_what_was_not_sent() {
         head.id.set(id);
         head.total.set(landed);
         head.seq.set(joined.ends[1].control.next());
-        let seen = joined.ends[0].on_ctrl(0, &head.sealed(), &[]);
+        let seen = joined.ends[0].on_ctrl(0, &head, &[]);
         // Counts below what was acknowledged before are old news, not lies.
         assert!(seen.is_err() || landed > u64::from(u32::MAX) / 2, "{id} {landed}");
     }
@@ -198,7 +198,7 @@ fn a_peer_cannot_acknowledge_what_was_not_sent() {
     let mut head = Head::new(Kind::Ack);
     head.ack.set(1000);
     head.id.set(u32::MAX);
-    assert!(joined.ends[0].on_ctrl(0, &head.sealed(), &[]).is_err());
+    assert!(joined.ends[0].on_ctrl(0, &head, &[]).is_err());
     assert!(joined.ends[0].is_broken());
 }
 

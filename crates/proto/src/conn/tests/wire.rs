@@ -114,7 +114,7 @@ impl Wire {
     fn put(&mut self, rail: usize, head: &Head, body: Vec<u8>) -> Option<u64> {
         assert!(!self.dead[rail], "sent on a rail that is down");
         let bytes = head.as_wire();
-        Head::decode(bytes).expect("a sealed head");
+        Head::decode(bytes).expect("a head");
         assert_eq!(head.len.get() as usize, body.len());
         if self.queues[rail].len() >= self.depth {
             return None;

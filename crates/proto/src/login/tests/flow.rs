@@ -2,8 +2,8 @@ use super::*;
 
 fn same_keys(c: &Session, s: &Session) {
     assert_eq!(c.session_key, s.session_key);
-    assert_eq!((c.version, c.conn_id, c.stream, c.psk), (1, CONN, STREAM, s.psk));
-    assert_eq!((s.version, s.conn_id, s.stream), (1, CONN, STREAM));
+    assert_eq!((c.version, c.conn_id, c.stream, c.psk), (2, CONN, STREAM, s.psk));
+    assert_eq!((s.version, s.conn_id, s.stream), (2, CONN, STREAM));
     assert_eq!(c.peer_blob, b"server blob");
     assert_eq!(s.peer_blob, b"client blob");
 }

@@ -1,4 +1,4 @@
-//! Bytes fixed forever (hello, reply) or for version 1 (confirm, finish). The codes were computed from the layout in
+//! Bytes fixed forever (hello, reply) or for version 2 (confirm, finish). The codes were computed from the layout in
 //! `docs/PROTOCOL.md` by another HMAC (Python's `hmac`), the Noise messages by snow's own resolver.
 
 use super::*;
@@ -12,8 +12,8 @@ fn the_four_messages() {
         hex(&hello),
         concat!(
             "4c5368c6",                                                         // magic
-            "0100",                                                             // oldest version
-            "0100",                                                             // newest version
+            "0200",                                                             // oldest version
+            "0200",                                                             // newest version
             "01",                                                               // role
             "00",                                                               // flags
             "0300",                                                             // stream
@@ -21,7 +21,7 @@ fn the_four_messages() {
             "4444333322221111",                                                 // listen id
             "ddddccccbbbbaaaa",                                                 // connection id
             "01167f8ccd126b28d94e970425ca0320b186af7c7d829b1889bec7f4d53a3310", // nonce
-            "e9aaa0c1f655444dab8d4d7f24875d90ce6a8b8f57b17fccff794730f3fd9648", // code
+            "630ee67d70572dcb5ed4c8373965d635f720a1cc5cc5daffec5404f1cf59c338", // code
         )
     );
     assert_eq!(
@@ -30,13 +30,13 @@ fn the_four_messages() {
             "4c5372c6",                                                         // magic
             "01",                                                               // welcome
             "00",                                                               // flags
-            "0100",                                                             // version
-            "0100",                                                             // oldest version
-            "0100",                                                             // newest version
+            "0200",                                                             // version
+            "0200",                                                             // oldest version
+            "0200",                                                             // newest version
             "0000",                                                             // reason
             "0000",                                                             // reserved
             "630011660f5cdd62fbf8e99e27d4351a93f0c1d63f4c8dd22be8990e57c4e58a", // nonce
-            "d150345cdc84463aa7077e37b1df79ff0ef7bb9d8ca334c4c4ae467e70f0bbc1", // code
+            "7933a262508e51e8ae3f4f86fe3258de8896f7af5b68a0a5cf86dd84c6d6f332", // code
         )
     );
     assert_eq!(
@@ -46,7 +46,7 @@ fn the_four_messages() {
             "0b00",                                                             // length
             "0000",                                                             // reserved
             "636c69656e7420626c6f62",                                           // blob
-            "2f1e1e5dfdec46847aa8eed20c7444975acec66d3be236d44cc88749e86cc599", // code
+            "c1fca97bd4ce4c697c2bc6e51f3ee546d5cf73d6c333ce2ea09880e99edd91a4", // code
         )
     );
     assert_eq!(
@@ -56,13 +56,13 @@ fn the_four_messages() {
             "0b00",                                                             // length
             "0000",                                                             // reserved
             "73657276657220626c6f62",                                           // blob
-            "0320e099367a9a508719fc657a7a875ed719b68a777b2fce3b65dbf29de84d41", // code
+            "33948d3033fd970bd64b27b7a15727b644cfcd9b8ab1bd3f267d8273d70fe20e", // code
         )
     );
     let (c, _) = run_params((client_params(), server_params()));
     assert_eq!(
         hex(c.unwrap().session_key.expose()),
-        "e423446e134cd0f01a299acd75f6460c3dd1df1d545c66e8d8928035a9fd5d36"
+        "721d53af81afbae4147cc2bf13e41099aac8b2aa3622d99af756eb2db77616d1"
     );
 }
 
@@ -100,7 +100,7 @@ fn a_refusal_of_the_key() {
     // Magic, length 2, reserved, reason 4.
     assert_eq!(hex(body), "4c536ec6020000000400");
     let before = said[..3].concat();
-    assert!(mac_is(client_params().token.expose(), "linkspan login 1 refusal", &[&before, body], code));
+    assert!(mac_is(client_params().token.expose(), "linkspan login 2 refusal", &[&before, body], code));
 }
 
 #[test]

@@ -279,7 +279,7 @@ fn a_forged_welcome_is_not_believed() {
 #[test]
 fn a_version_out_of_the_blue_is_not_believed() {
     let [hello, welcome, ..] = messages((client_params(), server_params()));
-    for (version, min, max) in [(2, 1, 1), (2, 2, 2), (0, 1, 1), (1, 2, 2), (1, 2, 1)] {
+    for (version, min, max) in [(3, 2, 2), (3, 3, 3), (1, 1, 1), (0, 2, 2), (2, 3, 3), (2, 3, 2)] {
         let mut reply = welcome.clone();
         for (at, value) in [(6, version), (8, min), (10, max)] {
             reply[at..at + 2].copy_from_slice(&u16::to_le_bytes(value));

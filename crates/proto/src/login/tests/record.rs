@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::collections::HashMap;
 
 fn pair(epoch: u64) -> (Sealer, Opener) {
     let key = Secret::new([0x42; 32]);
@@ -10,22 +11,20 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Computed from the record's description by another AES-256-GCM (FIPS 197 and SP 800-38D, written out in Python).
+/// Computed from the record's description by another AES-256-GCM (Python's `cryptography`). The first two are as many bytes as
+/// this epoch has.
 #[test]
 fn golden_bytes() {
-    let (mut seal, _) = pair(EPOCH);
-    let mut text = *b"the first record";
-    let (head, tag) = seal.seal(&mut text).unwrap();
-    assert_eq!(
-        hex(&[&head[..], &text, &tag].concat()),
-        "10000000ff2a615391632871d4fe4675adcd54390fdf8089943b7211852ac4071ecb66e0"
-    );
-    let mut text = *b"the second one";
-    let (head, tag) = seal.seal(&mut text).unwrap();
-    assert_eq!(
-        hex(&[&head[..], &text, &tag].concat()),
-        "0e000000f4cd50bda8c7b40c5cb6746f38b96893b689a6868c3a6e6579e74346c9be"
-    );
+    let (mut seal, _) = pair(36 + 34);
+    for (text, want) in [
+        (&b"the first record"[..], "10000000d99040b51aceaf1eb63e7e1a98db0d076602d1ec24da66377e7704cdb43c956b"),
+        (b"the second one", "0e0000007aa4e39475b639a1ec7fcfb8d07ef04c8c31a95d12bcc6394cffbb87bcba"),
+        (b"3", "010000000a9a254e9e0f179bd6ce64771ab9901c90"),
+    ] {
+        let mut text = text.to_vec();
+        let (head, tag) = seal.seal(&mut text).unwrap();
+        assert_eq!(hex(&[&head[..], &text, &tag].concat()), want);
+    }
 }
 
 #[test]
@@ -88,7 +87,7 @@ fn dropped_repeated_and_swapped_records_are_found() {
 
 #[test]
 fn keys_change_after_an_epoch_on_both_sides() {
-    let (mut seal, mut open) = pair(4);
+    let (mut seal, mut open) = pair(4 * (24 + 20));
     let mut seen: Vec<[u8; 24]> = Vec::new();
     for i in 0..50u8 {
         let mut text = [0; 24];
@@ -98,7 +97,7 @@ fn keys_change_after_an_epoch_on_both_sides() {
         open.open(&mut text, tag).unwrap();
         assert_eq!(text, [0; 24]);
     }
-    assert_eq!(seal.0.number(), 50);
+    assert_eq!((seal.0.number(), seal.0.count), (50, 2));
     let (mut one_key, _) = pair(EPOCH);
     let mut fifth = [0; 24];
     for _ in 0..5 {
@@ -130,5 +129,23 @@ proptest! {
         let (_, mut open) = pair(EPOCH);
         let mut text = text;
         prop_assert!(open.open(&mut text, tag).is_err());
+    }
+
+    #[test]
+    fn no_key_seals_more_bytes_than_an_epoch_and_both_sides_keep_step(
+        lens in proptest::collection::vec(1usize..300, 1..60),
+        epoch in 320u64..2000,
+    ) {
+        let (mut seal, mut open) = pair(epoch);
+        let mut under: HashMap<[u8; 32], u64> = HashMap::new();
+        for len in lens {
+            let mut text = vec![5; len];
+            let (head, tag) = seal.seal(&mut text).unwrap();
+            *under.entry(*seal.0.key.expose()).or_default() += (head.len() + len + tag.len()) as u64;
+            open.open(&mut text, tag).unwrap();
+            prop_assert_eq!(text, vec![5; len]);
+        }
+        let used: Vec<u64> = under.into_values().collect();
+        prop_assert!(used.iter().all(|bytes| *bytes <= epoch), "{:?}", used);
     }
 }

@@ -16,9 +16,9 @@ fn versions(client: Versions, server: Versions) -> (Outcome, Outcome) {
 
 #[test]
 fn the_newest_common_version_is_chosen() {
-    for (a, b) in [((1, 1), (1, 1)), ((1, 2), (1, 1)), ((1, 1), (1, 9)), ((1, 1), (1, 65535))] {
+    for (a, b) in [((2, 2), (2, 2)), ((2, 3), (1, 2)), ((1, 2), (2, 9)), ((2, 2), (2, 65535))] {
         let (c, s) = versions(span(a.0, a.1), span(b.0, b.1));
-        assert_eq!((c.unwrap().version, s.unwrap().version), (1, 1));
+        assert_eq!((c.unwrap().version, s.unwrap().version), (2, 2));
     }
     assert_eq!(span(1, 3).common(span(2, 5)), Some(3));
     assert_eq!(span(2, 5).common(span(1, 3)), Some(3));
@@ -27,7 +27,7 @@ fn the_newest_common_version_is_chosen() {
 
 #[test]
 fn without_one_both_sides_name_both() {
-    for (a, b) in [(span(1, 1), span(2, 2)), (span(2, 4), span(1, 1))] {
+    for (a, b) in [(span(1, 1), span(2, 2)), (span(2, 2), span(1, 1)), (span(3, 5), span(2, 2))] {
         let (c, s) = versions(a, b);
         assert_eq!(c.unwrap_err(), LoginError::Version { ours: a, theirs: b });
         let error = s.unwrap_err();
@@ -40,7 +40,7 @@ fn without_one_both_sides_name_both() {
 #[test]
 fn a_stranger_is_not_told_our_versions() {
     let mut other = client_params();
-    other.versions = span(2, 2);
+    other.versions = span(3, 3);
     other.token = Token::new(*b"another 16 bytes");
     let mut s = server(server_params());
     s.feed(&drain(&mut client(other)));
@@ -51,7 +51,7 @@ fn a_stranger_is_not_told_our_versions() {
 #[test]
 fn a_refusal_is_sent_before_the_login_fails() {
     let mut other = client_params();
-    other.versions = span(2, 2);
+    other.versions = span(3, 3);
     let mut s = server(server_params());
     s.feed(&drain(&mut client(other)));
     assert_eq!(s.output().len(), 80);
@@ -62,7 +62,7 @@ fn a_refusal_is_sent_before_the_login_fails() {
 
 #[test]
 fn a_version_that_this_build_cannot_speak_is_refused_even_if_offered() {
-    let (c, s) = versions(span(1, 2), span(1, 2));
+    let (c, s) = versions(span(2, 3), span(2, 3));
     assert!(matches!(c.unwrap_err(), LoginError::Version { .. }));
     assert!(matches!(s.unwrap_err(), LoginError::Version { .. }));
 }
@@ -98,7 +98,7 @@ fn an_unknown_reason_is_reported_with_both_versions() {
     use crate::login::secret::mac;
     use crate::login::wire::LABEL_REPLY;
     let mut old = client_params();
-    old.versions = span(2, 2);
+    old.versions = span(1, 1);
     let mut c = client(old.clone());
     let hello = drain(&mut c);
     let mut s = server(server_params());
@@ -108,6 +108,6 @@ fn an_unknown_reason_is_reported_with_both_versions() {
     let code = mac(token().expose(), LABEL_REPLY, &[&hello, &reply[..48]]);
     reply[48..].copy_from_slice(&code);
     c.feed(&reply);
-    let want = LoginError::Refused { reason: 77, ours: span(2, 2), theirs: span(1, 1) };
+    let want = LoginError::Refused { reason: 77, ours: span(1, 1), theirs: span(2, 2) };
     assert!(matches!(c.poll(T0), Progress::Failed(error) if error == want));
 }

@@ -48,7 +48,7 @@ pub(crate) fn head(kind: Kind, seq: u32, len: usize, offset: u64) -> Head {
     head.seq.set(seq);
     head.len.set(len as u32);
     head.offset.set(offset);
-    head.sealed()
+    head
 }
 
 /// Bytes that tell where they belong.

@@ -7,7 +7,7 @@ use crate::zerocopy::ZeroCopy;
 fn head(kind: Kind, len: usize) -> Head {
     let mut head = Head::new(kind);
     head.len.set(len as u32);
-    head.sealed()
+    head
 }
 
 /// Whatever the sizes of the pieces, and wherever the ring begins: the same bytes, and items end with them.

@@ -82,7 +82,7 @@ pub(crate) fn head(kind: Kind, len: usize, seq: u32) -> Head {
     let mut head = Head::new(kind);
     head.len.set(len as u32);
     head.seq.set(seq);
-    head.sealed()
+    head
 }
 
 /// The bytes of message `seq`: no two messages, and no two places in one, look alike for long.

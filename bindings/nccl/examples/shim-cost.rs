@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::ptr::null_mut;
 use std::time::Instant;
 
-use linkspan_ncclnet::{
+use linkspan_plugin::{
     Connecting, Fail, HANDLE_LEN, Init, ListenComm, Logger, NetPlugin, Opened, OpenedRecv, OpenedSend, Part, Props,
     RecvComm, RecvHints, RegisterRange, SendComm,
 };
@@ -85,7 +85,7 @@ unsafe impl RecvComm for Rx {
     fn revoke(&mut self, (): &()) {}
 }
 
-linkspan_ncclnet::export_net_plugin!(Nothing);
+linkspan_plugin::export_net_plugin!(Nothing);
 
 fn main() {
     let t = &ncclNetPlugin_v12;

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use self::host::{GARBAGE, Host, LOGS, Ptr, WARNINGS};
 use self::mock::{ALIVE, DEREGISTERED, HINTS, LAST_INIT, PANIC, PLUGINS, REVOKED, TAG_BUSY, TAG_LOST, TRAFFIC_CLASS};
-use linkspan_ncclnet::abi;
+use linkspan_plugin::abi;
 
 /// The plugin's state is one per process, as under NCCL.
 static ONE: Mutex<()> = Mutex::new(());
@@ -395,7 +395,7 @@ fn panics_stay_inside() {
 }
 
 /// Last byte of a handle that belongs to the plugin.
-const HANDLE_END: usize = linkspan_ncclnet::HANDLE_LEN - 1;
+const HANDLE_END: usize = linkspan_plugin::HANDLE_LEN - 1;
 
 #[test]
 fn one_listener_accepts_several() {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use linkspan_ncclnet::loader::{LoadError, inspect};
+use linkspan_plugin::loader::{LoadError, inspect};
 
 fn temporary(name: &str, content: &[u8]) -> PathBuf {
     let path = std::env::temp_dir().join(format!("linkspan-loader-{}-{name}", std::process::id()));

@@ -1,19 +1,21 @@
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use linkspan_shmring::cma::AccessGuard;
+use linkspan_shmring::layout::RING_MIN;
 use linkspan_transport::StaticBuf;
+use rustix::io::Errno;
 
 use super::*;
-use crate::cma::AccessGuard;
 
 /// Both sides in this process, each with a guard page of its own, on one map.
-fn sides(watch: [Watch; 2]) -> ([Bare; 2], [AccessGuard; 2]) {
-    let map = Arc::new(Map::create(crate::layout::RING_MIN).unwrap());
+fn sides(watch: [Watch; 2]) -> ([Shared; 2], [AccessGuard; 2]) {
+    let map = Arc::new(Map::create(RING_MIN).unwrap());
     let guards = [AccessGuard::new([1, 2]).unwrap(), AccessGuard::new([3, 4]).unwrap()];
     let pid = std::process::id() as i32;
     let [first, second] = watch;
-    let a = Bare::watched(&map, Side::A, Remote::new(pid, guards[1].address()), first);
-    let b = Bare::watched(&map, Side::B, Remote::new(pid, guards[0].address()), second);
+    let a = Shared::new(&map, Side::A, Remote::new(pid, guards[1].address()), first);
+    let b = Shared::new(&map, Side::B, Remote::new(pid, guards[0].address()), second);
     ([a, b], guards)
 }
 
@@ -23,10 +25,10 @@ fn unwatched() -> [Watch; 2] {
 
 #[test]
 fn words_go_to_and_fro_in_every_mode() {
-    for idle in [Idle::Spin, Idle::Adaptive(Duration::from_micros(50)), Idle::Sleep] {
+    for wait in [WaitMode::Spin, WaitMode::Adaptive, WaitMode::Sleep] {
         let ([mut a, mut b], _guards) = sides(unwatched());
-        a.set_idle(idle);
-        b.set_idle(idle);
+        a.set_wait(wait);
+        b.set_wait(wait);
         let other = std::thread::spawn(move || (0..300).try_for_each(|_| b.catch()));
         for _ in 0..300 {
             a.throw().unwrap();
@@ -38,10 +40,10 @@ fn words_go_to_and_fro_in_every_mode() {
 #[test]
 fn memory_is_copied_by_both_in_every_mode() {
     const LEN: usize = 300_000;
-    for idle in [Idle::Spin, Idle::Sleep] {
+    for wait in [WaitMode::Spin, WaitMode::Sleep] {
         let ([mut a, mut b], _guards) = sides(unwatched());
-        a.set_idle(idle);
-        b.set_idle(idle);
+        a.set_wait(wait);
+        b.set_wait(wait);
         let (from, to) = (StaticBuf::new(LEN), StaticBuf::new(LEN));
         assert!(from.slice().fill(0, &[7; LEN]));
         let (source, target) = (from.slice().as_ptr() as u64, to.slice().as_ptr() as u64);
@@ -52,7 +54,7 @@ fn memory_is_copied_by_both_in_every_mode() {
         let there = other.join().unwrap().map(drop);
         // A container may forbid it; then access first is told so, and the other one that it is alone.
         let forbidden = |result: &io::Result<()>| match result {
-            Err(error) => matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)),
+            Err(error) => matches!(Errno::from_io_error(error), Some(Errno::PERM | Errno::NOSYS)),
             Ok(()) => false,
         };
         if forbidden(&here) || forbidden(&there) {
@@ -67,9 +69,9 @@ fn memory_is_copied_by_both_in_every_mode() {
 
 #[test]
 fn a_side_that_leaves_ends_the_others_wait() {
-    for idle in [Idle::Spin, Idle::Sleep] {
+    for wait in [WaitMode::Spin, WaitMode::Sleep] {
         let ([mut a, b], _guards) = sides(unwatched());
-        a.set_idle(idle);
+        a.set_wait(wait);
         drop(b);
         assert_eq!(a.throw().unwrap_err().kind(), io::ErrorKind::ConnectionReset);
     }
@@ -78,14 +80,14 @@ fn a_side_that_leaves_ends_the_others_wait() {
 #[test]
 fn a_watch_ends_the_wait() {
     static OVER: AtomicBool = AtomicBool::new(false);
-    for idle in [Idle::Spin, Idle::Sleep] {
+    for wait in [WaitMode::Spin, WaitMode::Sleep] {
         OVER.store(false, Ordering::Release);
         let watch: Watch = Box::new(|| match OVER.load(Ordering::Acquire) {
             true => Err(io::ErrorKind::TimedOut.into()),
             false => Ok(()),
         });
         let ([mut a, _b], _guards) = sides([watch, Box::new(|| Ok(()))]);
-        a.set_idle(idle);
+        a.set_wait(wait);
         let since = Instant::now();
         let waiting = std::thread::spawn(move || a.throw());
         std::thread::sleep(Duration::from_millis(20));
@@ -97,7 +99,7 @@ fn a_watch_ends_the_wait() {
 
 #[test]
 fn a_cursor_that_is_turned_back_copies_no_slice_twice_as_often() {
-    let map = Arc::new(Map::create(crate::layout::RING_MIN).unwrap());
+    let map = Arc::new(Map::create(RING_MIN).unwrap());
     let slots = Slots::new(&map, Side::A);
     let words = slots.get(1).unwrap();
     let mut copies = 0;

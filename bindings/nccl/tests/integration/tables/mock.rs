@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use linkspan_ncclnet::{
+use linkspan_plugin::{
     Connecting, DeviceQueue, Fail, HANDLE_LEN, Init, ListenComm, Logger, Mem, MemKind, NetPlugin, Opened, OpenedRecv,
     OpenedSend, Part, Props, RecvComm, RecvHints, RegisterRange, SendComm,
 };
@@ -335,15 +335,15 @@ unsafe impl RecvComm for Rx {
     }
 }
 
-linkspan_ncclnet::export_net_plugin!(Mock);
+linkspan_plugin::export_net_plugin!(Mock);
 
 pub struct NoLl128;
 
-impl linkspan_ncclnet::tuner::Tuner for NoLl128 {
+impl linkspan_plugin::tuner::Tuner for NoLl128 {
     const NAME: &'static std::ffi::CStr = c"mock tuner";
     fn forbids_ll128(_ranks: usize, nodes: usize) -> bool {
         nodes > 1
     }
 }
 
-linkspan_ncclnet::export_tuner!(NoLl128);
+linkspan_plugin::export_tuner!(NoLl128);

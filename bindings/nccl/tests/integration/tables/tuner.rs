@@ -59,11 +59,11 @@ fn ll128_is_forbidden_across_nodes_only() {
 #[test]
 fn ll128_stays_where_nothing_else_is_left() {
     let mut only = [-1.0, 3.0, -1.0, -1.0, 2.0, -1.0];
-    assert!(!linkspan_ncclnet::tuner::forbid_ll128(&mut only, 3));
+    assert!(!linkspan_plugin::tuner::forbid_ll128(&mut only, 3));
     assert_eq!(only, [-1.0, 3.0, -1.0, -1.0, 2.0, -1.0]);
     let mut one_protocol = [1.0, 2.0];
-    assert!(!linkspan_ncclnet::tuner::forbid_ll128(&mut one_protocol, 1));
-    assert!(!linkspan_ncclnet::tuner::forbid_ll128(&mut [], 3));
+    assert!(!linkspan_plugin::tuner::forbid_ll128(&mut one_protocol, 1));
+    assert!(!linkspan_plugin::tuner::forbid_ll128(&mut [], 3));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_ulong, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use linkspan_ncclnet::abi::{Config, DeviceHandle, PropsV12};
+use linkspan_plugin::abi::{Config, DeviceHandle, PropsV12};
 
 use super::mock::*;
 
@@ -39,10 +39,10 @@ unsafe extern "C" fn log(
     }
 }
 
-pub fn logger() -> Option<linkspan_ncclnet::abi::LogFn> {
+pub fn logger() -> Option<linkspan_plugin::abi::LogFn> {
     let plain: unsafe extern "C" fn(c_int, c_ulong, *const c_char, c_int, *const c_char, *const c_char) = log;
     // SAFETY: see `log`; the crate always passes exactly one argument after the format.
-    Some(unsafe { std::mem::transmute::<*const (), linkspan_ncclnet::abi::LogFn>(plain as *const ()) })
+    Some(unsafe { std::mem::transmute::<*const (), linkspan_plugin::abi::LogFn>(plain as *const ()) })
 }
 
 /// One version's calls in the newest shape. Every function returns NCCL's result code.

@@ -1,5 +1,5 @@
 //! The rail beside the machine's own limits, two processes, interleaved in one run:
-//! `cargo run --release -p linkspan-shm --example shm_bench [ROUNDS]`.
+//! `cargo run --release -p linkspan-perf --example shm_bench [ROUNDS]`.
 //!
 //! Prints, for each measurement, the median and spread of ours, of the bare loop, and of their ratio per round.
 
@@ -9,11 +9,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use linkspan_perf::baseline::shared::Shared;
 use linkspan_proto::{Head, Kind};
 use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, SETUP_TIME, ShmRail};
-use linkspan_shmring::Map;
-use linkspan_shmring::bare::Bare;
 use linkspan_shmring::cma::{AccessGuard, Remote};
+use linkspan_shmring::{Map, Side};
 use linkspan_transport::{Buf, MemSlice, Rail, Sink, StaticBuf, Violation};
 
 /// Both sides use this much source and destination memory, whatever the message.
@@ -82,7 +82,7 @@ fn parent(rounds: usize) -> Result<(), Box<dyn std::error::Error>> {
         }
     };
     println!("{} ({})", rail.info().path, rail.info().reason);
-    let bare = Bare::new(&map, Remote::new(child.id() as i32, there_gate));
+    let bare = Shared::new(&map, Side::A, Remote::new(child.id() as i32, there_gate), Box::new(|| Ok(())));
     let mut side = Run { rail, bare, area, there: there_area, got: Got::default(), first: true };
     let mut table = Vec::new();
     for _ in 0..rounds {
@@ -124,7 +124,7 @@ fn child(args: &[String]) -> Result<(), Box<dyn std::error::Error>> {
             break rail;
         }
     };
-    let bare = Bare::new(&map, Remote::new(pid.parse()?, guard.parse()?));
+    let bare = Shared::new(&map, Side::B, Remote::new(pid.parse()?, guard.parse()?), Box::new(|| Ok(())));
     let mut side = Run { rail, bare, area, there: there.parse()?, got: Got::default(), first: false };
     for _ in 0..rounds.parse()? {
         side.round()?;
@@ -165,7 +165,7 @@ impl Sink for Got {
 
 struct Run {
     rail: ShmRail,
-    bare: Bare,
+    bare: Shared,
     area: StaticBuf,
     there: u64,
     got: Got,
@@ -178,37 +178,32 @@ impl Run {
     /// Everything once, ours and bare: pairs of (ours, bare).
     fn round(&mut self) -> Result<Vec<(f64, f64)>, Failure> {
         self.got.area = Some(self.area.slice());
-        let bare = self.bare_ping();
+        let bare = self.bare_ping()?;
         let ours = self.ping()?;
         let mut out = vec![(ours, bare)];
         for size in SIZES {
-            self.barrier();
+            self.bare_pings(1)?;
             let bare = self.bare_stream(size)?;
-            self.barrier();
+            self.bare_pings(1)?;
             let ours = self.stream(size)?;
             out.push((ours, bare));
         }
         Ok(out)
     }
 
-    fn barrier(&mut self) {
-        if self.first { self.bare.ping(1) } else { self.bare.pong(1) }
+    fn bare_pings(&mut self, rounds: u64) -> std::io::Result<()> {
+        (0..rounds).try_for_each(|_| if self.first { self.bare.throw() } else { self.bare.catch() })
     }
 
-    fn bare_ping(&mut self) -> f64 {
+    fn bare_ping(&mut self) -> Result<f64, Failure> {
         let start = Instant::now();
-        if self.first {
-            self.bare.ping(PINGS)
-        } else {
-            self.bare.pong(PINGS)
-        }
-        start.elapsed().as_secs_f64() / PINGS as f64 / 2.0 * 1e6
+        self.bare_pings(PINGS)?;
+        Ok(start.elapsed().as_secs_f64() / PINGS as f64 / 2.0 * 1e6)
     }
 
     fn ping(&mut self) -> Result<f64, Failure> {
         let mut head = Head::new(Kind::Eager);
         head.len.set(8);
-        let head = head.sealed();
         let body = self.area.slice().sub(0, 8).ok_or("area")?;
         let start = Instant::now();
         for _ in 0..PINGS {
@@ -260,7 +255,7 @@ impl Run {
                 let mut head = Head::new(Kind::Chunk);
                 head.len.set(chunk as u32);
                 head.offset.set(at);
-                let (head, mem) = (head.sealed(), self.area.slice().sub(at, chunk as u64).ok_or("area")?);
+                let mem = self.area.slice().sub(at, chunk as u64).ok_or("area")?;
                 loop {
                     if let Ok(n) = self.rail.data(&head, mem) {
                         last = n;

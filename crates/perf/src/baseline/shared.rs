@@ -1,5 +1,5 @@
-//! The machine's own limits, to hold ours against in the same run: a cache line thrown to and fro, and memory
-//! copied by two processes at once without any protocol around it.
+//! Two processes and a map that both have: a cache line thrown to and fro, and memory copied by both at once, without any protocol
+//! around it.
 
 mod wait;
 
@@ -10,64 +10,42 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use linkspan_shmring::cma::Remote;
+use linkspan_shmring::map::SlotWords;
+use linkspan_shmring::slot::Words;
+use linkspan_shmring::{Map, SLOTS, Side, Slots};
 use linkspan_transport::{Buf, MemSlice};
 
-use crate::cma::Remote;
-use crate::layout::{SLOTS, Side};
-use crate::map::{Map, Slots};
-use crate::slot::Words;
+use crate::spec::WaitMode;
 use wait::Waiter;
-pub use wait::{Idle, Watch};
+pub use wait::Watch;
 
-/// Two processes with a fresh map of their own. Every call has its counterpart on the other side.
+/// One side of two processes with a fresh map of their own. Every call has its counterpart on the other side.
 #[derive(Debug)]
-pub struct Bare {
+pub struct Shared {
     slots: Slots,
     remote: Remote,
     waiter: Waiter,
     turn: u64,
 }
 
-impl Bare {
-    /// One side, with the peer's memory. It spins, and forever if the peer is gone.
-    pub fn new(map: &Arc<Map>, remote: Remote) -> Bare {
-        Bare::watched(map, Side::A, remote, Box::new(|| Ok(())))
-    }
-
-    /// One side that asks `watch` now and then while it waits, and ends with what that says. Both sides wait in the
-    /// same way ([`Bare::set_idle`]); `me` tells them apart.
-    pub fn watched(map: &Arc<Map>, me: Side, remote: Remote, watch: Watch) -> Bare {
-        Bare { slots: Slots::new(map, Side::A), remote, waiter: Waiter::new(map, me, watch), turn: 0 }
+impl Shared {
+    /// The side `me`, with the peer's memory. It asks `watch` now and then while it waits, and ends with what that says. Both sides
+    /// wait in the same way ([`Shared::set_wait`]), at first spinning.
+    pub fn new(map: &Arc<Map>, me: Side, remote: Remote, watch: Watch) -> Shared {
+        Shared { slots: Slots::new(map, Side::A), remote, waiter: Waiter::new(map, me, watch), turn: 0 }
     }
 
     /// Chooses how this side waits from now on; the other side must choose the same.
-    pub fn set_idle(&mut self, idle: Idle) {
-        self.waiter.idle = idle;
+    pub fn set_wait(&mut self, wait: WaitMode) {
+        self.waiter.wait = wait;
     }
 
-    fn word(&self, slot: usize) -> crate::map::SlotWords<'_> {
+    fn word(&self, slot: usize) -> SlotWords<'_> {
         self.slots.get(slot).expect("one of the first two slots")
     }
 
-    /// Throws a word to the peer and catches it `rounds` times; the other side calls [`Bare::pong`].
-    pub fn ping(&mut self, rounds: u64) {
-        for _ in 0..rounds {
-            if self.throw().is_err() {
-                return;
-            }
-        }
-    }
-
-    /// See [`Bare::ping`].
-    pub fn pong(&mut self, rounds: u64) {
-        for _ in 0..rounds {
-            if self.catch().is_err() {
-                return;
-            }
-        }
-    }
-
-    /// One round trip of a word; the other side calls [`Bare::catch`].
+    /// One round trip of a word; the other side calls [`Shared::catch`].
     ///
     /// # Errors
     /// The error of the watch on the peer, or `ECONNRESET`: the other side has ended.
@@ -79,10 +57,10 @@ impl Bare {
         self.waiter.until(|| back.cursor().load(Ordering::Acquire) == turn)
     }
 
-    /// See [`Bare::throw`].
+    /// See [`Shared::throw`].
     ///
     /// # Errors
-    /// As [`Bare::throw`].
+    /// As [`Shared::throw`].
     pub fn catch(&mut self) -> io::Result<()> {
         self.turn += 1;
         let (there, back, turn) = (self.word(0), self.word(SLOTS - 1), self.turn);
@@ -92,10 +70,10 @@ impl Bare {
         Ok(())
     }
 
-    /// Copies `src` here to `address` there, `slice` bytes at a time from a cursor shared with [`Bare::receive`].
+    /// Copies `src` here to `address` there, `slice` bytes at a time from a cursor shared with [`Shared::receive`].
     ///
     /// # Errors
-    /// The error of the copy (`process_vm_readv(2)`), as `EFAULT` or `EPERM`; those of [`Bare::throw`].
+    /// The error of the copy (`process_vm_readv(2)`), as `EFAULT` or `EPERM`; those of [`Shared::throw`].
     pub fn send(&mut self, src: MemSlice, slice: usize, address: u64) -> io::Result<()> {
         self.turn += 1;
         let (w, remote, turn) = (self.word(1), self.remote, self.turn);
@@ -111,10 +89,10 @@ impl Bare {
         self.waiter.until(|| w.unread().load(Ordering::Acquire) == turn)
     }
 
-    /// See [`Bare::send`]; `address` is where the source lies there.
+    /// See [`Shared::send`]; `address` is where the source lies there.
     ///
     /// # Errors
-    /// As [`Bare::send`].
+    /// As [`Shared::send`].
     pub fn receive(&mut self, dst: MemSlice, slice: usize, address: u64) -> io::Result<()> {
         self.turn += 1;
         let (w, remote, turn) = (self.word(1), self.remote, self.turn);

@@ -1,4 +1,4 @@
-//! How a side of the bare loop waits for the other one.
+//! How a side of [`super::Shared`] waits for the other one.
 
 use std::fmt;
 use std::hint::spin_loop;
@@ -7,24 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
+use linkspan_shmring::{Map, Side};
 use rustix::thread::futex;
 
-use crate::layout::Side;
-use crate::map::Map;
+use crate::spec::{SPIN, WaitMode};
 
 /// Asked now and then by a side that waits; an error ends the wait.
 pub type Watch = Box<dyn Fn() -> io::Result<()> + Send>;
-
-/// How both sides wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Idle {
-    /// They look again without pause.
-    Spin,
-    /// They spin for this long, then sleep.
-    Adaptive(Duration),
-    /// They sleep at once.
-    Sleep,
-}
 
 /// Turns of a spinning side between two questions to its watch; one turn is a few nanoseconds.
 const ASK: u32 = 1 << 14;
@@ -39,18 +28,18 @@ pub(super) struct Waiter {
     map: Arc<Map>,
     me: Side,
     watch: Watch,
-    pub(super) idle: Idle,
+    pub(super) wait: WaitMode,
 }
 
 impl fmt::Debug for Waiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiter").field("me", &self.me).field("idle", &self.idle).finish_non_exhaustive()
+        f.debug_struct("Waiter").field("me", &self.me).field("wait", &self.wait).finish_non_exhaustive()
     }
 }
 
 impl Waiter {
     pub(super) fn new(map: &Arc<Map>, me: Side, watch: Watch) -> Waiter {
-        Waiter { map: map.clone(), me, watch, idle: Idle::Spin }
+        Waiter { map: map.clone(), me, watch, wait: WaitMode::Spin }
     }
 
     /// Waits until it is so.
@@ -58,11 +47,11 @@ impl Waiter {
         let (mut turns, mut since) = (0u32, None);
         while !ready() {
             turns = turns.wrapping_add(1);
-            let sleep = match self.idle {
-                Idle::Spin => false,
-                Idle::Sleep => true,
-                Idle::Adaptive(time) => {
-                    turns.is_multiple_of(LOOK) && since.get_or_insert_with(Instant::now).elapsed() >= time
+            let sleep = match self.wait {
+                WaitMode::Spin => false,
+                WaitMode::Sleep => true,
+                WaitMode::Adaptive => {
+                    turns.is_multiple_of(LOOK) && since.get_or_insert_with(Instant::now).elapsed() >= SPIN
                 }
             };
             if sleep {
@@ -104,7 +93,7 @@ impl Waiter {
 
     /// After a store that the other side may be asleep for.
     pub(super) fn wake(&self) {
-        if self.idle == Idle::Spin {
+        if self.wait == WaitMode::Spin {
             return;
         }
         let word: &AtomicU32 = self.map.nap(self.me.other());

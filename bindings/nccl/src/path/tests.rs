@@ -1,4 +1,4 @@
-//! What regMrDmaBuf comes to where the connection has an RDMA device: NICs and a GPU in software.
+//! What a posted receive tells the peer; and what regMrDmaBuf comes to where the connection has an RDMA device: NICs and a GPU in software.
 
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use linkspan_fabric::{Buf, Channel, Config, Fabric, Gpu, Log, MemSlice};
 use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::{Event, SimConfig, SimGpu};
-use linkspan_ncclnet::Fail;
+use linkspan_transport::StaticBuf;
 use linkspan_verbs::Rdma;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
 
+use super::{LARGE, Receiving};
 use crate::memory::Domain;
+use crate::{Fail, Logger, Mem, Part, RecvComm, RecvHints};
 
 const LEN: usize = 1 << 20;
 
@@ -161,7 +163,27 @@ fn what_ended_at_this_side_is_not_told_as_the_peers_end() {
                 break error;
             }
         };
-        let code = crate::path::code(&a, &error);
+        let code = super::code(&a, &error);
         assert_eq!(code, if here { Fail::Gpu } else { Fail::Remote }, "{error}: {:?}", a.lost());
+    }
+}
+
+#[test]
+fn a_send_that_waits_leaves_once_its_receive_is_posted_without_a_further_call() {
+    let World { ends: [mut a, b], .. } = over("tcp", false, false);
+    let mut b = Receiving::new(Logger::SILENT, b);
+    // The first is alone; the second stands behind it, and is large.
+    for len in [64 << 10, LARGE] {
+        let [src, dst] = [0; 2].map(|_| StaticBuf::new(len));
+        let sent = a.post_send(1, src.slice()).unwrap().unwrap();
+        assert_eq!(a.waiting(), 1, "it waits for its receive");
+        let part = Part { mem: Mem::Host(dst.slice()), tag: 1, mr: None };
+        assert!(b.irecv(&[part], RecvHints::default()).unwrap().is_some());
+        let until = Instant::now() + Duration::from_secs(60);
+        while a.waiting() > 0 {
+            assert!(Instant::now() < until, "{len} bytes still wait for a receive that was posted 60 s ago");
+            a.progress().unwrap();
+        }
+        let _ = a.test(sent).unwrap();
     }
 }
