@@ -53,6 +53,8 @@ fn part(words: &[&str]) -> Option<&'static str> {
     let known = |name: &str| release::STEPS.iter().map(|(known, _)| *known).find(|known| *known == name);
     match words {
         [what, "--for", machine] if *machine != std::env::consts::ARCH => known(&format!("{what}-{machine}")),
+        // It makes what it compares with what is there.
+        ["deb", rest @ ..] if rest.contains(&"--again") => None,
         ["deb", .., release] => known(&format!("deb-{release}")),
         [first, ..] => known(first),
         [] => None,

@@ -1,4 +1,4 @@
-"""The traffic of the recipes by linkspan, NIXL and torch.distributed (gloo), in turns in one run, between processes of one host.
+"""Traffic as in the recipes, with larger matrices, by linkspan, NIXL and torch.distributed (gloo), in turns in one run, between processes of one host.
 
     pip install numpy torch nixl-cu13
     LINKSPAN_IFNAME==lo python bindings/python/bench/traffic.py

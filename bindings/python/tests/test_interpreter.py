@@ -105,10 +105,11 @@ def run():
             opened.wait_connected(30)
         thread = threading.Thread(target=watched, args=(call + " of what is closed meanwhile", getattr(opened, call)))
         thread.start()
-        # In its call: then it sleeps.
-        state = "R"
-        while state != "S" or cells[THREAD] == 0:
+        # In its call: then it sleeps, whenever it is looked at.
+        slept = 0
+        while slept < 100:
             state = open(f"/proc/self/task/{thread.native_id}/stat").read().rsplit(") ", 1)[1][0]
+            slept = slept + 1 if state == "S" and cells[THREAD] != 0 else 0
         opened.close()
         thread.join()
 

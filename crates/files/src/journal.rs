@@ -77,6 +77,11 @@ pub fn encode(index: u64, value: &Value, tag: Tag) -> [u8; RECORD_LEN] {
 /// No file has this device and number.
 pub const UNDERWAY: (u64, u64) = (0, 0);
 
+/// The name of the journal of a partial file, by its number, device and inode.
+pub(crate) fn journal_of(id: u64, part: (u64, u64)) -> Option<Name> {
+    Name::any(format!("{id:016x}-{:x}-{:x}.journal", part.0, part.1).as_bytes()).ok()
+}
+
 /// Where a partial file lies, for whoever sweeps old ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whereabouts {
@@ -125,7 +130,7 @@ impl Whereabouts {
 
     /// The name of its journal.
     pub(crate) fn name(&self) -> Option<Name> {
-        Name::any(format!("{:016x}-{:x}-{:x}.journal", self.id, self.part.0, self.part.1).as_bytes()).ok()
+        journal_of(self.id, self.part)
     }
 
     /// Reads the head of a journal.
@@ -137,7 +142,7 @@ impl Whereabouts {
     }
 }
 
-/// Beside the journals while a transfer is under way: its small files and links have partial ones without a journal. Gone with the value; of
+/// Beside the journals while a transfer is under way: its small files and links have partial ones without a journal, large ones until it is written. Gone with the value; of
 /// one that a kill has left whoever sweeps finds them.
 pub(crate) struct Underway<F: Fs> {
     fs: Arc<F>,

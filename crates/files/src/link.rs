@@ -9,6 +9,7 @@ use std::time::Duration;
 use linkspan::{Access, Memory, Op, RemoteBuffer, Transport};
 
 use crate::engine::{Geometry, LinkLost, Outlet, SlotReader};
+use crate::serve::Places;
 use crate::wire::{Answer, BYTES_HEAD, MESSAGE_MAX, Message, REMOTE_LEN};
 use crate::{Error, lock, sink, source};
 
@@ -22,7 +23,7 @@ const INBOX: usize = 1024;
 pub(crate) enum Incoming {
     Message(Message),
     /// The bulk connection of this session, and its place among those of the peer.
-    Bulk(Transport, [linkspan_net::Share; 2]),
+    Bulk(Transport, Places),
     Sent(source::Done),
     Sunk(sink::Done),
     Lost(String),

@@ -83,8 +83,14 @@ pub fn is_reserved(name: &[u8]) -> bool {
 
 /// Whether a file of this name is one that is being received: `.lspan-<16 hex>.part`.
 pub fn is_partial(name: &[u8]) -> bool {
+    id_of(name).is_some()
+}
+
+/// The number in the name of a partial file.
+pub(crate) fn id_of(name: &[u8]) -> Option<u64> {
     let hex = name.strip_prefix(b".lspan-").and_then(|rest| rest.strip_suffix(b".part"));
-    hex.is_some_and(|hex| hex.len() == 16 && hex.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
+    let hex = hex.filter(|hex| hex.len() == 16 && hex.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))?;
+    u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()
 }
 
 /// The name of a partial file.

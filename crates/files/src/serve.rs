@@ -85,6 +85,16 @@ impl Share {
     }
 }
 
+/// What a connection takes: a place among all, and one among those of its peer.
+pub(crate) type Places = [linkspan_net::Share; 2];
+
+/// A session that waits for its bulk connection, and the place that is kept for it.
+struct Waits {
+    of: Identity,
+    post: SyncSender<Incoming>,
+    places: Option<Places>,
+}
+
 /// What one peer may take.
 struct Own {
     places: Quota,
@@ -101,7 +111,7 @@ struct Books {
     /// Of each peer that has connections.
     own: HashMap<Identity, Own>,
     /// Sessions that wait for their bulk connection.
-    tokens: HashMap<[u8; 16], (Identity, SyncSender<Incoming>)>,
+    tokens: HashMap<[u8; 16], Waits>,
     /// Connections that have sessions, each with its peer and the session.
     lines: Vec<(Identity, [u8; 16], Weak<Line>)>,
     /// No more sessions.
@@ -201,7 +211,7 @@ impl Server {
 
     /// Serves one connection, on a thread of its own.
     pub fn accept(self: &Arc<Server>, transport: Transport, identity: Identity) {
-        let Some((places, open)) = self.places(&identity) else {
+        let Some((places, open)) = self.places(&identity).or_else(|| self.kept(&identity)) else {
             (self.say)(&format!("a connection of {} was refused: too many are open", identity.name()));
             return;
         };
@@ -219,8 +229,8 @@ impl Server {
         }
     }
 
-    /// A place for a connection of this peer, among all and among its own, and what the peer may open.
-    fn places(&self, identity: &Identity) -> Option<([linkspan_net::Share; 2], Quota)> {
+    /// A place for a connection of this peer, and what the peer may open.
+    fn places(&self, identity: &Identity) -> Option<(Places, Quota)> {
         let all = self.places.take(1)?;
         let mut books = self.books();
         books.own.retain(|_, own| own.places.left() < PER_PEER_MAX);
@@ -229,13 +239,15 @@ impl Server {
         Some(([all, own.places.take(1)?], own.open.clone()))
     }
 
-    fn connection(
-        &self,
-        transport: Transport,
-        identity: &Identity,
-        open: Quota,
-        places: [linkspan_net::Share; 2],
-    ) -> Result<(), Error> {
+    /// One that is kept for a bulk connection of this peer, which this is likely to be.
+    fn kept(&self, identity: &Identity) -> Option<(Places, Quota)> {
+        let mut books = self.books();
+        let places =
+            books.tokens.values_mut().filter(|waits| waits.of == *identity).find_map(|waits| waits.places.take());
+        Some((places?, books.own.get(identity)?.open.clone()))
+    }
+
+    fn connection(&self, transport: Transport, identity: &Identity, open: Quota, places: Places) -> Result<(), Error> {
         match first_message(&transport, PATIENCE)? {
             Message::Hello { version, session } => {
                 let line = self.line(transport, identity, session)?;
@@ -244,9 +256,9 @@ impl Server {
             Message::Bulk { token } => {
                 let waiting = self.books().tokens.remove(&token);
                 match waiting {
-                    Some((of, post)) if of == *identity => {
+                    Some(waits) if waits.of == *identity => {
                         // The session now owns it.
-                        let _ = post.send(Incoming::Bulk(transport, places));
+                        let _ = waits.post.send(Incoming::Bulk(transport, places));
                         Ok(())
                     }
                     _ => Err(crate::engine::Violation("a connection brings a token that was not given to it").into()),

@@ -90,7 +90,7 @@ impl<F: Fs> DestDir<F> {
         DestDir { only: Some(paths.into_iter().collect()), ..self }
     }
 
-    /// Before the first partial file without a journal. Where it cannot be noted, what a kill leaves is not swept.
+    /// Before the first partial file, which has no journal yet, or never. Where it cannot be noted, what a kill leaves is not swept.
     fn note_underway(&self) {
         let note = |state: &Arc<F::Dir>| {
             let (root, id) = (self.fs.stat_dir(&self.root)?, target::random()?);

@@ -315,7 +315,8 @@ impl<F: Fs> Source<F> {
                 Verdict::Made => {
                     let made = offer.found.clone();
                     self.tell(path.clone(), Happened::Made(stat.kind));
-                    if stat.kind == Kind::Dir {
+                    // Of files it is not asked in a dry run either.
+                    if stat.kind == Kind::Dir && !self.load.dry_run {
                         for why in walk::left_out_of_dir(&*self.load.fs, &made) {
                             self.note(path.clone(), Note::LeftOut(why));
                         }

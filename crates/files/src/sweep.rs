@@ -1,27 +1,29 @@
 //! Partial files that nobody has taken up for a month go, each with a word.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use crate::fs::{Fs, Kind, Links, Stat};
-use crate::journal::{UNDERWAY, Whereabouts};
-use crate::name::{Name, RelPath, escape, is_partial, is_reserved};
+use crate::journal::{UNDERWAY, Whereabouts, journal_of};
+use crate::name::{Name, RelPath, escape, id_of, is_reserved, partial};
 
 /// Age from which on a partial file goes, in seconds.
 const AGE: i64 = 30 * 24 * 3600;
 
 /// Removes old partial files below these roots, and says which.
 pub(crate) fn sweep<F: Fs>(fs: &F, state: &F::Dir, roots: &[&F::Dir], say: &dyn Fn(&str)) -> io::Result<()> {
-    let (now, uid) = (fs.now().sec, fs.stat_dir(state)?.uid);
+    let sweep = Sweep { fs, state, now: fs.now().sec, uid: fs.stat_dir(state)?.uid, say };
+    let mut walked = BTreeMap::new();
     for entry in fs.list(state)? {
         let Ok(name) = Name::any(&entry?.name) else { continue };
         let Ok(stat) = fs.stat(state, &name) else { continue };
-        if !name.bytes().ends_with(b".journal") || stat.mtime.sec.saturating_add(AGE) > now {
+        if !name.bytes().ends_with(b".journal") || !sweep.is_old(stat.mtime.sec) {
             continue;
         }
         let Some(place) = Whereabouts::of(fs, state, &name) else {
-            // A kill came before its first byte, and before any of its partial file.
+            // A kill came before its first byte: what notes the transfer is for its partial file.
             if stat.size == 0 {
-                fs.unlink(state, &name)?;
+                gone(fs.unlink(state, &name))?;
             }
             continue;
         };
@@ -29,75 +31,97 @@ pub(crate) fn sweep<F: Fs>(fs: &F, state: &F::Dir, roots: &[&F::Dir], say: &dyn 
         let Some(root) = roots.iter().find(is_root) else { continue };
         if let Ok(dir) = fs.open_dir(root, &place.dir, Links::Refuse) {
             let is_done = match place.part {
-                // What cannot be listed has been looked at.
-                UNDERWAY => below(fs, &dir, &place.dir, (uid, now), say).unwrap_or(true),
-                part => {
-                    let of = crate::name::partial(place.id);
-                    remove(fs, &dir, &place.dir, &of, |stat| (stat.dev, stat.ino) == part, say)?
+                UNDERWAY => {
+                    *walked.entry((place.root, place.dir.clone())).or_insert_with(|| sweep.below(&dir, &place.dir))
                 }
+                part => sweep.remove(&dir, &place.dir, &partial(place.id), |stat| (stat.dev, stat.ino) == part),
             };
             if !is_done {
                 continue;
             }
         }
-        fs.unlink(state, &name)?;
+        gone(fs.unlink(state, &name))?;
     }
     Ok(())
 }
 
-/// Removes this partial file if it is the one; `false`: a transfer has it.
-fn remove<F: Fs>(
-    fs: &F,
-    dir: &F::Dir,
-    path: &RelPath,
-    part: &Name,
-    is_it: impl Fn(&Stat) -> bool,
-    say: &dyn Fn(&str),
-) -> io::Result<bool> {
-    // It may have the permissions of the file that it was to be. What NFS locks has to be open for writing.
-    let opened = fs.open_write(dir, part).or_else(|_| fs.open_read(dir, part, Links::Refuse));
-    if let Ok((file, stat)) = opened
-        && is_it(&stat)
-    {
-        if !fs.try_lock(&file).unwrap_or(false) {
-            return Ok(false);
-        }
-        fs.unlink(dir, part)?;
-        tell(path, part, say);
+/// Another process may sweep too.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
+struct Sweep<'a, F: Fs> {
+    fs: &'a F,
+    state: &'a F::Dir,
+    now: i64,
+    uid: u32,
+    say: &'a dyn Fn(&str),
+}
+
+impl<F: Fs> Sweep<'_, F> {
+    fn is_old(&self, sec: i64) -> bool {
+        sec.saturating_add(AGE) <= self.now
     }
-    Ok(true)
-}
 
-fn tell(path: &RelPath, part: &Name, say: &dyn Fn(&str)) {
-    let dir = escape(path.bytes());
-    say(&format!("removed {dir}/{part:?}: a transfer that nobody has taken up for 30 days"));
-}
-
-/// Removes the old partial files of this user below a directory; `false`: there are others that are not old yet, or in use.
-fn below<F: Fs>(fs: &F, dir: &F::Dir, path: &RelPath, of: (u32, i64), say: &dyn Fn(&str)) -> io::Result<bool> {
-    let mut is_done = true;
-    for entry in fs.list(dir)? {
-        let Ok(name) = Name::any(&entry?.name) else { continue };
-        if is_partial(name.bytes()) {
-            // Its modification time may be that of its source.
-            let is_old = |stat: &Stat| stat.ctime.sec.saturating_add(AGE) <= of.1;
-            match fs.stat(dir, &name) {
-                Ok(stat) if stat.uid != of.0 => {}
-                Ok(stat) if !is_old(&stat) => is_done = false,
-                // A link cannot be locked, and has this name for a moment only.
-                Ok(stat) if stat.kind == Kind::Symlink => {
-                    fs.unlink(dir, &name)?;
-                    tell(path, &name, say);
-                }
-                Ok(_) => is_done &= remove(fs, dir, path, &name, is_old, say)?,
-                Err(_) => {}
+    /// Removes this partial file if it is the one; `false`: a transfer has it, or it cannot be removed now.
+    fn remove(&self, dir: &F::Dir, path: &RelPath, part: &Name, is_it: impl Fn(&Stat) -> bool) -> bool {
+        // It may have the permissions of the file that it was to be. What NFS locks has to be open for writing.
+        let opened = self.fs.open_write(dir, part).or_else(|_| self.fs.open_read(dir, part, Links::Refuse));
+        match opened {
+            Ok((file, stat)) if is_it(&stat) => {
+                // Between the two another transfer may have given the name to a file of its own.
+                let is_still = || self.fs.stat(dir, part).is_ok_and(|now| (now.dev, now.ino) == (stat.dev, stat.ino));
+                self.fs.try_lock(&file).unwrap_or(false) && is_still() && self.unlink(dir, path, part)
             }
-        } else if !is_reserved(name.bytes())
-            && let Ok(path) = path.join(&name)
-            && let Ok(dir) = fs.open_child(dir, &name)
-        {
-            is_done &= below(fs, &dir, &path, of, say).unwrap_or(true);
+            Ok(_) => true,
+            Err(error) => matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied),
         }
     }
-    Ok(is_done)
+
+    fn unlink(&self, dir: &F::Dir, path: &RelPath, part: &Name) -> bool {
+        let removed = self.fs.unlink(dir, part);
+        if removed.is_ok() {
+            let dir = escape(path.bytes());
+            (self.say)(&format!("removed {dir}/{part:?}: a transfer that nobody has taken up for 30 days"));
+        }
+        gone(removed).is_ok()
+    }
+
+    /// Removes the old partial files of this user below a directory that have no journal; `false`: there are others that are not old yet, or in
+    /// use, or not all could be looked at.
+    fn below(&self, dir: &F::Dir, path: &RelPath) -> bool {
+        let list = match self.fs.list(dir) {
+            Ok(list) => list,
+            // Nothing of ours is where we may not look.
+            Err(error) => return error.kind() == io::ErrorKind::PermissionDenied,
+        };
+        let mut is_done = true;
+        for entry in list {
+            let Ok(entry) = entry else { return false };
+            let Ok(name) = Name::any(&entry.name) else { continue };
+            let Ok(stat) = self.fs.stat(dir, &name) else { continue };
+            match (id_of(name.bytes()), stat.kind) {
+                (Some(id), kind) if stat.uid == self.uid && !self.has_journal(id, &stat) => {
+                    // Its modification time may be that of its source. A link cannot be locked, and has this name for a moment only.
+                    is_done &= self.is_old(stat.ctime.sec)
+                        && match kind {
+                            Kind::Symlink => self.unlink(dir, path, &name),
+                            _ => self.remove(dir, path, &name, |stat| self.is_old(stat.ctime.sec)),
+                        };
+                }
+                (None, Kind::Dir) if !is_reserved(name.bytes()) => {
+                    if let (Ok(path), Ok(dir)) = (path.join(&name), self.fs.open_child(dir, &name)) {
+                        is_done &= self.below(&dir, &path);
+                    }
+                }
+                _ => {}
+            }
+        }
+        is_done
+    }
+
+    fn has_journal(&self, id: u64, stat: &Stat) -> bool {
+        let name = journal_of(id, (stat.dev, stat.ino));
+        name.is_some_and(|name| self.fs.stat(self.state, &name).is_ok_and(|stat| stat.size > 0))
+    }
 }

@@ -122,8 +122,8 @@ impl MemSlice {
         self.ptr
     }
 
-    /// Copies as many bytes as both have, lowest address first, between ranges on the host that do not overlap. False: they differ
-    /// in length, or one is on a device.
+    /// Copies as many bytes as both have, lowest address first, between ranges on the host; of ranges that overlap it is not said which
+    /// bytes end up there. False: they differ in length, or one is on a device.
     pub fn copy_to_host(self, to: MemSlice) -> bool {
         let len = Buf::len(&self);
         if !self.is_host() || !to.is_host() || len != Buf::len(&to) {

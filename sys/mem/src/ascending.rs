@@ -7,7 +7,7 @@
 /// A line: what a reader of the LL128 protocol looks at together. Its last 8 bytes are the flag.
 const LINE: usize = 128;
 
-/// As [`crate::copy`] of ranges that do not overlap, lowest address first.
+/// As [`crate::copy`], lowest address first; of ranges that overlap it is not said which bytes end up there.
 ///
 /// Whole 128-byte lines of the target are written in aligned stores of 16 bytes, and the last 16 bytes of each line in two of 8, so
 /// that the last 8 never come before anything else of their line; what is left at both ends is written in aligned stores of 8 bytes
@@ -15,7 +15,7 @@ const LINE: usize = 128;
 /// reordered with other stores); on ARM an observer needs a barrier that is not here.
 ///
 /// # Safety
-/// As for [`crate::copy`], and the ranges do not overlap.
+/// As for [`crate::copy`].
 pub unsafe fn copy_ascending(from: *const u8, to: *mut u8, len: usize) {
     let mut at = 0;
     while at < len {

@@ -91,6 +91,11 @@ pub(crate) fn inside(s: Side) -> usize {
     side(s) + 6 * LINE
 }
 
+/// Futex of a loop without a doorbell.
+pub(crate) fn nap(s: Side) -> usize {
+    side(s) + 7 * LINE
+}
+
 const TABLES: usize = 8192;
 pub(crate) const SLOT_BYTES: usize = 3 * LINE;
 

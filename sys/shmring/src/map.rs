@@ -142,11 +142,11 @@ impl Map {
         self.word(layout::sleeping(side))
     }
 
-    /// As [`Map::sleeping`], half of the word, for a futex: of a map that has no doorbell.
+    /// A futex of each side, for a loop without a [`crate::doorbell`].
     pub fn nap(&self, side: Side) -> &AtomicU32 {
-        let word: *const AtomicU64 = self.sleeping(side);
-        // SAFETY: inside the mapping and aligned, as the word it is the first half of, which nobody uses of a map
-        // without a doorbell; atomics may be shared with other processes.
+        let word: *const AtomicU64 = self.word(layout::nap(side));
+        // SAFETY: inside the mapping and aligned, as the word it is the first half of, which nothing else names; atomics
+        // may be shared with other processes.
         unsafe { &*word.cast::<AtomicU32>() }
     }
 

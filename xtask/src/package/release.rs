@@ -232,7 +232,9 @@ mod tests {
         for (name, words) in STEPS {
             assert_eq!((part(words), release_part(words)), (Some(name), Some(name)));
         }
-        assert_eq!(part(&["deb", "--on", "trixie", "--again"]), None);
+        for again in [&["deb", "--on", "trixie", "--again"], &["deb", "--again", "--on", "trixie"]] {
+            assert_eq!(part(again), None);
+        }
         assert_eq!((part(&["wheel"]), release_part(&["wheel"])), (Some("wheel"), None));
         let own = ["tar", "--for", std::env::consts::ARCH];
         assert_eq!((part(&own), release_part(&own)), (Some("tar"), None));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use linkspan_net::Quota;
 
 use super::answers::Said;
-use super::{Identity, PER_PEER_OPEN, Server, Share};
+use super::{Identity, PER_PEER_MAX, PER_PEER_OPEN, Places, Server, Share, Waits};
 use crate::edit;
 use crate::engine::{Clock, Event, Geometry, Violation};
 use crate::fs::{Fs, Links, RealFs, Stat, is_settled, read_full, write_full};
@@ -329,12 +329,20 @@ impl<'a> Session<'a> {
             Ok(begun) => begun,
             Err(fault) => return self.control.send(&Message::Answer { number, result: Err(fault) }),
         };
+        let Some((places, _)) = self.server.places(self.identity) else {
+            let text = format!(
+                "the {PER_PEER_MAX} connections that one peer may have are taken, and a transfer needs a second one: try again when others have ended"
+            );
+            let result = Err(Fault::new(FaultKind::Limit, text));
+            return self.control.send(&Message::Answer { number, result });
+        };
         let mut token = [0; 16];
         getrandom::fill(&mut token)
             .map_err(|error| Error::system("random numbers", io::Error::other(error.to_string())))?;
         let mut early = None;
         self.control.listen()?;
-        self.server.books().tokens.insert(token, (self.identity.clone(), self.control.post.clone()));
+        let waits = Waits { of: self.identity.clone(), post: self.control.post.clone(), places: Some(places) };
+        self.server.books().tokens.insert(token, waits);
         let line = self
             .control
             .send(&Message::Answer { number, result: Ok(Answer::Ready(token)) })
@@ -357,7 +365,7 @@ impl<'a> Session<'a> {
     }
 
     /// The bulk connection. What comes on the control connection before it, which is another path, is kept.
-    fn bulk(&self, early: &mut Option<Incoming>) -> Result<(Arc<Line>, [linkspan_net::Share; 2]), Error> {
+    fn bulk(&self, early: &mut Option<Incoming>) -> Result<(Arc<Line>, Places), Error> {
         loop {
             match self.control.inbox.recv_timeout(BULK) {
                 Ok(Incoming::Bulk(transport, places)) => return Ok((Line::new(transport), places)),

@@ -36,6 +36,7 @@ impl<F: Fs> Target<F> {
     ) -> Result<Target<F>, Fault> {
         let fs = &*place.fs;
         let failed = |error: io::Error| Fault::io("its partial file", &error);
+        place.note_underway();
         let id = part_id(fs, &dir, &name).map_err(failed)?;
         let mut part = partial(id);
         let root = fs.stat_dir(&place.root).map_err(failed)?;

@@ -316,6 +316,25 @@ fn the_slots_of_all_transfers_of_one_peer_are_bounded_by_its_connections() {
 }
 
 #[test]
+fn a_transfer_that_finds_no_place_for_its_second_connection_is_refused_by_name_and_others_keep_theirs() {
+    let folder = Folder::new("places");
+    let (url, _said, over) = serve(&folder.0);
+    let put = || Request::Put { to: place(), dry_run: false, no_fsync: true, delete: None };
+    let first = session(&url, 0);
+    say(&first, &Message::Request { number: 1, what: put() });
+    let Message::Answer { result: Ok(Answer::Ready(token)), .. } = hear(&first) else { panic!("no transfer") };
+    // All that are left but the one that is kept for it.
+    let others: Vec<Transport> = (1..PER_PEER_MAX as u8 - 1).map(|number| session(&url, number)).collect();
+    say(&others[0], &Message::Request { number: 1, what: put() });
+    let Message::Answer { result: Err(fault), .. } = hear(&others[0]) else { panic!("it is not refused") };
+    assert!(fault.kind == FaultKind::Limit && fault.text.contains("16 connections"), "{fault:?}");
+    let bulk = dial(&url);
+    say(&bulk, &Message::Bulk { token });
+    assert!(matches!(hear(&first), Message::Slots { .. }));
+    over.store(true, Relaxed);
+}
+
+#[test]
 fn requests_of_a_peer_that_takes_no_answers_are_carried_out_in_a_bounded_number() {
     let folder = Folder::new("answers");
     let len = 64 << 10;

@@ -12,7 +12,7 @@ fn every_length_at_every_alignment_lands_exactly() {
             for len in (0..40).chain(120..136).chain([255, 256, 300, 400]) {
                 let mut dst = Lines([0; 600]);
                 // SAFETY: both ranges lie inside of their arrays.
-                unsafe { copy_ascending(src[skew..].as_ptr(), dst.0[offset..].as_mut_ptr(), len) };
+                unsafe { copy_ascending(src.as_ptr().add(skew), dst.0[offset..].as_mut_ptr(), len) };
                 let mut want = [0; 600];
                 want[offset..offset + len].copy_from_slice(&src[skew..skew + len]);
                 assert_eq!(dst.0, want, "offset {offset} skew {skew} len {len}");
