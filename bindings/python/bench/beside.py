@@ -28,6 +28,8 @@ MIB = 1 << 20
 PAGE, PAGES = 16 << 10, 4096
 WHOLE = PAGE * PAGES
 WINDOW = 8
+# Of the bytes that the other side looks for.
+SEED = 10
 
 # Name, library, settings. The settings stand before the library is loaded.
 SIDES: dict[str, tuple[str, dict[str, str]]] = {
@@ -316,8 +318,8 @@ def numbers(how: str, seed: int) -> Any:
     return (rows[:, None] * run + numpy.arange(run)).ravel().astype(numpy.int32)
 
 
-def first(library: str, kind: str, rounds: int, say: Callable[[str], None], hear: Callable[[], str]) -> None:
-    """The side that measures: a line with all figures for every line of input."""
+def first(library: str, kind: str, say: Callable[[str], None], hear: Callable[[], str]) -> None:
+    """The side that measures: a line with all figures, when there is a line of input."""
     side = KINDS[library](kind, True, say, hear)
 
     def timed(work: Callable[..., Any], *args: Any) -> float:
@@ -331,47 +333,46 @@ def first(library: str, kind: str, rounds: int, say: Callable[[str], None], hear
 
     agree("ready")
     print(f"path {side.what()}", flush=True)
-    for turn in range(rounds):
-        sys.stdin.readline()
-        figures: list[float | None] = []
-        two_sided = library == "gloo"
-        figures.append(None if two_sided else timed(side.small, COUNTS["small"]) / COUNTS["small"] * 1e6)
-        figures.append(None if two_sided else timed(side.asked, COUNTS["small"]) / COUNTS["small"] * 1e6)
-        agree("bounce")
-        figures.append(timed(side.bounce, COUNTS["bounce"], True) / COUNTS["bounce"] / 2 * 1e6)
-        agree("whole")
-        put(side.own, turn + 10)
-        if two_sided:
-            took = timed(side.moved, True, WHOLE, COUNTS["pieces"], 1)
-        else:
-            took = timed(lambda: [side.one_piece() for _ in range(COUNTS["pieces"])])
-        figures.append(WHOLE * COUNTS["pieces"] / took / 1e9)
-        agree(f"check {turn + 10}")
-        took = timed(side.moved, True, MIB, COUNTS["window"], WINDOW) if two_sided else timed(side.window, COUNTS["window"])
-        figures.append(MIB * COUNTS["window"] / took / 1e9)
-        agree("window")
-        if two_sided:
-            figures += [None] * (1 + len(LISTS))
-        else:
-            rates, made = [], 0.0
-            for how in LISTS:
-                made, all_of_it = 0.0, 0.0
-                for n in range(COUNTS["lists"]):
-                    ours, theirs = numbers(how, n), numbers(how, n + 1000)
-                    began = time.perf_counter()
-                    go = side.make_list(ours, theirs)
-                    made += time.perf_counter() - began
-                    go()
-                    all_of_it += time.perf_counter() - began
-                rates.append(WHOLE * COUNTS["lists"] / all_of_it / 1e9)
-            # Of the last kind, the scattered ones.
-            figures += [made / COUNTS["lists"] * 1e6, *rates]
-        print("figures " + " ".join("-" if f is None else f"{f:.3f}" for f in figures), flush=True)
+    sys.stdin.readline()
+    figures: list[float | None] = []
+    two_sided = library == "gloo"
+    figures.append(None if two_sided else timed(side.small, COUNTS["small"]) / COUNTS["small"] * 1e6)
+    figures.append(None if two_sided else timed(side.asked, COUNTS["small"]) / COUNTS["small"] * 1e6)
+    agree("bounce")
+    figures.append(timed(side.bounce, COUNTS["bounce"], True) / COUNTS["bounce"] / 2 * 1e6)
+    agree("whole")
+    put(side.own, SEED)
+    if two_sided:
+        took = timed(side.moved, True, WHOLE, COUNTS["pieces"], 1)
+    else:
+        took = timed(lambda: [side.one_piece() for _ in range(COUNTS["pieces"])])
+    figures.append(WHOLE * COUNTS["pieces"] / took / 1e9)
+    agree(f"check {SEED}")
+    took = timed(side.moved, True, MIB, COUNTS["window"], WINDOW) if two_sided else timed(side.window, COUNTS["window"])
+    figures.append(MIB * COUNTS["window"] / took / 1e9)
+    agree("window")
+    if two_sided:
+        figures += [None] * (1 + len(LISTS))
+    else:
+        rates, made = [], 0.0
+        for how in LISTS:
+            made, all_of_it = 0.0, 0.0
+            for n in range(COUNTS["lists"]):
+                ours, theirs = numbers(how, n), numbers(how, n + 1000)
+                began = time.perf_counter()
+                go = side.make_list(ours, theirs)
+                made += time.perf_counter() - began
+                go()
+                all_of_it += time.perf_counter() - began
+            rates.append(WHOLE * COUNTS["lists"] / all_of_it / 1e9)
+        # Of the last kind, the scattered ones.
+        figures += [made / COUNTS["lists"] * 1e6, *rates]
+    print("figures " + " ".join("-" if f is None else f"{f:.3f}" for f in figures), flush=True)
     agree("end")
     side.end()
 
 
-def second(library: str, kind: str, rounds: int, say: Callable[[str], None], hear: Callable[[], str]) -> None:
+def second(library: str, kind: str, say: Callable[[str], None], hear: Callable[[], str]) -> None:
     side = KINDS[library](kind, False, say, hear)
     while True:
         word = hear()
@@ -389,7 +390,7 @@ def second(library: str, kind: str, rounds: int, say: Callable[[str], None], hea
             return
 
 
-def process(role: str, name: str, kind: str, rounds: int) -> None:
+def process(role: str, name: str, kind: str) -> None:
     """One side. The two have a pair of pipes between them, by the numbers in the environment."""
     inward, outward = os.fdopen(int(os.environ["BESIDE_IN"])), os.fdopen(int(os.environ["BESIDE_OUT"]), "w")
 
@@ -402,17 +403,17 @@ def process(role: str, name: str, kind: str, rounds: int) -> None:
             raise SystemExit("the other side has ended")
         return line.rstrip("\n")
 
-    {"first": first, "second": second}[role](SIDES[name][0], kind, rounds, say, hear)
+    {"first": first, "second": second}[role](SIDES[name][0], kind, say, hear)
 
 
-def start(name: str, kind: str, rounds: int, more: list[str]) -> list[subprocess.Popen[str]]:
+def start(name: str, kind: str, more: list[str]) -> list[subprocess.Popen[str]]:
     a_in, b_out = os.pipe()
     b_in, a_out = os.pipe()
     sides = []
     for role, inward, outward in (("first", a_in, a_out), ("second", b_in, b_out)):
         sides.append(
             subprocess.Popen(
-                [sys.executable, __file__, "--role", role, "--name", name, "--memory", kind, "--rounds", str(rounds), *more],
+                [sys.executable, __file__, "--role", role, "--name", name, "--memory", kind, *more],
                 env={**os.environ, **SIDES[name][1], "BESIDE_IN": str(inward), "BESIDE_OUT": str(outward)},
                 pass_fds=(inward, outward),
                 stdin=subprocess.PIPE,
@@ -439,50 +440,34 @@ def main() -> None:
     if args.quick:
         COUNTS.update({name: count // 8 for name, count in COUNTS.items()})
     if args.role is not None:
-        return process(args.role, args.name, args.memory, args.rounds)
+        return process(args.role, args.name, args.memory)
     modules = {"linkspan": "linkspan", "nixl": nixl_module(), "gloo": "torch"}
-    running: dict[str, list[subprocess.Popen[str]]] = {}
+    names = []
     for name, (library, _) in SIDES.items():
         if importlib.util.find_spec(modules[library]) is None:
             print(f"left out: {name}: {modules[library]} is not installed")
         elif args.only in name and (args.memory == "cpu" or library != "gloo"):
-            running[name] = start(name, args.memory, args.rounds, ["--quick"] if args.quick else [])
-
-    def line(name: str, word: str) -> str:
-        out = running[name][0].stdout
-        assert out is not None
-        for text in out:
-            if text.startswith(word + " "):
-                return text.removeprefix(word + " ").rstrip("\n")
-        return ""
-
-    for name in list(running):
-        path = line(name, "path")
-        if not path:
-            print(f"left out: {name}: it did not come up")
-            for side in running.pop(name):
-                side.kill()
-        else:
-            print(f"{name}: {path}", flush=True)
-    figures: dict[str, list[list[float | None]]] = {name: [] for name in running}
+            names.append(name)
+    figures: dict[str, list[list[float | None]]] = {name: [] for name in names}
     load = [subprocess.Popen([sys.executable, "-c", SPINS]) for _ in range(args.load)]
     for turn in range(args.rounds):
-        for name in list(running):
-            stdin = running[name][0].stdin
-            assert stdin is not None
-            stdin.write("\n")
-            stdin.flush()
-            got = line(name, "figures")
-            if not got:
-                print(f"{name}: ended in round {turn}", flush=True)
-                for side in running.pop(name):
+        for name in list(names):
+            # Those of the others are not there: some spin without work.
+            sides = start(name, args.memory, ["--quick"] if args.quick else [])
+            said, _ = sides[0].communicate("\n")
+            lines = dict(line.split(" ", 1) for line in said.splitlines() if line.startswith(("path ", "figures ")))
+            for side in sides:
+                if "figures" not in lines:
                     side.kill()
+                side.wait(LIMIT)
+            if "figures" not in lines:
+                names.remove(name)
+                print(f"{name}: ended in round {turn}" if figures[name] else f"left out: {name}: it did not come up", flush=True)
                 continue
-            print(f"round {turn}: {name}: {got}", flush=True)
-            figures[name].append([None if word == "-" else float(word) for word in got.split()])
-    for sides in running.values():
-        for side in sides:
-            side.wait(LIMIT)
+            if turn == 0:
+                print(f"{name}: {lines['path']}", flush=True)
+            print(f"round {turn}: {name}: {lines['figures']}", flush=True)
+            figures[name].append([None if word == "-" else float(word) for word in lines["figures"].split()])
     for spinning in load:
         spinning.kill()
         spinning.wait()

@@ -329,17 +329,18 @@ def main() -> None:
             names.append(name)
     table: dict[str, dict[str, list[float]]] = {}
     for kind in [args.only] if args.only else KINDS:
-        sides = {name: Side(kind, name, args.steps) for name in names}
-        for name, side in sides.items():
-            print(f"{kind}: {name}: {side.meet()}", flush=True)
         table[kind] = {name: [] for name in names}
         for turn in range(args.rounds):
-            for name, side in sides.items():
+            for name in names:
+                # Those of the others are not there: some spin without work.
+                side = Side(kind, name, args.steps)
+                path = side.meet()
+                if turn == 0:
+                    print(f"{kind}: {name}: {path}", flush=True)
                 table[kind][name].append(side.round(turn))
+                side.end()
             said = ", ".join(f"{name} {rates[-1]:.2f}" for name, rates in table[kind].items())
             print(f"{kind}: round {turn}, GB/s: {said}", flush=True)
-        for side in sides.values():
-            side.end()
     print(f"GB/s, median of {args.rounds} rounds in turns (least to most), {args.steps} steps each")
     print("| |" + "".join(f" {kind} |" for kind in table))
     print("|---|" + "---|" * len(table))
