@@ -681,7 +681,7 @@ impl PendingConn {
         }
         let by_path = fabric.config().path.forced().is_some();
         let forced = fabric.forced().filter(|_| by_path || plan.carrier == Carrier::Tcp);
-        if let Some(provider) = forced.filter(|_| plan.carrier != Carrier::Verbs) {
+        if let Some(provider) = forced.filter(|_| plan.carrier != Carrier::Offered) {
             let why = lost.first().cloned().unwrap_or_else(|| "the peer refuses it; its log gives the reason".into());
             return Err(Error::Forced { path: provider.name().to_owned(), why });
         }
@@ -701,7 +701,7 @@ impl PendingConn {
                 };
                 return Err(bad(why));
             }
-            (Carrier::Verbs, _) => {
+            (Carrier::Offered, _) => {
                 let mut rails = Vec::new();
                 let mut standby = None;
                 for (secured, stream) in members {

@@ -26,9 +26,9 @@ pub enum Carrier {
     Tcp,
     /// Shared memory; the one stream named stays as its keepalive connection.
     Shm,
-    /// Queue pairs, or a Thunderbolt or USB4 cable: the rails that were set up beside each stream, in their order, are the rails. With `acked`, the first
-    /// stream is a rail on standby behind them.
-    Verbs,
+    /// What transports offered in the login, as queue pairs or a cable: what was set up beside each stream, in their order, are the rails.
+    /// With `acked`, the first stream is a rail on standby behind them.
+    Offered,
     /// Device-memory TCP: two streams are a rail, the first for heads and control messages, the second for payload.
     Devmem,
 }
@@ -77,7 +77,7 @@ impl Plan {
             carrier: match self.carrier {
                 Carrier::Tcp => 1,
                 Carrier::Shm => 2,
-                Carrier::Verbs => 3,
+                Carrier::Offered => 3,
                 Carrier::Devmem => 4,
             },
             acked: u8::from(self.acked),
@@ -101,7 +101,7 @@ impl Plan {
         let carrier = match wire.carrier {
             1 => Carrier::Tcp,
             2 => Carrier::Shm,
-            3 => Carrier::Verbs,
+            3 => Carrier::Offered,
             4 => Carrier::Devmem,
             _ => return Err(BadPlan("names a carrier that this version does not know")),
         };

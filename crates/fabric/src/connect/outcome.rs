@@ -51,7 +51,7 @@ impl Connecting {
                 keepalive = self.take(plan.streams[0]).map(|(secured, _)| secured.into_keepalive());
                 rails.push(Box::new(rail));
             }
-            None if plan.carrier == Carrier::Verbs => {
+            None if plan.carrier == Carrier::Offered => {
                 for &number in &plan.streams {
                     let Some(attempt) = self.tries.iter_mut().find(|t| t.number == number) else { continue };
                     let made = std::mem::replace(&mut attempt.setup.rails, Ok(Vec::new())).unwrap_or_default();
@@ -92,19 +92,19 @@ impl Connecting {
         let mut left_out: Vec<String> = self.tries.iter().filter_map(Try::failure).collect();
         let policy = if plan.acked && !reconnectors.is_empty() {
             let over = self.tries.iter().any(|t| plan.streams.contains(&t.number) && t.reach.relays() > 0);
-            let verbs = plan.carrier == Carrier::Verbs;
-            let wants = rails.first().map(|rail| rail.info().transport).filter(|_| verbs);
+            let offered = plan.carrier == Carrier::Offered;
+            let wants = rails.first().map(|rail| rail.info().transport).filter(|_| offered);
             let taken = |t: &Try| t.number == KEEPALIVE || t.beside.is_some() || plan.streams.contains(&t.number);
             // Cables need one stream of all.
             let wanted =
-                |t: &&Try| !taken(t) && !cabled && (t.first || !verbs) && !t.reach.is_guess() && !self.is_needless(t);
+                |t: &&Try| !taken(t) && !cabled && (t.first || !offered) && !t.reach.is_guess() && !self.is_needless(t);
             let late = self.tries.iter().filter(wanted).filter(|t| over || t.reach.relays() == 0);
             let late = late.filter(|t| t.reach.from().is_some());
             reconnectors.extend(late.map(|t| Reconnector::later(t.reach.clone()).wanting(wants)));
             if !cabled && reconnectors.iter().all(|r| r.from().is_some()) {
                 left_out.extend(self.later.iter().map(|(.., name)| format!("{name} (no link, added when it is up)")));
                 let mut later = self.later.clone();
-                if verbs {
+                if offered {
                     later.dedup();
                 }
                 reconnectors.extend(later.into_iter().map(|(from, to, name)| {

@@ -42,7 +42,7 @@ impl Connecting {
         let missing = self.tries.iter().any(|t| t.first && !t.reach.is_guess() && t.failure().is_some());
         let grows = missing || !self.later.is_empty() || self.fabric.config().meshes();
         (rails > 0).then(|| Plan {
-            carrier: Carrier::Verbs,
+            carrier: Carrier::Offered,
             acked: self.fabric.acked() || rails > 1 || grows,
             streams,
             keepalive: self.keepalive(cabled),

@@ -8,7 +8,7 @@ fn golden_bytes() {
     assert_eq!(plan.encode(), want);
     assert_eq!(Plan::decode(&want), Ok(plan));
     want[4] = 3;
-    assert_eq!(Plan::decode(&want).map(|p| p.carrier), Ok(Carrier::Verbs));
+    assert_eq!(Plan::decode(&want).map(|p| p.carrier), Ok(Carrier::Offered));
     want[4] = 4;
     assert_eq!(Plan::decode(&want).map(|p| p.carrier), Ok(Carrier::Devmem));
     want[5] = 0;
