@@ -66,7 +66,7 @@ findings! {
     TB_MODULE_OTHER_KERNEL = "LS2113 tb-module-other-kernel", Slower,
         "the module linkspan is installed for another kernel than the running one",
         "cables are used by the kernel's slower ways",
-        "build it for the running kernel with DKMS, which needs that kernel's headers", [TB_DKMS_FAILED];
+        "build it for the running kernel with DKMS, which needs that kernel's headers; where that is older than 6.8, boot the other one", [TB_DKMS_FAILED];
     TB_DKMS_FAILED = "LS2114 tb-dkms-failed", Slower,
         "DKMS could not build the module linkspan for the running kernel",
         "cables are used by the kernel's slower ways",

@@ -10,10 +10,11 @@ pub(crate) const KERNELS: [Known; 2] =
     [Known { name: "7.3", suite: "trixie-backports" }, Known { name: "6.12", suite: "trixie" }];
 
 /// Whole systems that setup knows, by the number of their Debian release, and by the kernel where one is there with two.
-pub(crate) const SYSTEMS: [System; 3] = [
+pub(crate) const SYSTEMS: [System; 4] = [
     System { name: "13", suite: "trixie", kernels: "trixie" },
     System { name: "13-backports", suite: "trixie", kernels: "trixie-backports" },
     System { name: "12", suite: "bookworm", kernels: "bookworm-backports" },
+    System { name: "12-stock", suite: "bookworm", kernels: "bookworm" },
 ];
 
 /// Names of the kernels that [`crate::setup::checked`] builds: with KASAN and lockdep, and with KCSAN.

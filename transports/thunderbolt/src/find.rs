@@ -73,7 +73,8 @@ impl Root {
     fn rings(&self, ports: &mut Ports) {
         let folder = self.0.join("dev/linkspan");
         let found = names(&folder);
-        let mut why = "no /dev/linkspan: load linkspan.ko on both hosts, and plug the cable in".to_owned();
+        let mut why =
+            "no /dev/linkspan: load linkspan.ko (Linux 6.8 or newer) on both hosts, and plug the cable in".to_owned();
         for name in found {
             let path = folder.join(&name);
             // An older driver knows of none.

@@ -91,6 +91,10 @@ fn measure(root: &Path, words: &[&str], options: &Options) -> Result<(), String>
     for (at, name) in names.iter().enumerate() {
         let share = TIME.saturating_sub(began.elapsed()) / (names.len() - at) as u32;
         let row = rows::row(name, &peers, options.small)?;
+        if row.entries.is_empty() {
+            println!("skipped: {name}: no socat (Debian: socat)");
+            continue;
+        }
         eprintln!("{name}: {}", row.what);
         let found = rounds(&peers, &row, options.rounds, share)?;
         let text = shown(&row, &found);

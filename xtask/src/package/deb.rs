@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::{place, source};
 use crate::run::{self, Outcome};
@@ -120,7 +120,49 @@ pub(super) fn tried(root: &Path, debs: &str, on: &str) -> Outcome {
 }
 
 fn attempt(root: &Path, debs: &Path, on: &str) -> Result<(), String> {
-    in_fresh_root(root, on, &[root.join(TRY), debs.to_owned(), root.join("debian/tests"), on.into()])
+    in_fresh_root(root, on, &[root.join(TRY), debs.to_owned(), root.join("debian/tests"), on.into()])?;
+    // piuparts knows Debian's releases.
+    if on == UBUNTU { Ok(()) } else { purged(root, debs, on) }
+}
+
+/// What Debian's own test says of installing all and purging it: owners, modes, contents, links, diversions, processes that are left.
+fn purged(root: &Path, debs: &Path, on: &str) -> Result<(), String> {
+    if run::which("piuparts").is_none() {
+        println!("skipped: no piuparts (Debian: piuparts)");
+        return Ok(());
+    }
+    let temporary = place(root).join("roots");
+    let (base, log) = (temporary.join(format!("{on}.tar.gz")), place(root).join(format!("piuparts-{on}.log")));
+    let mut mmdebstrap = Command::new("mmdebstrap");
+    // What wants a session brings systemd-sysv, which apt would not take away again.
+    mmdebstrap.args(["--quiet", "--variant=minbase", "--include=systemd-sysv", "--mode=root", on]);
+    mmdebstrap.arg(&base).env("TMPDIR", &temporary);
+    run::must(&mut mmdebstrap)?;
+    let mut piuparts = Command::new("piuparts");
+    // Programs in its root see the same TMPDIR, and have no such folder.
+    piuparts.env_remove("TMPDIR").stdout(Stdio::null());
+    piuparts.args(["--no-upgrade-test", "--keep-sources-list", "--no-eatmydata", "-d", on]);
+    piuparts.args(["-i", "/var/cache/debconf/tmp.ci/"]).arg("-b").arg(&base).arg("-l").arg(&log);
+    let names = packages(debs)?.into_iter().filter(|name| !name.contains("-dbgsym_"));
+    let came = run::must(piuparts.args(names.map(|name| debs.join(name))));
+    let _ = fs::remove_file(&base);
+    came.map_err(|why| {
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        let wrong = |line: &&str| line.contains(" ERROR: ") && !line.contains(" WARN: ");
+        let first: Vec<&str> = said.lines().skip_while(|line| !wrong(line)).take(40).collect();
+        format!("{why}\n{}\n{}", first.join("\n"), log.display())
+    })?;
+    println!("ok   {on}: piuparts: all packages installed and purged, nothing left or changed");
+    Ok(())
+}
+
+/// Names of the packages in a folder.
+fn packages(dir: &Path) -> Result<Vec<String>, String> {
+    let list = fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let names = list.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| name.ends_with(".deb")).collect();
+    names.sort();
+    Ok(names)
 }
 
 /// Runs a script (the first word) with the root of a fresh system as its first argument. Nothing of that stays.
@@ -160,15 +202,13 @@ fn keyring(root: &Path) -> Result<std::path::PathBuf, String> {
 
 /// That two builds came to the same packages, byte for byte.
 fn same(one: &Path, other: &Path) -> Result<(), String> {
-    let list = fs::read_dir(one).map_err(|e| format!("{}: {e}", one.display()))?;
-    let mut names: Vec<_> = list.flatten().map(|entry| entry.file_name()).collect();
-    names.retain(|name| Path::new(name).extension().is_some_and(|e| e == "deb"));
-    names.sort();
-    let read = |dir: &Path, name| fs::read(dir.join(name)).map_err(|e| format!("{}: {e}", dir.join(name).display()));
+    let names = packages(one)?;
+    let read =
+        |dir: &Path, name: &str| fs::read(dir.join(name)).map_err(|e| format!("{}: {e}", dir.join(name).display()));
     let mut differing = Vec::new();
     for name in &names {
         if read(one, name)? != read(other, name)? {
-            differing.push(name.to_string_lossy().into_owned());
+            differing.push(name.clone());
         }
     }
     if names.is_empty() || !differing.is_empty() {

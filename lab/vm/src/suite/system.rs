@@ -48,11 +48,14 @@ pub(crate) const ALL: &[Test] = &[
         "a fault of the kernel's command line: thunderbolt.xdomain=0 is named, taken out, and the cable carries",
         faults::boot,
     ),
-    test(
-        "sys-fault-driver",
-        "our module for another kernel, unloaded, unsigned where signatures are enforced: named, mended as printed",
-        driver::faults,
-    ),
+    Test {
+        since: driver::SINCE,
+        ..test(
+            "sys-fault-driver",
+            "our module for another kernel, unloaded, unsigned where signatures are enforced: named, mended as printed",
+            driver::faults,
+        )
+    },
     test(
         "sys-fault-streams",
         "USB4STREAM without its driver, and with no stream set up: named, mended as printed",
@@ -75,7 +78,7 @@ pub(crate) const ALL: &[Test] = &[
     ),
     test(
         "sys-packages",
-        "our Debian packages: installed by apt, used, DKMS for two kernels, changed under a job with the module in use, nothing left",
+        "our Debian packages: installed by apt, used, DKMS for two kernels, changed under a job with the module in use, nothing left; before 6.8 TCP",
         packages::packages,
     ),
     test(

@@ -40,8 +40,21 @@ pub(super) struct Peers {
     pub(super) perf: Started,
     pub(super) rsync: Option<Started>,
     pub(super) ssh: Option<Started>,
+    /// One that takes all that comes, and one that sends `src/f`; where socat is there.
+    pub(super) services: Option<[Service; 2]>,
     ports: [u16; 4],
 }
+
+/// A service at a port of a host's loopback, and what passes connections from other hosts on to it.
+pub(super) struct Service {
+    pub(super) end: Started,
+    pub(super) port: u16,
+    pub(super) forwarder: Started,
+    pub(super) forwarder_port: u16,
+}
+
+/// With blocks that make it fast (without, they are of 8 KiB), and with time for what comes after the end of its input.
+pub(super) const SOCAT: &str = "socat -b 262144 -t 60";
 
 impl Drop for Peers {
     fn drop(&mut self) {
@@ -65,7 +78,8 @@ impl Peers {
         let write = |name: &str, text: &str| fs::write(dir.join(name), text).map_err(failed(name));
         write("key", &"0123456789abcdef".repeat(4))?;
         fs::set_permissions(dir.join("key"), fs::Permissions::from_mode(0o600)).map_err(failed("key"))?;
-        let ports = ports()?;
+        let [a, b, c, d, service_ports @ ..] = ports()?;
+        let ports = [a, b, c, d];
         let at = dir.display();
         write(
             "rsyncd.conf",
@@ -83,7 +97,9 @@ impl Peers {
         let [files, perf, rsync, ssh] = ports.map(|port| port.to_string());
         let (share, on_disk) = (format!("dst={at}/dst:rw"), format!("disk={}:rw", disk.display()));
         let source = format!("src={at}/src");
-        let serve = ["files", "serve", "--as-root", "--port", &files, &share, &on_disk, &source];
+        let allowed = [0, 1].map(|at| format!("--allow=tcp:{}", service_ports[at]));
+        let shares = [share.as_str(), &on_disk, &source, &allowed[0], &allowed[1]];
+        let serve = [&["files", "serve", "--as-root", "--port", &files][..], &shares].concat();
         let files = begin(&mut base(release.join("lspan"), &serve), ports[0])?;
         let perf = begin(&mut base(release.join("lspan"), &["perf", "serve", "--port", &perf]), ports[1])?;
         let rsync = run::which("rsync").map(|program| {
@@ -95,8 +111,26 @@ impl Peers {
             Some(_) => Some(sshd(&dir, &ssh, ports[3])?),
             None => None,
         };
+        let services = match run::which("socat") {
+            Some(_) => {
+                let socat = |port: u16, words: &str| {
+                    let listen = format!("TCP-LISTEN:{port},bind=127.0.0.1,fork,reuseaddr");
+                    let line = format!("exec {SOCAT} {}", words.replace("LISTEN", &listen));
+                    begin(&mut base("sh".into(), &["-ec", &line]), port)
+                };
+                let service = |port: u16, forwarder_port: u16, words: &str| {
+                    let end = socat(port, words)?;
+                    let forwarder = socat(forwarder_port, &format!("LISTEN TCP:127.0.0.1:{port}"))?;
+                    Ok::<_, String>(Service { end, port, forwarder, forwarder_port })
+                };
+                let [sink, source, to_sink, to_source] = service_ports;
+                let takes = service(sink, to_sink, "-u LISTEN OPEN:/dev/null,wronly")?;
+                Some([takes, service(source, to_source, "-U LISTEN OPEN:src/f,rdonly")?])
+            }
+            None => None,
+        };
         let (rsync, release, disk) = (rsync.transpose()?, release.to_owned(), disk.to_owned());
-        Ok(Peers { dir: dir.clone(), disk, release, files, perf, rsync, ssh, ports })
+        Ok(Peers { dir: dir.clone(), disk, release, files, perf, rsync, ssh, services, ports })
     }
 
     /// `--port` and the number, for `lspan` with files.
@@ -158,11 +192,11 @@ fn settings(command: &mut Command, dir: &Path) {
     command.env("LINKSPAN_STATS_DIR", "off").env("XDG_STATE_HOME", dir.join("state")).env("LC_ALL", "C");
 }
 
-fn ports() -> Result<[u16; 4], String> {
+fn ports() -> Result<[u16; 8], String> {
     // All are held until all are known, so that no two are the same.
     let bind = |_| TcpListener::bind("127.0.0.1:0").map_err(failed("a port"));
-    let held = (0..4).map(bind).collect::<Result<Vec<_>, _>>()?;
-    let mut ports = [0; 4];
+    let held = (0..8).map(bind).collect::<Result<Vec<_>, _>>()?;
+    let mut ports = [0; 8];
     for (port, listener) in ports.iter_mut().zip(&held) {
         *port = listener.local_addr().map_err(failed("a port"))?.port();
     }

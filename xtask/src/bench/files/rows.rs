@@ -1,17 +1,19 @@
 //! The rows: what is moved, by whom, and what is asked of it.
 
 use super::Sample;
-use super::peers::Peers;
+use super::peers::{Peers, SOCAT};
 use crate::run;
 
 /// All rows.
-pub(super) const NAMES: [&str; 13] = [
+pub(super) const NAMES: [&str; 15] = [
     "single",
     "disk",
     "hash",
     "small",
     "same",
     "delta",
+    "pipe-in",
+    "pipe-out",
     "mount-seq",
     "mount-mmap",
     "mount-random",
@@ -243,10 +245,31 @@ pub(super) fn row(name: &str, peers: &Peers, small: bool) -> Result<Row, String>
                 false => most("MB on the link", 0.03 * 4295.0, |of| of("lspan")?.number),
             }];
         }
+        "pipe-in" | "pipe-out" => piped(name == "pipe-in", peers, &mut row),
         "mount-write" | "mount-tree" => written(name, peers, &mut row),
         mount => mounts(mount, peers, small, &mut row)?,
     }
     Ok(row)
+}
+
+/// From standard input to a service at a port of the other host's loopback, or from one to standard output. socat reaches it as the pipe does,
+/// by a program there that passes on, and directly, as only a service is reached that waits for every host.
+fn piped(into: bool, peers: &Peers, row: &mut Row) {
+    let (what, ends) = match into {
+        true => ("from standard input to a service of the other host", "< src/f > /dev/null"),
+        false => ("from a service of the other host to standard output", "< /dev/null > /dev/null"),
+    };
+    row.what = format!("{} MiB {what}, tmpfs", row.bytes >> 20);
+    let Some(service) = peers.services.as_ref().map(|all| &all[usize::from(!into)]) else { return };
+    let (end, port, forwarder) = (service.end.id(), service.port, service.forwarder.id());
+    let mut add = |name, command: String, servers: &[u32]| {
+        let (command, servers) = (format!("{command} {ends}"), servers.to_vec());
+        row.entries.push(Entry { name, prepare: String::new(), mount: None, command, servers, number: None });
+    };
+    add("lspan", format!("lspan pipe {} 127.0.0.1 tcp:{port}", peers.port()), &[end, peers.files.id()]);
+    add("socat", format!("{SOCAT} - TCP:127.0.0.1:{}", service.forwarder_port), &[end, forwarder]);
+    add("socat, directly", format!("{SOCAT} - TCP:127.0.0.1:{port}"), &[end]);
+    row.goals = vec![least("speed over socat", 0.8, |of| speed(of, "socat"))];
 }
 
 /// A mount that can be written. sshfs says that something is written before it is; with the sync of each file both have to wait.

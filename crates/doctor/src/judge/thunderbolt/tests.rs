@@ -48,3 +48,16 @@ fn a_build_for_a_kernel_whose_name_is_longer_is_none_for_this_one() {
     assert_eq!(super::failed(&snapshot(&fixture), "6.12.1"), None);
     assert!(super::failed(&snapshot(&fixture), "6.12.117").is_some());
 }
+
+#[test]
+fn where_the_module_is_not_for_the_running_kernel_another_one_is_to_be_booted() {
+    let mut lines = crate::tests::machines()["strix-halo"].clone();
+    lines.retain(|line| !line.starts_with("proc/sys/kernel/osrelease"));
+    lines.push("proc/sys/kernel/osrelease\t6.1.0-44-amd64".to_owned());
+    lines.push("lib/modules/6.12.63+deb12-amd64/modules.dep\tupdates/dkms/linkspan.ko:".to_owned());
+    let found = crate::judge::judge(&crate::tests::build(&lines).snapshot, None).findings;
+    let [one] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(one.rule.code(), "LS2113");
+    let [Step::Do(step)] = &one.mend[..] else { panic!("{:?}", one.mend) };
+    assert!(step.starts_with("boot 6.12.63+deb12-amd64: "), "{step}");
+}

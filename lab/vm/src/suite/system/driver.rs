@@ -8,6 +8,9 @@ use crate::guest::Guest;
 use crate::lab::Lab;
 use crate::suite::tb::SOON;
 
+/// Oldest kernel that our module is for: kernel/dkms.conf leaves older ones out.
+pub(super) const SINCE: (u32, u32) = (6, 8);
+
 /// It compiles on an emulated processor.
 const BUILD: u32 = 20;
 

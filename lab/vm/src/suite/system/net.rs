@@ -25,9 +25,14 @@ pub(super) fn cabled(lab: &mut Lab) -> Result<Pair> {
     let pair = host::pair(lab, &TWO_LANES, |_| ())?;
     for guest in &pair.guests {
         link_local(guest)?;
-        guest.until("two lanes", SOON, "grep -q 2 /sys/bus/thunderbolt/devices/0-1/rx_lanes")?;
+        two_lanes(guest)?;
     }
     Ok(pair)
+}
+
+/// Waits until both lanes of the cable are one link.
+pub(super) fn two_lanes(guest: &Guest) -> Result<()> {
+    guest.until("two lanes", SOON, "grep -q 2 /sys/bus/thunderbolt/devices/0-1/rx_lanes").map(drop)
 }
 
 fn sent(guest: &Guest) -> Result<u64> {

@@ -3,10 +3,10 @@
 use super::doctor::{Asker, serves, way};
 use super::driver;
 use super::host::{self, Pair};
-use super::net::{TWO_LANES, link_local};
+use super::net::{TWO_LANES, link_local, two_lanes};
 use crate::error::{Result, check};
 use crate::files::DEBS;
-use crate::guest::{Guest, Job, Output};
+use crate::guest::{Guest, Job, Output, Spec};
 use crate::lab::Lab;
 use crate::setup::system::HEADERS;
 use crate::suite::tb::SOON;
@@ -53,6 +53,10 @@ const STATE: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o
 const STATS: &str = "is=$(echo $(stat -c '%a %U:%G' /run/linkspan/stats) $(findmnt -no SIZE /run/linkspan/stats))\n\
                      [ \"$is\" = '3777 root:linkspan 64M' ] || { echo \"$is\"; ls -lA /run/linkspan/stats; systemctl status run-linkspan-stats.mount; exit 1; } >&2";
 
+/// Nothing of ours runs.
+const REMOVED: &str =
+    "! systemctl is-active linkspand lspan-metrics && ! findmnt /run/linkspan/stats && ! command -v lspan";
+
 /// The process of a service.
 fn process(guest: &Guest, unit: &str) -> Result<String> {
     guest.sh(&format!("systemctl show --value -p MainPID {unit}"))
@@ -60,7 +64,7 @@ fn process(guest: &Guest, unit: &str) -> Result<String> {
 
 pub(super) fn packages(lab: &mut Lab) -> Result<()> {
     let files = lab.packages()?;
-    let change = |spec: &mut crate::guest::Spec| {
+    let change = |spec: &mut Spec| {
         spec.given(&files);
         (spec.cpus, spec.deadline) = (2, SOON * 40);
     };
@@ -74,25 +78,80 @@ pub(super) fn packages(lab: &mut Lab) -> Result<()> {
     }
     let [a, b] = guests;
     let before = a.sh(STATE)?;
-    installed(lab, &a, &b)?;
+    let a = match lab.kernel.version() < driver::SINCE {
+        true => without_driver(lab, a, &b)?,
+        false => with_driver(lab, &specs[0], a, &b)?,
+    };
+    gone(lab, &a, &before)?;
+    let pair = Pair { cable, guests: [a, b] };
+    host::apart(&pair)?;
+    lab.finish(pair.guests)?;
+    pair.cable.finish()
+}
+
+/// A kernel that our driver is not for: one line says so, nothing is built, and TCP goes over the cable.
+fn without_driver(lab: &mut Lab, a: Guest, b: &Guest) -> Result<Guest> {
+    let said = installed(lab, &a, b)?;
+    for guest in [&a, b] {
+        link_local(guest)?;
+        two_lanes(guest)?;
+    }
+    let mut word = "";
+    for (guest, said) in [&a, b].into_iter().zip(&said) {
+        let own: Vec<&str> = said.out.lines().filter(|line| line.starts_with("linkspan-dkms: ")).collect();
+        check(own.len() == 1 && own[0].contains("Linux 6.8 or newer"), || failed("one word of the driver", said))?;
+        word = own[0];
+        guest.sh("dkms status linkspan | grep '^linkspan/[^,]*: added$' && ! find /lib/modules/ /var/lib/dkms/ -name 'linkspan.ko*' | grep . && \
+                  test ! -e /sys/module/linkspan")?;
+        Asker::root(guest).silent("")?;
+        let status = guest.sh("lspan status")?;
+        let line = |parts: [&str; 2]| status.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+        check(line(["no Thunderbolt tier 1 (ring): ", "Linux 6.8"]) && line(["tcp over thunderbolt0", "yes"]), || {
+            format!("{}: lspan status: {status}", guest.name())
+        })?;
+    }
+    lab.say(&format!("of {}: {word}; lspan doctor is silent, lspan status says what there is", lab.kernel.release));
+    main_job(lab, &a)?;
+    for peer in ["cable", host::LAN[0]] {
+        let path = way(Asker::root(&a), Asker::root(b), peer, &["tcp "], true)?;
+        lab.say(&format!("lspan perf bw {peer}: {path}"));
+    }
+    let said = a.run(SOON * BUILD, &format!("{APT} remove {ALL}"))?;
+    check(said.code == 0, || failed("removing", &said))?;
+    consistent(&a)?;
+    a.sh(REMOVED)?;
+    a.sh_for(SOON * BUILD, &format!("{APT} purge {ALL}"))?;
+    consistent(&a)?;
+    Ok(a)
+}
+
+/// One that it is for: built for two kernels, and used by a job while the packages are changed and taken away.
+fn with_driver(lab: &mut Lab, spec: &Spec, a: Guest, b: &Guest) -> Result<Guest> {
+    installed(lab, &a, b)?;
+    for guest in [&a, b] {
+        guest.sh("test -d /sys/module/linkspan && modinfo -n linkspan | grep updates/dkms")?;
+    }
+    lab.say("linkspan-thunderbolt brought the driver too: built by DKMS, loaded");
+    ring(&a, b)?;
+    lab.say("hosts let in as lspan doctor prints it; lspan perf bw over rings of linkspan.ko");
     main_job(lab, &a)?;
     let other = other_kernel(lab, &a)?;
     let version = a.sh_for(SOON * BUILD, NEXT)?.trim().to_owned();
 
     // The link, the service and who is let in come again by themselves.
     a.ends_by("sudo reboot")?;
-    let [a] = lab.boot([&specs[0]])?;
+    let [a] = lab.boot([spec])?;
     host::settled(&a)?;
     a.sh(STATS)?;
-    ring(&a, &b)?;
+    ring(&a, b)?;
     lab.say(
         "booted again: the module, the service, the file system of statistics and the host that was let in are there",
     );
 
-    let server = serves(Asker::root(&b))?;
+    let server = serves(Asker::root(b))?;
     // At a pace that leaves the emulated processors to the packages.
     let job = a.spawn("exec lspan perf jitter cable --path thunderbolt --size 64K --interval 20ms --duration 7200s")?;
-    let mut work = Work { on: &b, job };
+    let mut work = Work { on: b, job };
     b.until("the job to move bytes", SOON, "lspan stats | grep -q thunderbolt")?;
     work.goes_on("at its start")?;
     a.sh(&format!("{REPOSITORY} && add /srv/next"))?;
@@ -106,32 +165,29 @@ pub(super) fn packages(lab: &mut Lab) -> Result<()> {
     a.sh_for(SOON * BUILD, &format!("rmmod linkspan && {APT} purge {ALL}"))?;
     // What depmod has written for a kernel without an image stays with whoever takes the headers away.
     a.sh(&format!("! find /usr/lib/modules/{other} -name '*linkspan*' | grep . && rm -rf /usr/lib/modules/{other}"))?;
-    gone(lab, &a, &before)?;
-    let pair = Pair { cable, guests: [a, b] };
-    host::apart(&pair)?;
-    lab.finish(pair.guests)?;
-    pair.cable.finish()
+    Ok(a)
 }
 
-/// By name, with what is recommended: a server gets neither a compiler nor a driver, a host with a cable both.
-fn installed(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
+/// By name, with what is recommended: a server gets neither a compiler nor a driver, a host with a cable both. What apt said on each.
+fn installed(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<Vec<Output>> {
     let plan = a.sh("apt-get -s install linkspan | sed -n 's/^Inst \\([^ ]*\\) .*/\\1/p' | sort | paste -sd ' '")?;
     check(plan.trim() == "linkspan linkspan-nccl", || format!("`apt install linkspan` installs {plan}"))?;
     let both = [a, b].map(|guest| guest.spawn(&format!("{APT} install {NAMES}")));
+    let mut all = Vec::new();
     for job in both {
         let said = job?.wait(SOON * BUILD)?;
         check(said.code == 0 && !said.out.contains("could not be loaded"), || failed("installing", &said))?;
+        all.push(said);
     }
     for guest in [a, b] {
         consistent(guest)?;
-        guest.sh("systemctl is-enabled linkspand && systemctl is-active linkspand")?;
+        guest.sh("systemctl is-enabled linkspand && systemctl is-active linkspand && getent group linkspan")?;
         guest.sh(STATS)?;
-        guest.sh("test -d /sys/module/linkspan && modinfo -n linkspan | grep updates/dkms && getent group linkspan")?;
     }
-    lab.say("`apt install linkspan` would bring the plugin alone; linkspan-thunderbolt the driver too: built by DKMS, loaded, the service running");
-    ring(a, b)?;
-    lab.say("hosts let in as lspan doctor prints it; lspan perf bw over rings of linkspan.ko");
-    Ok(())
+    lab.say(
+        "`apt install linkspan` would bring the plugin alone; linkspan-thunderbolt is installed, the service running",
+    );
+    Ok(all)
 }
 
 /// What autopkgtest runs in a system with a service manager.
@@ -229,7 +285,7 @@ fn removed(lab: &mut Lab, a: &Guest, work: &mut Work<'_>) -> Result<()> {
     let said = a.run(SOON * BUILD, &format!("{APT} remove {ALL}"))?;
     check(said.code == 0 && said.out.contains("stays loaded until 'rmmod linkspan'"), || failed("removing", &said))?;
     work.goes_on("removed")?;
-    a.sh("! systemctl is-active linkspand lspan-metrics && ! findmnt /run/linkspan/stats && test -d /sys/module/linkspan && ! command -v lspan")?;
+    a.sh(&format!("{REMOVED} && test -d /sys/module/linkspan"))?;
     lab.say("removed with the module in use: it stays loaded, which is said, and the job goes on");
     Ok(())
 }
