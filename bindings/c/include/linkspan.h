@@ -857,8 +857,9 @@ int32_t linkspan_send_start(struct linkspan_transport *transport,
                             int64_t timeout_ms,
                             struct linkspan_op **out);
 
-// Receives a message with this tag; `bytes` becomes its length and may be null. A receive that times out revokes its path, and
-// both sides connect anew: do not poll with short timeouts, but start one and ask linkspan_op_test.
+// Receives a message with this tag; `bytes` becomes its length and may be null. What had been sent can still be received when the peer
+// has closed its transport or was lost. A receive that times out revokes its path, and both sides connect anew: do not poll with
+// short timeouts, but start one and ask linkspan_op_test.
 int32_t linkspan_recv(struct linkspan_transport *transport,
                       uint32_t tag,
                       struct linkspan_view local,

@@ -645,7 +645,7 @@ impl Transport {
         Ok(begun(py.detach(|| inner.send(tag.0, &view, timeout)), Gives::Number))
     }
 
-    /// Receives a message with this tag.
+    /// Receives a message with this tag. What had been sent can still be received when the peer has closed its transport or was lost.
     ///
     /// A receive that times out revokes its path, and both sides connect anew: do not poll with short timeouts, but keep one `recv_async` and
     /// ask its `done()`.

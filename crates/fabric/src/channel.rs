@@ -356,6 +356,15 @@ impl Channel {
         self.meter.posted(answer, None)
     }
 
+    /// See [`Conn::copy_alone`].
+    pub fn copy_alone(&mut self, mem: MemSlice, place: RemoteSlice, write: bool) -> bool {
+        let copied = self.conn.copy_alone(mem, place, write);
+        if copied {
+            self.meter.copied(mem.len() as u64, write);
+        }
+        copied
+    }
+
     /// See [`Conn::expose`].
     pub fn expose(&mut self, mem: MemSlice, access: Access) -> Option<u32> {
         let key = self.conn.expose(mem, access)?;
@@ -381,6 +390,16 @@ impl Channel {
     /// See [`Conn::take_notify`].
     pub fn take_notify(&mut self) -> Option<u64> {
         self.conn.take_notify()
+    }
+
+    /// See [`Conn::take_unexpected`].
+    pub fn take_unexpected(&mut self) -> Option<(u64, u32, &[u8])> {
+        self.conn.take_unexpected()
+    }
+
+    /// See [`Conn::processed`].
+    pub fn processed(&self) -> (u64, u64) {
+        self.conn.processed()
     }
 
     /// See [`Conn::expose_at`].
@@ -578,7 +597,7 @@ impl Channel {
     #[cold]
     fn tick(&mut self) {
         let now = Instant::now();
-        self.meter.traffic(self.conn.traffic());
+        self.meter.traffic(self.conn.traffic(), self.conn.copied_by_peer());
         self.meter.report();
         linkspan_stream::closing::sweep();
         let moved = std::mem::take(&mut self.moved);
@@ -639,7 +658,7 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        self.meter.traffic(self.conn.traffic());
+        self.meter.traffic(self.conn.traffic(), self.conn.copied_by_peer());
     }
 }
 

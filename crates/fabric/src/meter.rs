@@ -76,6 +76,14 @@ impl Meter {
         }
     }
 
+    /// An operation was done by a copy of ours alone.
+    pub(crate) fn copied(&mut self, bytes: u64, write: bool) {
+        let (counter, ops) =
+            if write { (Counter::TxBytes, Counter::TxOps) } else { (Counter::RxBytes, Counter::RxOps) };
+        self.tally.add(counter, bytes);
+        self.tally.add(ops, 1);
+    }
+
     /// An operation has reported.
     #[inline]
     pub(crate) fn done(&mut self, ticket: Ticket) {
@@ -90,8 +98,10 @@ impl Meter {
         self.retries = sum;
     }
 
-    /// What has moved in all without a call of ours.
-    pub(crate) fn traffic(&mut self, now: Traffic) {
+    /// What has moved in all without a call of ours, and what the peer has copied by itself since.
+    pub(crate) fn traffic(&mut self, now: Traffic, copied: [u64; 2]) {
+        self.tally.add(Counter::RxBytes, copied[0]);
+        self.tally.add(Counter::TxBytes, copied[1]);
         let last = std::mem::replace(&mut self.traffic, now);
         for (counter, now, last) in [
             (Counter::RxBytes, now.received[0], last.received[0]),

@@ -21,6 +21,7 @@ pub(crate) mod planted;
 use std::sync::Arc;
 
 use linkspan_proto::Head;
+use linkspan_proto::conn::{Access, RemoteSlice};
 use linkspan_transport::{
     Buf, Busy, DeviceReach, Down, Health, MemSlice, Poll, Rail, RailInfo, Registrar, Sink, WaitFd,
 };
@@ -253,6 +254,22 @@ unsafe impl<R: Rail + ?Sized> Rail for StagedRail<R> {
         if is_direct(&mut self.reach, mem, true) {
             self.rail.granted(id, mem);
         }
+    }
+
+    fn exposed(&mut self, key: u32, mem: MemSlice, access: Access) {
+        self.rail.exposed(key, mem, access);
+    }
+
+    fn unexposed(&mut self, key: u32) -> bool {
+        self.rail.unexposed(key)
+    }
+
+    fn copy_alone(&mut self, mem: MemSlice, place: RemoteSlice, write: bool) -> bool {
+        self.rail.copy_alone(mem, place, write)
+    }
+
+    fn copied_by_peer(&mut self) -> [u64; 2] {
+        self.rail.copied_by_peer()
     }
 
     fn taken(&self) -> u64 {

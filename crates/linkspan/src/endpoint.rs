@@ -244,7 +244,7 @@ impl Endpoint {
     }
 
     /// The transport of a peer, for everything that goes to it or comes from it. One that was lost is [`Error::Broken`], by its name,
-    /// until [`Event::Lost`] is taken; the next peer of its name has another.
+    /// until [`Event::Lost`] is taken, and has what it had sent as long as it is held; the next peer of its name has another.
     ///
     /// # Errors
     /// [`Error::UnknownPeer`], [`Error::EndpointClosed`].

@@ -85,6 +85,8 @@ pub struct Hello {
     pub to: u64,
     /// Number of the path that begins here.
     pub epoch: u32,
+    /// Of the sender's control messages on the newest of the last paths, how many it knew to have come; the low half of their number.
+    pub acked: u32,
     /// Numbers of the last paths the speaker was on, newest first, 0 for none, each with the notifications that had come to
     /// it there, and which of the last 512 were of writes that it refused: of number `n` bit `n % 64` of word `n / 64 % 8`.
     pub past: [(u32, u64, Refused); PAST],
@@ -106,7 +108,7 @@ struct Wire {
     from: U64,
     to: U64,
     epoch: U32,
-    spare: U32,
+    acked: U32,
     past: [U32; PAST],
     seen: [U64; PAST],
     refused: [[U64; 8]; PAST],
@@ -127,7 +129,7 @@ impl Hello {
             from: U64::new(self.from),
             to: U64::new(self.to),
             epoch: U32::new(self.epoch),
-            spare: U32::ZERO,
+            acked: U32::new(self.acked),
             past: self.past.map(|p| U32::new(p.0)),
             seen: self.past.map(|p| U64::new(p.1)),
             refused: self.past.map(|p| p.2.map(U64::new)),
@@ -140,6 +142,12 @@ impl Hello {
     /// Notifications that the sender had received on path `epoch`, and which of them were of refused writes.
     pub fn seen(&self, epoch: u32) -> (u64, Refused) {
         self.past.iter().find(|p| p.0 == epoch && epoch != 0).map_or_else(Default::default, |p| (p.1, p.2))
+    }
+
+    /// How many of the `heard` control messages that had come on path `epoch` the sender knew to have come; 0 where it does not tell.
+    pub(crate) fn known(&self, epoch: u32, heard: u64) -> u64 {
+        let unknown = u64::from((heard as u32).wrapping_sub(self.acked));
+        if self.past[0].0 == epoch { heard.saturating_sub(unknown) } else { 0 }
     }
 
     /// Reads a hello; total over any bytes. What a later release writes into the spare bytes is not looked at.
@@ -174,6 +182,7 @@ impl Hello {
             from: wire.from.get(),
             to: wire.to.get(),
             epoch: wire.epoch.get(),
+            acked: wire.acked.get(),
             past: std::array::from_fn(|n| (wire.past[n].get(), wire.seen[n].get(), wire.refused[n].map(U64::get))),
             refusal,
             endpoint: wire.endpoint.get(),

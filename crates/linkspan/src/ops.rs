@@ -11,6 +11,7 @@ use crate::hello::{Refused, is_refused};
 use crate::memory::Hold;
 use crate::stats::TransportStats;
 
+mod kept;
 mod path;
 
 pub(crate) use path::Path;
@@ -153,6 +154,8 @@ pub(crate) struct Ops {
     /// Notifications given to the connection before those.
     resolved: u64,
     waits: VecDeque<OpId>,
+    /// Messages of paths that have ended.
+    kept: VecDeque<kept::Kept>,
     /// No deadline is earlier.
     soonest: Option<Instant>,
     /// There may be operations whose deadline is not known yet.
@@ -482,6 +485,10 @@ impl Ops {
         if !self.is_open(id) {
             return true;
         }
+        if let Some(bytes) = self.copy_alone(id, ch) {
+            self.finish(id, Ok(bytes));
+            return true;
+        }
         self.begin(id);
         let before = self.table[id.index as usize].next;
         let all = self.post(id, ch);
@@ -489,6 +496,19 @@ impl Ops {
             self.touch(id);
         }
         all
+    }
+
+    /// The bytes of an operation that a rail does at once by a copy of its own, where one can: of one part, so that a call copies no
+    /// more than a rail allows, and without a notification, for which the peer is to look.
+    fn copy_alone(&self, id: OpId, ch: &mut impl Path) -> Option<u64> {
+        let op = self.get(id).filter(|op| op.next == 0 && op.notify.is_none())?;
+        let write = match op.kind {
+            Kind::Write => true,
+            Kind::Read => false,
+            _ => return None,
+        };
+        let &[Part { local, remote }] = &op.parts[..] else { return None };
+        ch.copy_alone(local, remote, write).then_some(local.len() as u64)
     }
 
     /// Whether something waits for the connection to take it.

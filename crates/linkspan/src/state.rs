@@ -64,6 +64,7 @@ const MAX_CARRY: usize = 64 << 10;
 
 /// What ends a transport that would keep more.
 const UNWAITED: &str = "the peer sent more notifications than were waited for";
+const UNRECEIVED: &str = "more than 1 MiB of messages had not been received when their paths ended";
 
 /// Where a peer is dialled.
 #[derive(Clone)]
@@ -160,6 +161,8 @@ pub(crate) struct TransportState {
     /// Paths made so far.
     pub(crate) epoch: u32,
     past: [(u32, u64, Refused); PAST],
+    /// Control messages on the newest of these: of the peer, and of ours as many as it is known to have.
+    processed: (u64, u64),
     /// Notifications of paths that have ended.
     pub(crate) carry: VecDeque<u64>,
     steps: u32,
@@ -205,6 +208,7 @@ impl TransportState {
             why: Arc::from("no peer has connected"),
             epoch: 0,
             past: Default::default(),
+            processed: (0, 0),
             carry: VecDeque::new(),
             steps: 0,
             checked: Instant::now(),
@@ -356,6 +360,11 @@ impl TransportState {
         !self.carry.is_empty()
     }
 
+    /// Whether a message with this tag has come over a path that has ended. While a path is made it is not known which of them may be given out.
+    pub(crate) fn has_kept(&self, tag: u32) -> bool {
+        !matches!(self.phase, Phase::Making(_)) && self.ops.keeps(tag)
+    }
+
     /// Puts a notification back that its waiter did not take.
     pub(crate) fn give_back(&mut self, value: u64) {
         self.carry.push_front(value);
@@ -480,6 +489,10 @@ impl TransportState {
         while let Some(value) = ch.take_notify() {
             self.carry.push_back(value);
         }
+        while let Some(message) = ch.take_unexpected() {
+            self.ops.keep(message);
+        }
+        self.processed = ch.processed();
         self.past.rotate_right(1);
         self.past[0] = (self.epoch, ch.notifies_seen(), ch.notifies_refused());
         ch.cut(why);
@@ -524,8 +537,10 @@ impl TransportState {
         true
     }
 
-    fn carries_too_much(&self) -> bool {
-        self.carry.len() > MAX_CARRY
+    /// What is said where more is kept of ended paths than may be.
+    fn carries_too_much(&self) -> Option<&'static str> {
+        let notifications = self.carry.len() > MAX_CARRY;
+        if notifications { Some(UNWAITED) } else { self.ops.keeps_too_much().then_some(UNRECEIVED) }
     }
 
     fn remake(&mut self, now: Instant, revoke_by: Option<Instant>, peer: PeerState) {
@@ -533,8 +548,8 @@ impl TransportState {
             self.ends_with_peer();
             return;
         }
-        if self.carries_too_much() {
-            return self.breaks(UNWAITED);
+        if let Some(why) = self.carries_too_much() {
+            return self.breaks(why);
         }
         let dial = if self.target.is_some() { Dial::At(now) } else { Dial::Off };
         let until = now + patience(self.target.is_some(), self.grace(), &peer);
@@ -577,6 +592,7 @@ impl TransportState {
             (self.why, self.news) = (why.clone(), true);
         }
         self.phase = Phase::Broken(why);
+        self.ops.meet_all();
         self.ops.end(Fail::Connect, |op: Ending| op.connect);
         self.ops.end(Fail::Broken, |_| true);
         self.settle_regions();
@@ -640,6 +656,7 @@ impl TransportState {
             }
         }
         self.ops.end(Fail::Aborted, |_| true);
+        self.ops.keep_nothing();
         self.regions.clear(&mut self.ops.left.holds);
         self.shared_regions.clear(&mut self.ops.left.holds);
         self.acceptor = None;

@@ -46,6 +46,8 @@ struct Rails<R: Rail + ?Sized> {
     idle: [bool; MAX_RAILS],
     /// What each rail had taken when it was lost: operations that were done by then still say so.
     taken: [u64; MAX_RAILS],
+    /// What peers had copied by themselves over rails that were lost, and nobody has asked for yet.
+    copied: [u64; 2],
 }
 
 impl<R: Rail + ?Sized> Rails<R> {
@@ -83,10 +85,36 @@ impl<R: Rail + ?Sized> Rails<R> {
         }
     }
 
+    /// Those that are up.
+    fn all(&mut self) -> impl Iterator<Item = &mut R> {
+        self.up[..self.used].iter_mut().filter_map(|rail| rail.as_deref_mut())
+    }
+
+    fn exposed(&mut self, key: u32, mem: MemSlice, access: Access) {
+        self.all().for_each(|rail| rail.exposed(key, mem, access));
+    }
+
+    /// What the peer has copied by itself since the last call: see [`Rail::copied_by_peer`].
+    fn copied_by_peer(&mut self) -> [u64; 2] {
+        let lost = std::mem::take(&mut self.copied);
+        self.all().fold(lost, |sum, rail| plus(sum, rail.copied_by_peer()))
+    }
+
+    /// False: a peer may be copying still.
+    fn unexposed(&mut self, key: u32) -> bool {
+        let mut at_rest = true;
+        self.all().for_each(|rail| at_rest &= rail.unexposed(key));
+        at_rest
+    }
+
     #[inline]
     fn taken(&self, slot: usize) -> u64 {
         self.up[slot].as_ref().map_or(self.taken[slot], |r| r.taken())
     }
+}
+
+fn plus(sum: [u64; 2], more: [u64; 2]) -> [u64; 2] {
+    std::array::from_fn(|n| sum[n].wrapping_add(more[n]))
 }
 
 /// Polls after which a broken rail is dropped although it still brings something. What had arrived before it broke
@@ -165,7 +193,7 @@ impl<R: Rail + ?Sized> Conn<R> {
         let idle = slots.each_ref().map(|rail| rail.as_ref().is_some_and(|r| r.info().standby));
         Conn {
             device,
-            rails: Rails { idle, up: slots, used: n, taken: [0; MAX_RAILS] },
+            rails: Rails { idle, up: slots, used: n, taken: [0; MAX_RAILS], copied: [0; 2] },
             engine,
             lost: None,
             asked: None,
@@ -181,12 +209,13 @@ impl<R: Rail + ?Sized> Conn<R> {
     /// The rail itself, unused: no slot is free, the connection is lost or was made without `acked`, or the peer has
     /// closed the rail before it came up here.
     pub fn add_rail(&mut self, rail: impl Into<Box<R>>, id: u32) -> Result<(), Box<R>> {
-        let rail = rail.into();
-        let RailInfo { caps, .. } = rail.info();
+        let mut rail = rail.into();
+        let caps = rail.info().caps;
         match self.engine.free_rail().filter(|_| !self.device || caps.device_memory) {
             Some(slot)
                 if self.lost.is_none() && self.engine.is_acked() && self.engine.rail_up(slot, id, caps.chunk) =>
             {
+                self.engine.exposed().for_each(|(key, mem, access)| rail.exposed(key, mem, access));
                 self.rails.idle[slot] = rail.info().standby;
                 self.rails.up[slot] = Some(rail);
                 self.rails.used = self.rails.used.max(slot + 1);
@@ -261,6 +290,17 @@ impl<R: Rail + ?Sized> Conn<R> {
         self.posted(answer)
     }
 
+    /// Copies all of `mem` to (`write`) or from a region of the peer without telling it, where a rail can; see [`Rail::copy_alone`]. It is
+    /// done when this returns true, and was not begun otherwise: then it is to be posted.
+    pub fn copy_alone(&mut self, mem: MemSlice, place: RemoteSlice, write: bool) -> bool {
+        self.lost.is_none() && self.rails.all().any(|rail| rail.copy_alone(mem, place, write))
+    }
+
+    /// Bytes that the peer has copied by itself since the last call, into regions and out of them.
+    pub fn copied_by_peer(&mut self) -> [u64; 2] {
+        self.rails.copied_by_peer()
+    }
+
     /// Exposes memory to the peer; see [`Engine::expose`]. `None` also for memory of a device where the rails move host
     /// memory only.
     pub fn expose(&mut self, mem: MemSlice, access: Access) -> Option<u32> {
@@ -268,18 +308,25 @@ impl<R: Rail + ?Sized> Conn<R> {
             return None;
         }
         self.rails.prepare(mem, access != Access::Read);
-        self.engine.expose(mem, access)
+        let key = self.engine.expose(mem, access)?;
+        self.rails.exposed(key, mem, access);
+        Some(key)
     }
 
     /// Takes access back; see [`Engine::unexpose`].
     pub fn unexpose(&mut self, key: u32) -> bool {
-        self.engine.unexpose(key)
+        let at_rest = self.rails.unexposed(key);
+        self.engine.unexpose(key) && at_rest
     }
 
     /// Exposes memory under a key that the caller has chosen; see [`Engine::expose_at`].
     #[must_use]
     pub fn expose_at(&mut self, key: u32, mem: MemSlice, access: Access) -> bool {
-        self.engine.expose_at(key, mem, access)
+        let fresh = self.engine.expose_at(key, mem, access);
+        if fresh {
+            self.rails.exposed(key, mem, access);
+        }
+        fresh
     }
 
     /// Notifications that have come so far; see [`Engine::notifies_seen`].
@@ -295,6 +342,16 @@ impl<R: Rail + ?Sized> Conn<R> {
     /// The oldest notification not taken yet.
     pub fn take_notify(&mut self) -> Option<u64> {
         self.engine.take_notify()
+    }
+
+    /// See [`Engine::take_unexpected`].
+    pub fn take_unexpected(&mut self) -> Option<(u64, u32, &[u8])> {
+        self.engine.take_unexpected()
+    }
+
+    /// See [`Engine::processed`].
+    pub fn processed(&self) -> (u64, u64) {
+        self.engine.processed()
     }
 
     /// Moves everything that can move. Cheap when there is nothing to do.
@@ -601,6 +658,7 @@ impl<R: Rail + ?Sized> Conn<R> {
         for slot in 0..self.rails.used {
             if let Some(mut rail) = self.rails.up[slot].take() {
                 self.rails.taken[slot] = rail.taken();
+                self.rails.copied = plus(self.rails.copied, rail.copied_by_peer());
                 rail.abandon();
                 drop(rail);
                 self.engine.rail_down(slot);
@@ -610,11 +668,12 @@ impl<R: Rail + ?Sized> Conn<R> {
 
     #[cold]
     fn drop_rail(&mut self, slot: usize, why: Down) -> Result<(), Error> {
-        let Some(rail) = self.rails.up[slot].take() else {
+        let Some(mut rail) = self.rails.up[slot].take() else {
             return Ok(());
         };
         let info = rail.info().clone();
         self.rails.taken[slot] = rail.taken();
+        self.rails.copied = plus(self.rails.copied, rail.copied_by_peer());
         // Dropped first: from here on nothing lands through it, which is what the engine tells the peer.
         drop(rail);
         if self.engine.rail_down(slot) {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linkspan_proto::Head;
+use linkspan_proto::conn::{Access, RemoteSlice};
 
 use crate::gpu::{DeviceQueue, Gpu, GpuError};
 use crate::{MemSlice, MemoryDomain, Registrar};
@@ -219,6 +220,8 @@ pub unsafe trait DeviceReach: Send {
 /// - reads a source of [`Rail::data`] until [`Rail::taken`] has reached its item, and never writes to it;
 /// - touches a place of [`Sink::place`] until it has landed, [`Rail::prepare`]'s memory and that of [`Rail::granted`] only by
 ///   way of chunks;
+/// - has memory of [`Rail::exposed`] touched by the peer alone, and until [`Rail::unexposed`] has answered true;
+/// - touches memory of [`Rail::copy_alone`] within the call only;
 /// - gives no handle to anything that may touch the memory later than that;
 /// - has ended every access, of devices, helper threads and the peer too, when its `drop` returns.
 #[allow(unsafe_code)]
@@ -251,6 +254,30 @@ pub unsafe trait Rail {
     /// hint: nothing depends on it, and it may come more than once.
     fn granted(&mut self, id: u32, mem: MemSlice) {
         let _ = (id, mem);
+    }
+
+    /// The peer may use memory of ours under `key`, with these rights. A transport whose peer can copy by itself may let it: see
+    /// [`Rail::copy_alone`]. A hint, ended by [`Rail::unexposed`] or with the rail.
+    fn exposed(&mut self, key: u32, mem: MemSlice, access: Access) {
+        let _ = (key, mem, access);
+    }
+
+    /// It may not any more. False: a copy that it makes by itself may be under way; ask again before the memory is used otherwise.
+    fn unexposed(&mut self, key: u32) -> bool {
+        let _ = key;
+        true
+    }
+
+    /// Copies all of `mem` to (`write`) or from a place that the peer exposes, where this rail can do that at once, without the peer, and
+    /// cheaper than by a message that would wake it. False: nothing is known to have been copied; it is to go by messages.
+    fn copy_alone(&mut self, mem: MemSlice, place: RemoteSlice, write: bool) -> bool {
+        let _ = (mem, place, write);
+        false
+    }
+
+    /// Bytes that the peer has copied by itself into our memory, and out of it, since this was asked last, as it says: for counters.
+    fn copied_by_peer(&mut self) -> [u64; 2] {
+        [0; 2]
     }
 
     /// Number of the last item that has left for good: its memory may be reused and no further call is needed for

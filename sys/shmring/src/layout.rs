@@ -6,10 +6,12 @@
 //! 8192   two slot tables: transfers sent by A, transfers sent by B
 //! 16384  two tables of places: where the pages of a row go, of transfers sent by A, by B
 //! 32768  ring A -> B, ring B -> A
+//! behind two tables of regions: what A, what B lets the other one copy by itself
 //! ```
 
 use std::ops::Range;
 
+use crate::region::{REGIONS, WORDS};
 use crate::ring::LINE;
 use crate::slot::MAX_SLICES;
 
@@ -17,7 +19,7 @@ use crate::slot::MAX_SLICES;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lnkspnSM");
 
 /// Version of this layout; other versions are refused.
-pub const VERSION: u64 = 4;
+pub const VERSION: u64 = 5;
 
 /// Transfers of one direction that can be under way. Four keep both processes busy; the rest absorbs a receiver
 /// that looks late.
@@ -86,6 +88,11 @@ pub(crate) fn sleeping(s: Side) -> usize {
     side(s) + 4 * LINE
 }
 
+/// Bytes that this side has copied by itself into regions of the other one, and out of them.
+pub(crate) fn copied(s: Side) -> [usize; 2] {
+    [0, 8].map(|word| side(s) + 5 * LINE + word)
+}
+
 /// Thread of this side that may be touching the other's memory, or 0.
 pub(crate) fn inside(s: Side) -> usize {
     side(s) + 6 * LINE
@@ -113,7 +120,8 @@ pub(crate) fn place(s: Side, i: usize, n: usize) -> usize {
     PLACES + ((s.index() * SLOTS + i) * MAX_SLICES as usize + n) * size_of::<u64>()
 }
 
-const RINGS: usize = 32768;
+/// The first ring begins here.
+pub const RINGS: usize = 32768;
 
 /// Largest page size that Linux runs on: 64 KiB on some ARM kernels.
 const PAGE_MAX: usize = 64 << 10;
@@ -134,9 +142,17 @@ pub(crate) fn always(size: usize) -> [Range<usize>; 2] {
     [0..RINGS + light, second / PAGE_MAX * PAGE_MAX..second + light]
 }
 
+const REGION_BYTES: usize = WORDS * size_of::<u64>();
+
+/// Entry `n` of the regions that this side exposes. Behind the rings: its pages take memory once they are used.
+pub(crate) fn region(s: Side, n: usize, ring: usize) -> usize {
+    debug_assert!(n < REGIONS);
+    RINGS + 2 * ring + (s.index() * REGIONS + n) * REGION_BYTES
+}
+
 /// Bytes of the whole map.
 pub fn total(ring: usize) -> usize {
-    RINGS + 2 * ring
+    RINGS + 2 * ring + 2 * REGIONS * REGION_BYTES
 }
 
 const _: () = assert!(TABLES + 2 * SLOTS * SLOT_BYTES <= PLACES);

@@ -5,10 +5,11 @@
 //! copies; no Rust reference to plain data in it is ever made, each index is read once and bounds-checked, and what
 //! is decided upon is decided on private copies.
 //!
-//! The protocols proper ([`ring`], [`slot`], [`doorbell`], [`revoke`]) are written over traits, so that `--cfg loom` can model
+//! The protocols proper ([`ring`], [`slot`], [`region`], [`doorbell`], [`revoke`]) are written over traits, so that `--cfg loom` can model
 //! them: `RUSTFLAGS="--cfg loom" cargo test -p linkspan-shmring --lib --release`.
 
 pub mod doorbell;
+pub mod region;
 pub mod revoke;
 pub mod ring;
 pub mod slot;

@@ -11,6 +11,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::layout::{self, Side};
+use crate::region::{Entry, REGIONS, WORDS};
 use crate::ring::{Area, Consumer, Producer};
 use crate::slot::{MAX_SLICES, Words};
 
@@ -153,6 +154,18 @@ impl Map {
     /// The thread of a side that may be touching the other's memory; for [`crate::revoke::enter`].
     pub fn inside(&self, side: Side) -> &AtomicU64 {
         self.word(layout::inside(side))
+    }
+
+    /// The entry that `key` names among the regions that `side` exposes.
+    pub fn region(&self, side: Side, key: u32) -> Entry<'_> {
+        let at = layout::region(side, key as usize % REGIONS, self.ring);
+        let words: [usize; WORDS] = std::array::from_fn(|n| at + n * size_of::<u64>());
+        Entry { words: words.map(|at| self.word(at)) }
+    }
+
+    /// Bytes that `side` has copied by itself into regions of the other one, and out of them.
+    pub fn copied(&self, side: Side) -> [&AtomicU64; 2] {
+        layout::copied(side).map(|at| self.word(at))
     }
 
     /// Any word of the map; see [`Map::corrupt`].

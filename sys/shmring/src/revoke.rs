@@ -8,8 +8,10 @@
 //!    the elements in order and ends at the first that it cannot reach (process_vm_readv(2)). Once the page has lost its rights
 //!    (`mprotect`), a copy that enters the kernel moves nothing. Our kernel enforces that over our address space.
 //! 2. *The flag.* Before a copy a thread of the peer writes its number to its side's word in the map, fences, and looks whether the
-//!    transfer is stopped ([`enter`]); afterwards it clears the word ([`leave`]). We stop every transfer, fence, and read the word
-//!    (`inside`): Dekker's handshake. Zero: no thread is inside, and none will enter.
+//!    transfer is stopped, or the region no longer in the table ([`enter`]); afterwards it clears the word ([`leave`]). We stop every
+//!    transfer, withdraw every region, fence, and read the word ([`inside`]): Dekker's handshake. Zero: no thread is inside, and none will
+//!    enter. (Where one region is taken back and the connection goes on, that is the whole proof; the word is looked at again until it was
+//!    zero.)
 //! 3. *The border.* The word names a thread, the gate is closed, and then the kernel says that this thread is not in a copy. Since a
 //!    thread can copy only by entering the kernel, where it finds the gate closed, it never will. The kernel says so (`thread::Thread`)
 //!    of a thread that does not exist any more, is stopped or traced (`/proc/PID/task/TID/stat`: both begin and end where a
@@ -31,7 +33,6 @@
 //! case: the kernel allows it. All of this protects against the lateness of correct peers. `revoke/model.rs` has the three parts and a kernel
 //! under loom.
 
-use crate::slot::{Words, runs};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 #[cfg(all(test, loom))]
@@ -44,13 +45,14 @@ pub(crate) use system::NONCE_AT;
 #[cfg(not(loom))]
 pub use system::{AccessGuard, provable};
 
-/// Announces that this thread is about to touch the peer's memory for a transfer, and asks whether it still may.
-/// `flag` is this side's own; it is cleared by [`leave`] in either case.
+/// Announces that this thread is about to touch the peer's memory, and asks whether it still may: whether the transfer goes on
+/// ([`runs`](crate::slot::runs)), the region is there ([`find`](crate::region::Entry::find)). `flag` is this side's own; it is cleared by
+/// [`leave`] in either case.
 #[must_use]
-pub fn enter(flag: &AtomicU64, who: u64, w: &impl Words, generation: u32) -> bool {
+pub fn enter(flag: &AtomicU64, who: u64, may: impl FnOnce() -> bool) -> bool {
     flag.store(who, Ordering::Relaxed);
     fence(Ordering::SeqCst);
-    runs(w, generation)
+    may()
 }
 
 /// Ends the copy that began with [`enter`].
@@ -58,8 +60,10 @@ pub fn leave(flag: &AtomicU64) {
     flag.store(0, Ordering::Release);
 }
 
-/// After [`stop`](crate::slot::stop) of every transfer: which thread of the peer may still be copying (0: none, and none will).
-pub(crate) fn inside(flag: &AtomicU64) -> u64 {
+/// After [`stop`](crate::slot::stop) of every transfer, and [`withdraw`](crate::region::Entry::withdraw) of every region: which thread of the
+/// peer may still be copying (0: none, and none will).
+#[must_use]
+pub fn inside(flag: &AtomicU64) -> u64 {
     fence(Ordering::SeqCst);
     flag.load(Ordering::Acquire)
 }

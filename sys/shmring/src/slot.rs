@@ -151,7 +151,8 @@ pub fn stop(w: &impl Words) -> bool {
 }
 
 /// Whether the transfer goes on.
-pub(crate) fn runs(w: &impl Words, generation: u32) -> bool {
+#[must_use]
+pub fn runs(w: &impl Words, generation: u32) -> bool {
     let word = w.cursor().load(Ordering::Acquire);
     (word >> GEN) as u32 == generation && word & STOP == 0
 }

@@ -4,14 +4,16 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use linkspan_proto::Head;
+use linkspan_proto::conn::{Access, RemoteSlice};
 use linkspan_shmring::cma::{AccessGuard, Remote};
 use linkspan_shmring::{Map, Side};
-use linkspan_transport::{Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
+use linkspan_transport::{Buf, Busy, Down, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd};
 
-use crate::caps::{Config, caps};
+use crate::caps::{Config, SLICE_MAX, caps};
 use crate::live::Watch;
 use crate::memory::PeerMemory;
 use crate::recv::Receiver;
+use crate::regions::Exposed;
 use crate::send::{Fault, Sender};
 
 /// One end of a connection between two processes through shared memory.
@@ -23,6 +25,7 @@ pub struct ShmRail {
     send: Sender,
     recv: Receiver,
     reach: PeerMemory,
+    exposed: Exposed,
     watch: Watch,
     /// Idle polls since the peer was found gone.
     grace: u8,
@@ -58,6 +61,7 @@ impl ShmRail {
             info,
             send: Sender::new(&map, p.side, &p.config, direct),
             recv: Receiver::new(&map, p.side),
+            exposed: Exposed::new(&map, p.side, direct && !reach.pull_only()),
             reach,
             watch,
             grace: 0,
@@ -131,6 +135,25 @@ unsafe impl Rail for ShmRail {
         self.send.data(head, src)
     }
 
+    fn exposed(&mut self, key: u32, mem: MemSlice, access: Access) {
+        self.exposed.add(key, mem, access);
+    }
+
+    fn unexposed(&mut self, key: u32) -> bool {
+        self.exposed.remove(key)
+    }
+
+    fn copy_alone(&mut self, mem: MemSlice, place: RemoteSlice, write: bool) -> bool {
+        let fits = mem.is_host() && (1..=SLICE_MAX).contains(&mem.len());
+        // Not past what the peer is still to find: operations keep their order.
+        let all_said = self.send.is_idle() && !self.send.unannounced();
+        fits && all_said && self.watch.peer_sleeps() && self.reach.copy_alone(mem, place, write)
+    }
+
+    fn copied_by_peer(&mut self) -> [u64; 2] {
+        self.exposed.copied()
+    }
+
     #[inline]
     fn taken(&self) -> u64 {
         self.send.taken()
@@ -195,6 +218,7 @@ impl Drop for ShmRail {
         self.watch.close();
         self.send.stop();
         self.recv.stop();
+        self.exposed.clear();
         self.watch.notify();
         let watch = &self.watch;
         self.reach.quiesce(|| watch.ended());

@@ -16,6 +16,7 @@ mod live;
 mod memory;
 mod record;
 mod recv;
+mod regions;
 mod send;
 mod setup;
 mod wire;

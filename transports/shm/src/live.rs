@@ -93,6 +93,11 @@ impl Watch {
         self.map.closed(self.side).store(1, std::sync::atomic::Ordering::Release);
     }
 
+    /// Whether the peer sleeps, at this moment.
+    pub(crate) fn peer_sleeps(&self) -> bool {
+        self.map.sleeping(self.side.other()).load(std::sync::atomic::Ordering::Relaxed) != 0
+    }
+
     /// Wakes the peer if it sleeps.
     #[inline]
     pub(crate) fn notify(&self) {

@@ -4,16 +4,20 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use linkspan_proto::conn::RemoteSlice;
 use linkspan_shmring::cma::{Ranges, Remote};
 use linkspan_shmring::map::SlotWords;
 use linkspan_shmring::peer::{self, this_thread};
 use linkspan_shmring::revoke::{self, AccessGuard};
-use linkspan_shmring::{Map, Side};
+use linkspan_shmring::{Map, Side, slot};
+use linkspan_transport::{Buf, MemSlice};
 
 use crate::caps::Config;
 use crate::live::LOOK_EVERY;
+use crate::regions;
 
 /// What became of one slice.
 #[derive(Debug)]
@@ -101,20 +105,42 @@ impl PeerMemory {
 
     /// Reads claimed slices.
     pub(crate) fn pull(&self, w: &SlotWords<'_>, generation: u32, ranges: &mut Ranges) -> Copied {
-        self.copy(w, generation, |remote| remote.pull_all(ranges))
+        self.copy(|| slot::runs(w, generation), |remote| remote.pull_all(ranges))
     }
 
     /// Writes claimed slices.
     pub(crate) fn push(&self, w: &SlotWords<'_>, generation: u32, ranges: &mut Ranges) -> Copied {
-        self.copy(w, generation, |remote| remote.push_all(ranges))
+        self.copy(|| slot::runs(w, generation), |remote| remote.push_all(ranges))
     }
 
-    fn copy(&self, w: &SlotWords<'_>, generation: u32, copy: impl FnOnce(Remote) -> io::Result<()>) -> Copied {
+    /// Copies all of `mem` to (`write`) or from a place in a region that the peer exposes.
+    pub(crate) fn copy_alone(&self, mem: MemSlice, place: RemoteSlice, write: bool) -> bool {
+        let entry = self.map.region(self.side.other(), place.key);
+        let address = Cell::new(None);
+        let may = || {
+            let region = entry.find(place.key);
+            address.set(region.and_then(|region| regions::place(region, place.offset, mem.len(), write)));
+            address.get().is_some()
+        };
+        let copy = |remote: Remote| match address.get() {
+            Some(there) if write => remote.push(mem, there),
+            Some(there) => remote.pull(there, mem),
+            None => Ok(()),
+        };
+        let whole = matches!(self.copy(may, copy), Copied::Whole);
+        if whole {
+            let count = self.map.copied(self.side)[usize::from(!write)];
+            count.store(count.load(Ordering::Relaxed).wrapping_add(mem.len() as u64), Ordering::Relaxed);
+        }
+        whole
+    }
+
+    fn copy(&self, may: impl FnOnce() -> bool, copy: impl FnOnce(Remote) -> io::Result<()>) -> Copied {
         let Some(remote) = self.remote else {
             return Copied::Stopped;
         };
         let inside = self.map.inside(self.side);
-        let result = if revoke::enter(inside, this_thread(), w, generation) {
+        let result = if revoke::enter(inside, this_thread(), may) {
             #[cfg(feature = "sim")]
             if let Some(between) = self.between {
                 between();

@@ -256,8 +256,9 @@ pub unsafe extern "C" fn linkspan_send_start(
     unsafe { begins(transport, out, |transport| Ok(transport.send(tag, &view(local)?, timeout(timeout_ms)?))) }
 }
 
-/// Receives a message with this tag; `bytes` becomes its length and may be null. A receive that times out revokes its path, and
-/// both sides connect anew: do not poll with short timeouts, but start one and ask linkspan_op_test.
+/// Receives a message with this tag; `bytes` becomes its length and may be null. What had been sent can still be received when the peer
+/// has closed its transport or was lost. A receive that times out revokes its path, and both sides connect anew: do not poll with
+/// short timeouts, but start one and ask linkspan_op_test.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_recv(
     transport: *mut linkspan_transport,

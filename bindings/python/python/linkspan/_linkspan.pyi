@@ -1099,7 +1099,7 @@ class Transport:
             An operation that has begun, of which the result is bytes sent.
         """
     def recv(self, tag: int, into: MemoryLike, timeout: float | None = None) -> int:
-        """Receives a message with this tag.
+        """Receives a message with this tag. What had been sent can still be received when the peer has closed its transport or was lost.
 
         A receive that times out revokes its path, and both sides connect anew: do not poll with short timeouts, but keep one `recv_async` and
         ask its `done()`.

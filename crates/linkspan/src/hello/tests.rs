@@ -7,14 +7,14 @@ fn sample() -> Hello {
     refused[1] = 0x0102_0304;
     let past = [(2, 40, refused), (1, 7, none), (0, 0, none), (0, 0, none)];
     let name = EndpointName::new("w1").unwrap();
-    Hello { from: 5, to: 6, epoch: 3, past, refusal: Refusal::Full, endpoint: 0x0807, name }
+    Hello { from: 5, to: 6, epoch: 3, acked: 90, past, refusal: Refusal::Full, endpoint: 0x0807, name }
 }
 
 #[test]
 fn golden_bytes() {
     let wire = sample().encode();
     assert_eq!(wire[..8], *b"LSHI\x03\x02\0\0");
-    assert_eq!(wire[8..32], [5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(wire[8..32], [5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 90, 0, 0, 0]);
     assert_eq!(wire[32..48], [2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(wire[48..64], [40, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(wire[80..96], [0, 0, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1, 0, 0, 0, 0]);
@@ -31,6 +31,13 @@ fn what_had_come_is_told_per_path() {
     let told: Vec<u64> = (0..512).filter(|&n| is_refused(&refused, n)).collect();
     assert_eq!(told, [66, 72, 73, 81, 88]);
     assert!(is_refused(&refused, 66 + 512 * 7));
+}
+
+#[test]
+fn what_the_sender_knew_to_have_come_is_told_of_its_newest_path() {
+    assert_eq!([90, 93, 0, 1 << 32, 7 << 32 | 95].map(|heard| sample().known(2, heard)), [90, 90, 0, 90, 7 << 32 | 90]);
+    assert_eq!([1, 9].map(|epoch| sample().known(epoch, 93)), [0, 0]);
+    assert_eq!(Hello { acked: 0, ..sample() }.known(2, 93), 0);
 }
 
 #[test]

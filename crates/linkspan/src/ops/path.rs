@@ -8,6 +8,8 @@ pub(super) type Posted = Result<Option<Ticket>, ChannelError>;
 pub(crate) trait Path {
     fn post_write(&mut self, src: MemSlice, to: RemoteSlice, notify: Option<u64>) -> Posted;
     fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Posted;
+    /// Whether it was done at once, without the peer; else it is to be posted.
+    fn copy_alone(&mut self, mem: MemSlice, place: RemoteSlice, write: bool) -> bool;
     fn post_send(&mut self, tag: u32, src: MemSlice) -> Posted;
     fn post_recv(&mut self, tag: u32, dst: MemSlice) -> Posted;
     fn cancel(&mut self, ticket: Ticket) -> Cancel;
@@ -22,6 +24,10 @@ impl Path for Channel {
 
     fn post_read(&mut self, dst: MemSlice, from: RemoteSlice) -> Posted {
         Channel::post_read(self, dst, from)
+    }
+
+    fn copy_alone(&mut self, mem: MemSlice, place: RemoteSlice, write: bool) -> bool {
+        Channel::copy_alone(self, mem, place, write)
     }
 
     fn post_send(&mut self, tag: u32, src: MemSlice) -> Posted {

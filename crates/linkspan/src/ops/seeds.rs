@@ -30,6 +30,10 @@ impl Path for Conn<SimRail> {
         Conn::post_read(self, dst, from)
     }
 
+    fn copy_alone(&mut self, mem: MemSlice, place: RemoteSlice, write: bool) -> bool {
+        Conn::copy_alone(self, mem, place, write)
+    }
+
     fn post_send(&mut self, tag: u32, src: MemSlice) -> Posted {
         Conn::post_send(self, tag, src)
     }

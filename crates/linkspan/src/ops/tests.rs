@@ -31,6 +31,10 @@ impl Path for Noted {
         self.post_write(dst, from, None)
     }
 
+    fn copy_alone(&mut self, _: MemSlice, _: RemoteSlice, _: bool) -> bool {
+        false
+    }
+
     fn post_send(&mut self, _: u32, _: MemSlice) -> Posted {
         Ok(None)
     }

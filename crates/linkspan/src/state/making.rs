@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use linkspan_fabric::{Channel, PeerState, chain};
 
-use super::{Dial, Making, PRECEDENCE, Phase, RECONNECT, REMAKE, TIME_UP, TransportState, UNWAITED, patience, say};
+use super::{Dial, Making, PRECEDENCE, Phase, RECONNECT, REMAKE, TIME_UP, TransportState, patience, say};
 use crate::acceptor::PendingHello;
 use crate::hello::{Hello, Refusal};
 use crate::ops::Fail;
@@ -14,7 +14,8 @@ impl TransportState {
     fn hello(&self, epoch: u32) -> Hello {
         let (endpoint, name) = self.member.as_ref().map_or_else(Default::default, |member| member.own());
         let to = self.target.as_ref().map_or(self.peer, |t| t.to);
-        Hello { from: self.id, to, epoch, past: self.past, refusal: Refusal::None, endpoint, name }
+        let acked = self.processed.1 as u32;
+        Hello { from: self.id, to, epoch, acked, past: self.past, refusal: Refusal::None, endpoint, name }
     }
 
     /// Moves the making of a path on. True: something has moved.
@@ -166,9 +167,9 @@ impl TransportState {
             return ch.cut(why);
         }
         self.cut("the peer makes a new path");
-        if self.carries_too_much() {
-            ch.cut(UNWAITED);
-            return self.breaks(UNWAITED);
+        if let Some(why) = self.carries_too_much() {
+            ch.cut(why);
+            return self.breaks(why);
         }
         self.cut_join("the peer's path came first", Dial::Off);
         if let Phase::Making(making) = &mut self.phase {
@@ -248,6 +249,8 @@ impl TransportState {
             self.news = true;
         }
         self.ops.relink(seen, &refused);
+        self.ops.keep_known(hello.known(self.past[0].0, self.processed.0));
+        self.ops.meet_all();
         self.ops.connected();
         self.settle();
         if let Phase::Up(ch) = &mut self.phase {

@@ -2,7 +2,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Buf, Channel, Fabric, Listener, PeerState};
+use linkspan_fabric::{Buf, Channel, Fabric, Listener, PeerState, RemoteSlice};
 use linkspan_gpu::{SimConfig, SimGpu};
 use linkspan_transport::StaticBuf;
 use linkspan_verbs::Rdma;
@@ -11,6 +11,7 @@ use linkspan_verbs_sys::soft::{SoftConfig, SoftNet};
 use linkspan_verbs_sys::{self as nic, Mr, Nic, SendOp, SendWr};
 
 use crate::hello::Hello;
+use crate::ops::{Kind, Part};
 use crate::shared::Shared;
 use crate::{Access, Config, Context, Error, Gpu, Log, Memory, Notify, Transport, Url};
 
@@ -105,7 +106,7 @@ fn a_connect_whose_time_is_up_leaves_nothing_under_way() {
     let mut state = super::TransportState::new(&ours, 0, 41);
     let until = Instant::now() + LONG;
     state.connect(target(&url), until).expect("begun");
-    state.ops.start(crate::ops::Kind::Connect, None, Some(until));
+    state.ops.start(Kind::Connect, None, Some(until));
     state.expire(until);
     assert!(matches!(state.phase, super::Phase::Idle), "it may connect again at once");
 }
@@ -228,6 +229,24 @@ fn what_had_arrived_when_a_path_is_cut_is_reported_as_done() {
     state.revoke("the test wants it", Instant::now());
     shared.wake_all(state);
     assert!(matches!(message.wait(), Ok(100)));
+}
+
+#[test]
+fn a_receive_that_waits_for_a_path_gets_what_had_been_sent_although_none_comes() {
+    let (ours, theirs) = (context(), context());
+    let shared = Shared::new(super::TransportState::new(&ours, 0, 41)).expect("a transport");
+    let (a, b) = (Transport::from_shared(shared.clone()), theirs.transport().expect("a transport"));
+    a.connect_blocking(&b.bind().expect("a URL"), LONG).expect("connected");
+    let (inbox, source) = (Memory::host(100), Memory::copy_of(&[7; 100]));
+    b.send_blocking(2, &source.view(), Some(LONG)).expect("sent");
+    let mut state = shared.lock();
+    state.revoke("the test wants it", Instant::now());
+    let (id, view) = (state.ops.start(Kind::Recv(2), None, None), inbox.view());
+    state.ops.part(id, Part { local: view.raw(), remote: RemoteSlice { key: 0, offset: 0 } }, view.hold());
+    state.ops.submit(id);
+    state.breaks("the test wants it");
+    assert!(matches!(state.ops.take(id), Some((Ok(100), _))));
+    assert_eq!(inbox.to_vec(), [7; 100]);
 }
 
 #[test]

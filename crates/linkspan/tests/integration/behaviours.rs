@@ -516,6 +516,68 @@ fn tagged_messages_meet_their_receives() {
     }
 }
 
+#[track_caller]
+fn received(by: &Transport, tag: u32, len: usize, seed: u64) {
+    let into = Memory::host(len);
+    assert_eq!(by.recv_blocking(tag, &into.view_mut().unwrap(), Some(LONG)).unwrap(), len as u64);
+    check(&into, 0, len, seed);
+}
+
+#[test]
+fn messages_that_were_sent_are_received_after_their_sender_has_closed() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        let posted = Memory::host(8);
+        let waits = b.recv(9, &posted.view_mut().unwrap(), Some(LONG));
+        for (seed, (tag, len)) in
+            [(5, 100), (6, 0), (5, 8192), (7, 300), (6, 8), (5, 1), (8, 1)].into_iter().enumerate()
+        {
+            a.send_blocking(tag, &filled(len, seed as u64).view(), Some(LONG)).unwrap();
+        }
+        // A large one waits for its receive, and does not say that it was sent.
+        let large = filled(8193, 9);
+        let waiting = a.send(5, &large.view(), None);
+        a.close();
+        assert!(matches!(waiting.wait(), Err(Error::Aborted)));
+        assert!(waits.wait().is_err_and(|error| error.is_broken()), "it waited for another tag");
+        received(&b, 6, 0, 1);
+        received(&b, 5, 100, 0);
+        let short = b.recv_blocking(7, &Memory::host(299).view_mut().unwrap(), None).unwrap_err();
+        assert!(matches!(short, Error::Op(OpError::Truncated { sent: 300, posted: 299, tag: 7 })), "{short}");
+        let into = Memory::host(9000);
+        let second = b.recv(5, &into.view_mut().unwrap(), None);
+        received(&b, 5, 1, 5);
+        assert_eq!(second.wait().unwrap(), 8192);
+        check(&into, 0, 8192, 2);
+        received(&b, 6, 8, 4);
+        for tag in [5, 6, 7] {
+            let end = b.recv_blocking(tag, &into.view_mut().unwrap(), None).unwrap_err();
+            assert!(end.is_broken() && end.to_string().contains("the peer closed its transport"), "{end}");
+        }
+        b.close();
+        let own = b.recv_blocking(8, &into.view_mut().unwrap(), None).unwrap_err();
+        assert!(own.is_broken(), "its owner has closed it: {own}");
+    }
+}
+
+/// A receive that times out revokes the path.
+#[test]
+fn messages_that_were_sent_are_received_after_their_path_was_revoked() {
+    for (_, extra) in PATHS {
+        let (a, b) = pair(extra);
+        a.send_blocking(6, &filled(10, 0).view(), Some(LONG)).unwrap();
+        for path in 1..=2 {
+            a.send_blocking(5, &filled(100, path).view(), Some(LONG)).unwrap();
+            let none = b.recv_blocking(1, &Memory::host(1).view_mut().unwrap(), Some(Duration::from_millis(1)));
+            assert!(matches!(none, Err(Error::Timeout)), "{none:?}");
+        }
+        a.send_blocking(5, &filled(100, 3).view(), Some(LONG)).unwrap();
+        (1..=3).for_each(|path| received(&b, 5, 100, path));
+        received(&b, 6, 10, 0);
+        assert_eq!((a.epoch(), b.epoch()), (3, 3));
+    }
+}
+
 #[test]
 fn a_listener_serves_many_peers() {
     for (_, extra) in PATHS {

@@ -260,6 +260,33 @@ fn a_peer_that_is_removed_tells_nothing_more_and_may_come_again() {
 }
 
 #[test]
+fn messages_of_a_peer_that_has_gone_are_received_over_the_transport_that_it_had() {
+    for path in 0..PATHS.len() {
+        let (hub, worker) = (endpoint(path, "hub"), endpoint(path, "w0"));
+        let to_hub = worker.connect_blocking("hub", hub.url(), LONG).unwrap();
+        for seed in 0..3 {
+            to_hub.send_blocking(5, &filled(100, seed).view(), Some(LONG)).unwrap();
+        }
+        assert_eq!(event(&hub), came("w0"));
+        drop((to_hub, worker));
+        until("its end", || hub.peers().is_empty());
+        let from = hub.peer("w0").unwrap();
+        let receives = |seed| {
+            let into = Memory::host(100);
+            assert_eq!(from.recv_blocking(5, &into.view_mut().unwrap(), Some(LONG)).unwrap(), 100);
+            check(&into, 0, 100, seed);
+        };
+        receives(0);
+        receives(1);
+        assert!(matches!(event(&hub), Event::Lost { .. }));
+        assert!(matches!(hub.peer("w0"), Err(Error::UnknownPeer { .. })));
+        receives(2);
+        let none = from.recv_blocking(5, &Memory::host(1).view_mut().unwrap(), None);
+        assert!(none.as_ref().is_err_and(Error::is_broken), "{none:?}");
+    }
+}
+
+#[test]
 fn an_event_that_is_given_back_is_the_next_one_of_those_who_wait() {
     let (hub, worker) = (endpoint(0, "hub"), endpoint(0, "w"));
     worker.connect_blocking("hub", hub.url(), LONG).unwrap();

@@ -269,6 +269,37 @@ fn a_peer_that_makes_path_after_path_has_a_bounded_number_of_notifications_kept(
 }
 
 #[test]
+fn a_peer_that_makes_path_after_path_has_a_bounded_number_of_messages_kept() {
+    // All that may be sent ahead on a path.
+    const MANY: u32 = 8;
+    let (victim, memory, raw) = victim();
+    let (url, src) = (victim.bind().unwrap(), StaticBuf::new(8128));
+    let mut paths = vec![raw];
+    for epoch in 2..=18 {
+        let raw = paths.last_mut().unwrap();
+        for _ in 0..MANY {
+            let sent = raw.channel.post_send(5, src.slice()).unwrap();
+            assert_eq!(raw.outcome(sent), Ok(8128));
+        }
+        assert_eq!((victim.connected(), victim.epoch()), (true, epoch - 1));
+        let (mut past, acked) = (Hello::default().past, 1 + MANY);
+        past[0].0 = epoch - 1;
+        let hello = Hello { from: 77, to: id_of(&url), epoch, acked, past, ..Hello::default() };
+        paths.push(Raw::connect(&url, &hello));
+    }
+    let end = Instant::now() + LONG;
+    while victim.connected() {
+        assert!(Instant::now() < end && victim.epoch() < 18, "an eighteenth path is taken");
+    }
+    let error = victim.send_blocking(1, &memory.view(), Some(LONG)).unwrap_err();
+    assert!(error.to_string().contains("more than 1 MiB of messages had not been received"), "{error}");
+    // Those that were kept are there still.
+    for _ in 0..17 * MANY {
+        assert_eq!(victim.recv_blocking(5, &memory.view_mut().unwrap(), Some(LONG)).unwrap(), 8128);
+    }
+}
+
+#[test]
 fn a_peer_that_takes_nothing_is_timed_out_and_unrevoked() {
     let (victim, memory, raw) = victim();
     let theirs = remote_of(77);

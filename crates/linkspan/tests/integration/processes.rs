@@ -249,12 +249,47 @@ fn a_peer_killed_before_and_during_connect() {
     }
 }
 
+/// What tells the peer nothing needs nothing of it, where one process can copy the other's memory.
+#[test]
+fn a_peer_that_sleeps_and_has_been_stopped_is_written_to_and_read_from_over_shared_memory() {
+    let peer = Peer::start(1);
+    let own = peer.connect_with(&[PATHS[1].1, &[BRIEF]].concat());
+    let sleeps = |task: std::io::Result<std::fs::DirEntry>| {
+        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+    };
+    let tasks = format!("/proc/{}/task", peer.child.id());
+    // It sleeps once it has answered, and anything else that is said to it wakes it.
+    until("a peer that is stopped while it sleeps", || {
+        own.write_blocking(&filled(1, 3).view(), &peer.remote, Some(Notify::COUNT), Some(LONG)).unwrap();
+        until("all its threads asleep", || std::fs::read_dir(&tasks).unwrap().all(sleeps));
+        peer.signal(rustix::process::Signal::STOP);
+        let brief = Some(Duration::from_millis(100));
+        let done = [1, 8, 8192, 8193, MIB].into_iter().all(|len| {
+            let (src, back) = (filled(len, 3), Memory::host(len));
+            let wrote = own.write_blocking(&src.view(), &peer.remote, None, brief);
+            let read = wrote.and_then(|_| own.read_blocking(&back.view_mut().unwrap(), &peer.remote, brief));
+            read.is_ok_and(|bytes| {
+                check(&back, 0, len, 3);
+                bytes == len as u64
+            })
+        });
+        if !done {
+            peer.signal(rustix::process::Signal::CONT);
+        }
+        done
+    });
+    peer.signal(rustix::process::Signal::CONT);
+    own.write_blocking(&filled(8, 4).view(), &peer.remote, Some(Notify::COUNT), Some(LONG)).unwrap();
+}
+
 #[test]
 fn write_timeout_production_disconnected_peer() {
     for (path, (_, settings)) in PATHS.into_iter().enumerate() {
         let mut peer = Peer::start(path);
         let own = peer.connect_with(&[settings, &[BRIEF]].concat());
-        let src = filled(8192, 4);
+        // Longer than what a writer copies alone, over shared memory.
+        let src = filled(2 * MIB, 4);
         own.write_blocking(&src.view(), &peer.remote, None, Some(LONG)).unwrap();
         peer.signal(rustix::process::Signal::STOP);
         let began = Instant::now();

@@ -322,3 +322,37 @@ fn a_connection_outlives_a_proxy_that_closes_its_idle_keepalive() {
         assert_eq!((a.epoch(), b.epoch()), (2, 2));
     }
 }
+
+/// The peer has two messages when the path is cut, and the sender has heard of one.
+#[test]
+fn a_message_that_timed_out_never_comes_and_one_that_was_sent_does() {
+    let (a, b) = (context(&[]).transport().unwrap(), context(&[]).transport().unwrap());
+    let (cable, url) = Cable::before(&b);
+    a.connect_blocking(&url, LONG).unwrap();
+    b.wait_connected_blocking(LONG).unwrap();
+    let sends = |seed| a.send_blocking(5, &filled(100, seed).view(), Some(LONG)).unwrap();
+    let into = Memory::host(100);
+    let receives = |seed| {
+        b.recv_blocking(5, &into.view_mut().unwrap(), Some(LONG)).unwrap();
+        check(&into, 0, 100, seed);
+    };
+    sends(1);
+    cable.hold(DIALS);
+    let (before, late) = (cable.holds(), filled(100, 2));
+    let late = a.send(5, &late.view(), Some(Duration::from_secs(2)));
+    until("the second one has come", || cable.holds() > before);
+    let late = late.wait();
+    assert!(matches!(late, Err(Error::Timeout)), "{late:?}");
+    sends(3);
+    receives(1);
+    receives(3);
+    // A receive that is posted while the path is made again.
+    sends(4);
+    cable.reset(|number| number != KEEPALIVE);
+    until("the path is lost", || !a.connected() && !b.connected());
+    let receive = b.recv(5, &into.view_mut().unwrap(), Some(LONG));
+    cable.new_streams(New::Pass);
+    assert_eq!(receive.wait().unwrap(), 100);
+    check(&into, 0, 100, 4);
+    assert_eq!(b.epoch(), 3, "it is given out when the peer has said what it knows");
+}

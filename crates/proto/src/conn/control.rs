@@ -253,6 +253,11 @@ impl<B: Buf> Engine<B> {
         self.control.report(self.control.processed())
     }
 
+    /// Control messages that have come so far: the peer's here, and ours there as far as it has said.
+    pub fn processed(&self) -> (u64, u64) {
+        (self.control.rx_next, self.control.acked())
+    }
+
     pub(super) fn on_ack(&mut self, head: &Head) -> Result<(), Broken> {
         if let Some(slot) = self.hear(head.id.get(), head.total.get())?
             && !self.rails.is_live(slot)

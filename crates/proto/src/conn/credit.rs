@@ -72,8 +72,10 @@ impl Credit {
 #[derive(Clone, Copy, Debug)]
 struct Stored {
     tag: u32,
+    len: u32,
     start: usize,
-    len: usize,
+    /// Which control message it was, counted from 1.
+    number: u64,
 }
 
 /// The receiver's store of eager messages that came before their receive. Fixed memory; a peer that overdraws its
@@ -97,7 +99,7 @@ impl Unexpected {
     }
 
     /// Keeps a message. False: the peer has overdrawn its credit.
-    pub(super) fn store(&mut self, tag: u32, payload: &[u8]) -> bool {
+    pub(super) fn store(&mut self, number: u64, tag: u32, payload: &[u8]) -> bool {
         if payload.len() > EAGER_MAX || self.used + cost(payload.len()) > EAGER_CREDIT {
             return false;
         }
@@ -105,7 +107,7 @@ impl Unexpected {
             self.compact();
         }
         self.bytes[self.end..self.end + payload.len()].copy_from_slice(payload);
-        self.entries.push_back(Stored { tag, start: self.end, len: payload.len() });
+        self.entries.push_back(Stored { tag, len: payload.len() as u32, start: self.end, number });
         self.end += payload.len();
         self.used += cost(payload.len());
         true
@@ -115,6 +117,7 @@ impl Unexpected {
     pub(super) fn take(&mut self, tag: u32) -> Option<&[u8]> {
         let at = first_at(&self.entries, |e| e.tag == tag)?;
         let Stored { start, len, .. } = take_at(&mut self.entries, at)?;
+        let len = len as usize;
         self.used -= cost(len);
         if self.entries.is_empty() {
             self.end = 0;
@@ -122,13 +125,20 @@ impl Unexpected {
         Some(&self.bytes[start..start + len])
     }
 
+    /// Takes the oldest message: its number, its tag and its bytes.
+    pub(super) fn take_oldest(&mut self) -> Option<(u64, u32, &[u8])> {
+        let Stored { number, tag, .. } = *self.entries.front()?;
+        self.take(tag).map(|payload| (number, tag, payload))
+    }
+
     /// Closes the gaps that messages taken out of order have left.
     fn compact(&mut self) {
         let mut end = 0;
         for entry in &mut self.entries {
-            self.bytes.copy_within(entry.start..entry.start + entry.len, end);
+            let len = entry.len as usize;
+            self.bytes.copy_within(entry.start..entry.start + len, end);
             entry.start = end;
-            end += entry.len;
+            end += len;
         }
         self.end = end;
     }

@@ -37,6 +37,7 @@ pub use ops::{OpError, Outcome, Ticket, Traffic};
 #[cfg(feature = "planted")]
 pub use planted::{Bug as PlantedBug, plant};
 pub use rails::MAX_RAILS;
+pub use recv::deliver;
 pub use waiting::Cancel;
 
 use std::collections::VecDeque;

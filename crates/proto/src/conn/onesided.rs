@@ -189,6 +189,14 @@ impl<B: Buf> Engine<B> {
         true
     }
 
+    /// What is exposed: its key, where it is, and what the peer may do with it.
+    pub fn exposed(&self) -> impl Iterator<Item = (u32, B, Access)> {
+        let regions = self.onesided.regions.iter().enumerate();
+        regions.filter_map(|(index, region)| {
+            region.live.map(|(buf, access)| (region.generation << INDEX_BITS | index as u32, buf, access))
+        })
+    }
+
     /// Takes access back. From this call on nothing new lands in the region and nothing new is read from it; `false`
     /// means that a chunk is still arriving in it, or that one read from it is not known to have arrived: progress and
     /// ask again before the memory is used otherwise. Reads that were not answered to their end are refused.

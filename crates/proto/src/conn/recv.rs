@@ -376,7 +376,7 @@ impl<B: Buf> Engine<B> {
                 (slot.tag == tag || planted::is(Bug::SwappedTags)) && unseen(slot)
             });
             let Some(index) = at.and_then(|at| take_at(&mut recvs.order, at)) else {
-                return if self.unexpected.store(tag, payload) {
+                return if self.unexpected.store(self.control.rx_next, tag, payload) {
                     Ok(())
                 } else {
                     Err(Broken(format!("more than {EAGER_CREDIT} bytes sent ahead of their receives")))
@@ -390,6 +390,12 @@ impl<B: Buf> Engine<B> {
         Ok(())
     }
 
+    /// Takes the oldest message that came before its receive, where the connection ends here: which of the peer's control messages it
+    /// was, counted from 1, its tag and its bytes.
+    pub fn take_unexpected(&mut self) -> Option<(u64, u32, &[u8])> {
+        self.unexpected.take_oldest()
+    }
+
     pub(super) fn on_truncated(&mut self, head: &Head) -> Result<(), Broken> {
         let (id, tag, sent) = (head.id.get(), head.tag.get(), head.total.get());
         if let Some(index) = self.recvs.find(id) {
@@ -400,7 +406,11 @@ impl<B: Buf> Engine<B> {
     }
 }
 
-fn deliver<B: Buf>(buf: B, mut payload: &[u8], tag: u32) -> Result<u64, OpError> {
+/// Puts a message into the memory of its receive.
+///
+/// # Errors
+/// [`OpError::Truncated`]: the receive is shorter. [`OpError::Memory`]: its memory cannot be written.
+pub fn deliver<B: Buf>(buf: B, mut payload: &[u8], tag: u32) -> Result<u64, OpError> {
     if planted::is(Bug::SilentTruncation) {
         payload = &payload[..payload.len().min(buf.len())];
     }

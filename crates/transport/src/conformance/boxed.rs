@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use linkspan_proto::Head;
+use linkspan_proto::conn::{Access, RemoteSlice};
 
 use crate::gpu::{DeviceQueue, Gpu, GpuError};
 use crate::{
@@ -33,6 +34,22 @@ unsafe impl Rail for Boxed {
 
     fn granted(&mut self, id: u32, mem: MemSlice) {
         self.0.granted(id, mem);
+    }
+
+    fn exposed(&mut self, key: u32, mem: MemSlice, access: Access) {
+        self.0.exposed(key, mem, access);
+    }
+
+    fn unexposed(&mut self, key: u32) -> bool {
+        self.0.unexposed(key)
+    }
+
+    fn copy_alone(&mut self, mem: MemSlice, place: RemoteSlice, write: bool) -> bool {
+        self.0.copy_alone(mem, place, write)
+    }
+
+    fn copied_by_peer(&mut self) -> [u64; 2] {
+        self.0.copied_by_peer()
     }
 
     fn taken(&self) -> u64 {

@@ -5,6 +5,7 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 use super::{Kernel, Proof, enter, inside, leave, revoke};
+use crate::region::{Entry, Region};
 use crate::slot::{self, Words};
 use crate::sync::AtomicU64;
 
@@ -58,7 +59,7 @@ fn world() -> (Arc<World>, thread::JoinHandle<()>) {
     assert_eq!(slot::open(&*world, 1, 0, 0), Ok(true));
     let peer = world.clone();
     let peer = thread::spawn(move || {
-        if enter(&peer.flag, WHO, &*peer, 1) {
+        if enter(&peer.flag, WHO, || slot::runs(&*peer, 1)) {
             let passes = {
                 let mut os = peer.os.lock().unwrap();
                 os.copying = true;
@@ -133,6 +134,41 @@ fn the_flag_alone_is_enough_where_it_falls() {
         // SAFETY: as in `reuse`.
         world.memory.with_mut(|m| unsafe { *m = 9 });
         peer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_region_that_was_withdrawn_is_ours_alone_once_the_flag_falls_and_its_entry_tells_nothing_of_the_next_one() {
+    loom::model(|| {
+        let words =
+            Arc::new((std::array::from_fn::<_, 4, _>(|_| AtomicU64::new(0)), AtomicU64::new(0), UnsafeCell::new(0)));
+        let (first, second) = (Region { address: 1, len: 1, rights: 1 }, Region { address: 2, len: 2, rights: 2 });
+        Entry { words: words.0.each_ref() }.publish(1, first);
+        let peer = words.clone();
+        let peer = thread::spawn(move || {
+            let (words, flag, memory) = &*peer;
+            let mut found = None;
+            if enter(flag, WHO, || {
+                found = Entry { words: words.each_ref() }.find(1);
+                found.is_some()
+            }) {
+                assert_eq!(found, Some(first));
+                // SAFETY: loom checks the access.
+                memory.with_mut(|m| unsafe { *m = 1 });
+            }
+            leave(flag);
+        });
+        let entry = Entry { words: words.0.each_ref() };
+        entry.withdraw();
+        while inside(&words.1) != 0 {
+            thread::yield_now();
+        }
+        // SAFETY: as in `reuse`.
+        words.2.with_mut(|m| unsafe { *m = 9 });
+        entry.publish(2, second);
+        peer.join().unwrap();
+        // SAFETY: as above.
+        words.2.with(|m| assert_eq!(unsafe { *m }, 9));
     });
 }
 

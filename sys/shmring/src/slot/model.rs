@@ -52,7 +52,7 @@ fn push_one(slot: &Slot) -> bool {
     let Some(i) = claim(slot, 1, SLICES).unwrap() else {
         return false;
     };
-    if enter(&slot.inside, 1, slot, 1) {
+    if enter(&slot.inside, 1, || runs(slot, 1)) {
         // SAFETY: loom checks the access.
         slot.memory[i as usize].with_mut(|m| unsafe { *m += 1 });
         slot.sent.store(slot.sent.load(Ordering::Relaxed) | 1 << i, Ordering::Release);

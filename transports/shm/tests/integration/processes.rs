@@ -9,11 +9,14 @@ use std::time::{Duration, Instant};
 use crate::common::bed::{Processes, tiny};
 use crate::common::{Catch, filled, head, pattern, until_down};
 use linkspan_proto::Kind;
+use linkspan_proto::conn::{Access, RemoteSlice};
 use linkspan_shm::{Accepting, Config, Connecting, IDENTITY_LEN, Identity, SETUP_TIME, ShmRail};
 use linkspan_transport::{Buf, Down, MemSlice, Poll, Rail, StaticBuf};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, getpid, kill_process, pidfd_getfd, pidfd_open};
 
 const CHUNK: usize = 1 << 20;
+/// Of what the parent exposes.
+const KEY: u32 = 1 << 12;
 const ROLE: &str = "LINKSPAN_SHM_TEST_ROLE";
 
 /// Longest time that anything takes on a machine that is busy with other things.
@@ -81,6 +84,9 @@ fn role() {
     loop {
         if role.contains("send") && (seq == 0 || !role.starts_with("hold")) {
             seq += u32::from(rail.data(&head(Kind::Chunk, seq, CHUNK, 0), area.slice()).is_ok());
+        }
+        if role.ends_with("alone") {
+            let _ = rail.copy_alone(area.slice(), RemoteSlice { key: KEY, offset: 0 }, true);
         }
         match rail.poll(&mut sink).and_then(|_| rail.flush()) {
             Ok(_) => {}
@@ -291,6 +297,41 @@ fn a_writer_stopped_with_a_claim_writes_nothing_after_the_drop() {
     kill_process(Pid::from_raw(peer.child.id() as i32).expect("a step"), Signal::CONT).expect("a step");
     Peer::ends_well(peer.child);
     assert!(area.slice().to_vec() == vec![0x55; CHUNK], "written after the rail was gone");
+}
+
+#[test]
+fn a_writer_stopped_before_it_copies_alone_keeps_the_region_taken_and_writes_nothing_after_the_drop() {
+    let area = StaticBuf::new(CHUNK);
+    let mut sink = Catch::new(MemSlice::EMPTY);
+    let mut peer = Peer::start("hold alone");
+    peer.rail.exposed(KEY, area.slice(), Access::Write);
+    while peer.rail.arm().is_none() {
+        peer.rail.poll(&mut sink).expect("a step");
+    }
+    peer.until_stopped(&mut sink, true);
+    assert!(!peer.rail.unexposed(KEY), "it may copy yet");
+    let start = Instant::now();
+    drop(peer.rail);
+    assert!(start.elapsed() < BUSY, "the drop hangs on a stopped peer");
+    assert!(area.slice().fill(0, &vec![0x55; CHUNK]));
+    kill_process(Pid::from_raw(peer.child.id() as i32).expect("a step"), Signal::CONT).expect("a step");
+    Peer::ends_well(peer.child);
+    assert!(area.slice().to_vec() == vec![0x55; CHUNK], "written after the rail was gone");
+}
+
+#[test]
+fn a_process_killed_before_it_copies_alone_leaves_the_region_to_its_owner() {
+    let area = StaticBuf::new(CHUNK);
+    let mut sink = Catch::new(MemSlice::EMPTY);
+    let mut peer = Peer::start("hold alone");
+    peer.rail.exposed(KEY, area.slice(), Access::Write);
+    while peer.rail.arm().is_none() {
+        peer.rail.poll(&mut sink).expect("a step");
+    }
+    peer.until_stopped(&mut sink, true);
+    assert!(!peer.rail.unexposed(KEY));
+    expect_death(peer, &mut sink);
+    assert_eq!(area.slice().to_vec(), vec![0; CHUNK]);
 }
 
 #[test]

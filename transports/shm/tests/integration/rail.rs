@@ -272,7 +272,7 @@ proptest! {
 
 /// Whether anything was ever written into the ring of the first side from `at` on.
 fn touched(rail: &linkspan_shm::ShmRail, at: usize) -> bool {
-    let (map, begin) = (rail.map(), layout::total(rail.map().ring()) - 2 * rail.map().ring());
+    let (map, begin) = (rail.map(), layout::RINGS);
     (begin + at..begin + map.ring()).step_by(64).any(|at| map.peek(at) != 0)
 }
 
