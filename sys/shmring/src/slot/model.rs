@@ -4,7 +4,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{Words, claim, claim_some, finish, offer, open, state, stop};
+use super::{Words, claim, claim_some, finish, offer, open, runs, state, stop};
 use crate::revoke::{enter, leave};
 use crate::sync::{AtomicU64, Ordering};
 
