@@ -160,12 +160,12 @@ fn a_region_that_was_withdrawn_is_ours_alone_once_the_flag_falls_and_its_entry_t
         });
         let entry = Entry { words: words.0.each_ref() };
         entry.withdraw();
+        entry.publish(2, second);
         while inside(&words.1) != 0 {
             thread::yield_now();
         }
         // SAFETY: as in `reuse`.
         words.2.with_mut(|m| unsafe { *m = 9 });
-        entry.publish(2, second);
         peer.join().unwrap();
         // SAFETY: as above.
         words.2.with(|m| assert_eq!(unsafe { *m }, 9));
