@@ -397,9 +397,9 @@ impl Channel {
         self.conn.take_unexpected()
     }
 
-    /// See [`Conn::processed`].
-    pub fn processed(&self) -> (u64, u64) {
-        self.conn.processed()
+    /// See [`Conn::control_counts`].
+    pub fn control_counts(&self) -> (u64, u64) {
+        self.conn.control_counts()
     }
 
     /// See [`Conn::expose_at`].

@@ -165,6 +165,8 @@ pub(crate) struct Ops {
     /// Unreported operations with a waker.
     pub(crate) woken_later: u32,
     stats: TransportStats,
+    /// Operations that were done without the peer.
+    pub(crate) alone: u32,
     pub(crate) left: Leftovers,
 }
 
@@ -485,8 +487,7 @@ impl Ops {
         if !self.is_open(id) {
             return true;
         }
-        if let Some(bytes) = self.copy_alone(id, ch) {
-            self.finish(id, Ok(bytes));
+        if self.copy_alone(id, ch) {
             return true;
         }
         self.begin(id);
@@ -496,19 +497,6 @@ impl Ops {
             self.touch(id);
         }
         all
-    }
-
-    /// The bytes of an operation that a rail does at once by a copy of its own, where one can: of one part, so that a call copies no
-    /// more than a rail allows, and without a notification, for which the peer is to look.
-    fn copy_alone(&self, id: OpId, ch: &mut impl Path) -> Option<u64> {
-        let op = self.get(id).filter(|op| op.next == 0 && op.notify.is_none())?;
-        let write = match op.kind {
-            Kind::Write => true,
-            Kind::Read => false,
-            _ => return None,
-        };
-        let &[Part { local, remote }] = &op.parts[..] else { return None };
-        ch.copy_alone(local, remote, write).then_some(local.len() as u64)
     }
 
     /// Whether something waits for the connection to take it.

@@ -15,8 +15,9 @@ const VERSION: u8 = 1;
 pub(crate) const INDEX_BITS: u32 = 12;
 
 /// A range of memory that a peer has exposed, with its length, generation and rights. Plain data: [`RemoteBuffer::encode`] it,
-/// send it by any way, and use it on the transport that is connected to the one that gave it out. The key inside is checked by
-/// the owner of the memory at every use; what is checked here only makes errors earlier and clearer.
+/// send it by any way, and use it on the transport that is connected to the one that gave it out. The key inside is checked at
+/// every use, by the owner of the memory or in the table that it shows to a process of this host; what is checked here only makes
+/// errors earlier and clearer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteBuffer {
     /// Number of the transport or endpoint that gave it out.

@@ -27,6 +27,9 @@ const CLOCK_STEPS: u32 = 8;
 /// Steps that moved something between two looks at the clock: a copy of many MiB keeps its timeout too.
 const ACTIVE_STEPS: u32 = 8;
 
+/// Operations done without the peer between two looks at the clock.
+const ALONE: u32 = 16;
+
 /// Longest sleep of a thread that waits for another one's driving; it is woken when anything has happened.
 const FOLLOW: Duration = Duration::from_millis(100);
 
@@ -168,10 +171,12 @@ impl Shared {
             return self.see_to_it(guard);
         }
         let mut guard = self.enter(guard);
+        let alone = guard.ops.alone;
         guard.pump();
         if let Some(ch) = guard.channel() {
             ch.flush();
         }
+        look_after(&mut guard, alone);
         self.unlock(guard);
     }
 
@@ -219,7 +224,7 @@ impl Shared {
         if arrival && !guard.ops.is_reported(id) {
             guard.unanswered();
         }
-        let mut asked = None::<Instant>;
+        let (mut asked, alone) = (None::<Instant>, guard.ops.alone);
         let (result, hold): (_, Option<Hold>) = loop {
             guard.pump();
             if let Some(report) = guard.ops.take(id) {
@@ -246,6 +251,9 @@ impl Shared {
                 guard = self.lock();
             }
         };
+        if guard.driver == Driver::Nobody {
+            look_after(&mut guard, alone);
+        }
         self.leave_off(&mut guard);
         let result = result.map_err(|fail| guard.error(fail));
         if arrival {
@@ -466,6 +474,20 @@ impl Shared {
         }
         self.see_to_it(guard);
         active
+    }
+}
+
+/// After a call that may have done operations without the peer, `alone` before: nobody has driven the path for these, and a thread that makes
+/// them one after the other keeps the engine thread from it, too.
+#[inline]
+fn look_after(state: &mut TransportState, alone: u32) {
+    if state.ops.alone == alone {
+        return;
+    }
+    state.step();
+    if state.ops.alone.is_multiple_of(ALONE) {
+        state.after_sleep();
+        state.expire(Instant::now());
     }
 }
 

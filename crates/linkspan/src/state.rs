@@ -408,12 +408,23 @@ impl TransportState {
         if let Phase::Up(ch) = &mut self.phase {
             self.ops.reap(&mut **ch);
             self.ops.pump(&mut **ch);
-            if self.regions.any_leaving() || self.shared_regions.any_leaving() {
-                self.regions.settle(Some(ch), &mut self.ops.left.holds);
-                self.shared_regions.settle(Some(ch), &mut self.ops.left.holds);
-            }
         }
+        self.settle_leaving();
         self.deliver();
+    }
+
+    fn any_leaving(&self) -> bool {
+        self.regions.any_leaving() || self.shared_regions.any_leaving()
+    }
+
+    /// Lets go of regions that were taken back, where a path has nothing more to do with them.
+    fn settle_leaving(&mut self) {
+        if self.any_leaving()
+            && let Phase::Up(ch) = &mut self.phase
+        {
+            self.regions.settle(Some(ch), &mut self.ops.left.holds);
+            self.shared_regions.settle(Some(ch), &mut self.ops.left.holds);
+        }
     }
 
     /// Looks at clocks: deadlines and the making of paths.
@@ -492,7 +503,7 @@ impl TransportState {
         while let Some(message) = ch.take_unexpected() {
             self.ops.keep(message);
         }
-        self.processed = ch.processed();
+        self.processed = ch.control_counts();
         self.past.rotate_right(1);
         self.past[0] = (self.epoch, ch.notifies_seen(), ch.notifies_refused());
         ch.cut(why);
@@ -665,7 +676,8 @@ impl TransportState {
 
     /// Prepares to sleep: adds what to wait for and says for how long at most, or `None` where there is work.
     pub(crate) fn arm(&mut self, fds: &mut Vec<WaitFd>, now: Instant) -> Option<Duration> {
-        let mut most = Duration::from_secs(1);
+        // That the peer copies no more from or to a region is said by no event.
+        let (mut most, leaving) = (Duration::from_secs(1), self.any_leaving());
         if let Some(acceptor) = &self.acceptor {
             most = acceptor.arm(fds)?;
         }
@@ -675,6 +687,9 @@ impl TransportState {
                     return None;
                 }
                 most = most.min(ch.patience());
+                if leaving {
+                    most = most.min(CHECK_EVERY);
+                }
             }
             Phase::Making(making) => {
                 let mut until = making.until.min(making.revoke_by.unwrap_or(making.until));
@@ -714,6 +729,7 @@ impl TransportState {
             return;
         }
         self.checked = now;
+        self.settle_leaving();
         // It may bring a rail that the path then takes back.
         self.poll_acceptor();
         if let Phase::Up(ch) = &mut self.phase {

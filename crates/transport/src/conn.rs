@@ -215,7 +215,7 @@ impl<R: Rail + ?Sized> Conn<R> {
             Some(slot)
                 if self.lost.is_none() && self.engine.is_acked() && self.engine.rail_up(slot, id, caps.chunk) =>
             {
-                self.engine.exposed().for_each(|(key, mem, access)| rail.exposed(key, mem, access));
+                self.engine.exposures().for_each(|(key, mem, access)| rail.exposed(key, mem, access));
                 self.rails.idle[slot] = rail.info().standby;
                 self.rails.up[slot] = Some(rail);
                 self.rails.used = self.rails.used.max(slot + 1);
@@ -349,9 +349,9 @@ impl<R: Rail + ?Sized> Conn<R> {
         self.engine.take_unexpected()
     }
 
-    /// See [`Engine::processed`].
-    pub fn processed(&self) -> (u64, u64) {
-        self.engine.processed()
+    /// See [`Engine::control_counts`].
+    pub fn control_counts(&self) -> (u64, u64) {
+        self.engine.control_counts()
     }
 
     /// Moves everything that can move. Cheap when there is nothing to do.

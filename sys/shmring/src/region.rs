@@ -52,7 +52,7 @@ impl Entry<'_> {
     /// The other side: what the key names, if it does.
     pub fn find(&self, key: u32) -> Option<Region> {
         let [name, address, len, rights] = self.words;
-        if name.load(Ordering::Acquire) != u64::from(key) {
+        if key == 0 || name.load(Ordering::Acquire) != u64::from(key) {
             return None;
         }
         let region = Region {

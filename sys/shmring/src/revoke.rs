@@ -43,7 +43,7 @@ mod tests;
 #[cfg(not(loom))]
 pub(crate) use system::NONCE_AT;
 #[cfg(not(loom))]
-pub use system::{AccessGuard, provable};
+pub use system::{AccessGuard, PATIENCE, provable};
 
 /// Announces that this thread is about to touch the peer's memory, and asks whether it still may: whether the transfer goes on
 /// ([`runs`](crate::slot::runs)), the region is there ([`find`](crate::region::Entry::find)). `flag` is this side's own; it is cleared by
@@ -136,7 +136,7 @@ mod system {
     pub(crate) const NONCE_AT: usize = 64;
 
     /// How long a copy under way is waited for before the gate closes: several slices' worth.
-    const PATIENCE: Duration = Duration::from_micros(200);
+    pub const PATIENCE: Duration = Duration::from_micros(200);
 
     /// A page of this process that a peer's copies pass first.
     #[derive(Debug)]

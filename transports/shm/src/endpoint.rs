@@ -13,7 +13,7 @@ use crate::caps::{Config, SLICE_MAX, caps};
 use crate::live::Watch;
 use crate::memory::PeerMemory;
 use crate::recv::Receiver;
-use crate::regions::Exposed;
+use crate::regions::RegionTable;
 use crate::send::{Fault, Sender};
 
 /// One end of a connection between two processes through shared memory.
@@ -25,7 +25,7 @@ pub struct ShmRail {
     send: Sender,
     recv: Receiver,
     reach: PeerMemory,
-    exposed: Exposed,
+    regions: RegionTable,
     watch: Watch,
     /// Idle polls since the peer was found gone.
     grace: u8,
@@ -61,7 +61,7 @@ impl ShmRail {
             info,
             send: Sender::new(&map, p.side, &p.config, direct),
             recv: Receiver::new(&map, p.side),
-            exposed: Exposed::new(&map, p.side, direct && !reach.pull_only()),
+            regions: RegionTable::new(&map, p.side, direct && !reach.pull_only()),
             reach,
             watch,
             grace: 0,
@@ -136,22 +136,21 @@ unsafe impl Rail for ShmRail {
     }
 
     fn exposed(&mut self, key: u32, mem: MemSlice, access: Access) {
-        self.exposed.add(key, mem, access);
+        self.regions.add(key, mem, access);
     }
 
     fn unexposed(&mut self, key: u32) -> bool {
-        self.exposed.remove(key)
+        self.regions.remove(key)
     }
 
     fn copy_alone(&mut self, mem: MemSlice, place: RemoteSlice, write: bool) -> bool {
         let fits = mem.is_host() && (1..=SLICE_MAX).contains(&mem.len());
-        // Not past what the peer is still to find: operations keep their order.
-        let all_said = self.send.is_idle() && !self.send.unannounced();
-        fits && all_said && self.watch.peer_sleeps() && self.reach.copy_alone(mem, place, write)
+        // Not past what the peer is still to find, which it may be just before it sleeps: small operations keep their order.
+        fits && self.watch.peer_sleeps() && self.send.all_found() && self.reach.copy_alone(mem, place, write)
     }
 
     fn copied_by_peer(&mut self) -> [u64; 2] {
-        self.exposed.copied()
+        self.regions.copied()
     }
 
     #[inline]
@@ -218,7 +217,7 @@ impl Drop for ShmRail {
         self.watch.close();
         self.send.stop();
         self.recv.stop();
-        self.exposed.clear();
+        self.regions.clear();
         self.watch.notify();
         let watch = &self.watch;
         self.reach.quiesce(|| watch.ended());

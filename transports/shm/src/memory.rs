@@ -148,7 +148,9 @@ impl PeerMemory {
             match self.is_there().then(|| copy(remote)) {
                 Some(Ok(())) => Copied::Whole,
                 Some(Err(error)) => {
-                    self.refused.set(error.raw_os_error());
+                    // A process that has ended has no memory to speak of.
+                    let ended = rustix::io::Errno::from_io_error(&error) == Some(rustix::io::Errno::SRCH);
+                    self.refused.set(error.raw_os_error().filter(|_| !ended));
                     Copied::Refused
                 }
                 None => Copied::Stopped,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use linkspan_proto::conn::Access;
 use linkspan_shmring::region::{REGIONS, Region};
@@ -14,7 +15,7 @@ const WRITE: u64 = 2;
 
 /// Our table of the map.
 #[derive(Debug)]
-pub(crate) struct Exposed {
+pub(crate) struct RegionTable {
     map: Arc<Map>,
     side: Side,
     /// The keys in it, by their place; 0: none. What stands in the map itself the peer may have overwritten.
@@ -25,9 +26,9 @@ pub(crate) struct Exposed {
     told: [u64; 2],
 }
 
-impl Exposed {
-    pub(crate) fn new(map: &Arc<Map>, side: Side, allowed: bool) -> Exposed {
-        Exposed { map: map.clone(), side, keys: Vec::new(), allowed, told: [0; 2] }
+impl RegionTable {
+    pub(crate) fn new(map: &Arc<Map>, side: Side, allowed: bool) -> RegionTable {
+        RegionTable { map: map.clone(), side, keys: Vec::new(), allowed, told: [0; 2] }
     }
 
     /// The peer may copy to or from `mem`.
@@ -57,7 +58,13 @@ impl Exposed {
             *place = 0;
             self.map.region(self.side, key).withdraw();
         }
-        !self.allowed || revoke::inside(self.map.inside(self.side.other())) == 0
+        let copying = || self.allowed && revoke::inside(self.map.inside(self.side.other())) != 0;
+        // It may be another copy than into this region; that is soon over.
+        let until = copying().then(|| Instant::now() + revoke::PATIENCE);
+        while until.is_some_and(|until| Instant::now() < until) && copying() {
+            std::hint::spin_loop();
+        }
+        until.is_none() || !copying()
     }
 
     /// Bytes that the peer says to have copied since the last call, into our regions and out of them.

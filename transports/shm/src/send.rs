@@ -234,6 +234,11 @@ impl Sender {
         self.out.is_empty() && self.fault.is_none()
     }
 
+    /// Whether the peer has found everything, and has nothing left to do with it.
+    pub(crate) fn all_found(&self) -> bool {
+        self.is_idle() && self.tx.is_empty()
+    }
+
     /// Goes back to the beginning of the ring where it is empty and no chunk has come this way lately, and asks again a little
     /// later.
     #[cold]

@@ -137,14 +137,14 @@ fn purged(root: &Path, debs: &Path, on: &str) -> Result<(), String> {
     // What wants a session brings systemd-sysv, which apt would not take away again.
     mmdebstrap.args(["--quiet", "--variant=minbase", "--include=systemd-sysv", "--mode=root", on]);
     mmdebstrap.arg(&base).env("TMPDIR", &temporary);
-    run::must(&mut mmdebstrap)?;
+    let made = run::must(&mut mmdebstrap);
     let mut piuparts = Command::new("piuparts");
     // Programs in its root see the same TMPDIR, and have no such folder.
     piuparts.env_remove("TMPDIR").stdout(Stdio::null());
     piuparts.args(["--no-upgrade-test", "--keep-sources-list", "--no-eatmydata", "-d", on]);
     piuparts.args(["-i", "/var/cache/debconf/tmp.ci/"]).arg("-b").arg(&base).arg("-l").arg(&log);
     let names = packages(debs)?.into_iter().filter(|name| !name.contains("-dbgsym_"));
-    let came = run::must(piuparts.args(names.map(|name| debs.join(name))));
+    let came = made.and_then(|()| run::must(piuparts.args(names.map(|name| debs.join(name)))));
     let _ = fs::remove_file(&base);
     came.map_err(|why| {
         let said = fs::read_to_string(&log).unwrap_or_default();

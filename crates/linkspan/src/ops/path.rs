@@ -1,6 +1,8 @@
 //! What operations are posted on.
 
-use linkspan_fabric::{Cancel, Channel, ChannelError, MemSlice, OpError, RemoteSlice, Ticket};
+use linkspan_fabric::{Buf, Cancel, Channel, ChannelError, MemSlice, OpError, RemoteSlice, Ticket};
+
+use super::{Kind, OpId, Ops, Part};
 
 pub(super) type Posted = Result<Option<Ticket>, ChannelError>;
 
@@ -49,5 +51,25 @@ impl Path for Channel {
     #[inline]
     fn late_error(&mut self) -> Option<OpError> {
         Channel::late_error(self)
+    }
+}
+
+impl Ops {
+    /// Does an operation at once, by a copy of a rail alone, where one can: of one part, so that a call copies no more than a rail allows,
+    /// and without a notification, for which the peer is to look.
+    pub(super) fn copy_alone(&mut self, id: OpId, ch: &mut impl Path) -> bool {
+        let Some(op) = self.get(id).filter(|op| op.next == 0 && op.notify.is_none()) else { return false };
+        let write = match op.kind {
+            Kind::Write => true,
+            Kind::Read => false,
+            _ => return false,
+        };
+        let &[Part { local, remote }] = &op.parts[..] else { return false };
+        let copied = ch.copy_alone(local, remote, write);
+        if copied {
+            self.alone = self.alone.wrapping_add(1);
+            self.finish(id, Ok(local.len() as u64));
+        }
+        copied
     }
 }

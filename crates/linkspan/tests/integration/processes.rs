@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{BRIEF, LONG, PATHS, check, context, filled, until};
+use crate::common::{BRIEF, LONG, PATHS, check, context, filled, pair, until};
 use linkspan::{Access, Error, Memory, Notify, RemoteBuffer, Transport, Url};
 
 const MIB: usize = 1 << 20;
@@ -281,6 +281,38 @@ fn a_peer_that_sleeps_and_has_been_stopped_is_written_to_and_read_from_over_shar
     });
     peer.signal(rustix::process::Signal::CONT);
     own.write_blocking(&filled(8, 4).view(), &peer.remote, Some(Notify::COUNT), Some(LONG)).unwrap();
+}
+
+/// Reads that need nothing of the peer let what the peer sends come all the same.
+#[test]
+fn who_asks_again_and_again_for_a_word_gets_the_messages_that_come_before_it() {
+    for (_, settings) in PATHS {
+        let (asks, tells) = pair(settings);
+        let (inbox, word) = (Memory::host(8), Memory::host(8));
+        let to = asks.expose(&inbox.view(), Access::Write).unwrap().remote();
+        let from = tells.expose(&word.view(), Access::Read).unwrap().remote();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 1..=50u64 {
+                    // The word follows what the other side acknowledges.
+                    tells.write_blocking(&filled(8, n).view(), &to, Some(Notify::value(n)), Some(LONG)).unwrap();
+                    word.fill(0, &n.to_le_bytes()).unwrap();
+                }
+            });
+            let (seen, end) = (Memory::host(8), Instant::now() + LONG);
+            while seen.to_vec() != 50u64.to_le_bytes() {
+                asks.read_blocking(&seen.view_mut().unwrap(), &from, Some(LONG)).unwrap();
+                assert!(Instant::now() < end, "{:?}", seen.to_vec());
+                let next = Instant::now() + Duration::from_micros(200);
+                while Instant::now() < next {
+                    std::hint::spin_loop();
+                }
+            }
+        });
+        for n in 1..=50 {
+            assert_eq!(asks.wait_for_write_blocking(Some(LONG)).unwrap(), n);
+        }
+    }
 }
 
 #[test]

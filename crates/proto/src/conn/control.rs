@@ -254,7 +254,7 @@ impl<B: Buf> Engine<B> {
     }
 
     /// Control messages that have come so far: the peer's here, and ours there as far as it has said.
-    pub fn processed(&self) -> (u64, u64) {
+    pub fn control_counts(&self) -> (u64, u64) {
         (self.control.rx_next, self.control.acked())
     }
 

@@ -190,7 +190,7 @@ impl<B: Buf> Engine<B> {
     }
 
     /// What is exposed: its key, where it is, and what the peer may do with it.
-    pub fn exposed(&self) -> impl Iterator<Item = (u32, B, Access)> {
+    pub fn exposures(&self) -> impl Iterator<Item = (u32, B, Access)> {
         let regions = self.onesided.regions.iter().enumerate();
         regions.filter_map(|(index, region)| {
             region.live.map(|(buf, access)| (region.generation << INDEX_BITS | index as u32, buf, access))

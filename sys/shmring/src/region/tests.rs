@@ -13,6 +13,7 @@ fn an_entry_is_found_by_its_own_key_until_it_is_withdrawn() {
     assert_eq!(entry.find(2 << 12), None, "another generation");
     entry.withdraw();
     assert_eq!(entry.find(1 << 12), None);
+    assert_eq!(entry.find(0), None, "what stood there is no region of key 0");
     entry.publish(2 << 12, Region { len: 8, ..REGION });
     assert_eq!(entry.find(1 << 12), None);
     assert_eq!(entry.find(2 << 12).map(|region| region.len), Some(8));

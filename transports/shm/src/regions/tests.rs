@@ -58,6 +58,10 @@ fn nothing_is_copied_past_a_message_that_the_peer_has_not_been_told_of() {
     a.ctrl(&head, src.slice()).unwrap();
     assert!(sleeps(&a), "it is told by the next flush");
     assert!(!a.copy_alone(src.slice(), at(0), true));
+    // Told while it was about to sleep, it has not found it either.
+    a.flush().unwrap();
+    a.map().sleeping(Side::B).store(1, Ordering::SeqCst);
+    assert!(!a.copy_alone(src.slice(), at(0), true));
 }
 
 #[test]
@@ -86,6 +90,10 @@ fn nothing_is_copied_past_key_bounds_rights_or_size() {
         assert!(a.copy_alone(one.slice(), at(0), write));
         assert!(b.unexposed(KEY));
         assert!(!a.copy_alone(one.slice(), at(0), write));
+        // The first of all places, used and left, is not that of key 0.
+        b.exposed(1 << 12, memory.slice(), access);
+        assert!(b.unexposed(1 << 12));
+        assert!(!a.copy_alone(one.slice(), RemoteSlice { key: 0, offset: 0 }, write));
         drop(memory);
     }
 }
@@ -115,7 +123,7 @@ fn a_rail_that_is_gone_exposes_nothing() {
 fn a_side_that_can_prove_no_end_of_copies_exposes_nothing() {
     let map = Arc::new(Map::create(linkspan_shmring::layout::RING_MIN).unwrap());
     let memory = StaticBuf::new(8);
-    let mut exposed = Exposed::new(&map, Side::B, false);
+    let mut exposed = RegionTable::new(&map, Side::B, false);
     exposed.add(KEY, memory.slice(), Access::ReadWrite);
     assert_eq!(map.region(Side::B, KEY).find(KEY), None);
     assert!(exposed.remove(KEY));

@@ -81,6 +81,9 @@ fn role() {
     let area = filled(&pattern(1, CHUNK));
     let mut sink = Catch::new(area.slice());
     let mut seq = 0;
+    if role.ends_with("exposes") {
+        rail.exposed(KEY, area.slice(), Access::ReadWrite);
+    }
     loop {
         if role.contains("send") && (seq == 0 || !role.starts_with("hold")) {
             seq += u32::from(rail.data(&head(Kind::Chunk, seq, CHUNK, 0), area.slice()).is_ok());
@@ -89,6 +92,8 @@ fn role() {
             let _ = rail.copy_alone(area.slice(), RemoteSlice { key: KEY, offset: 0 }, true);
         }
         match rail.poll(&mut sink).and_then(|_| rail.flush()) {
+            // It sleeps as far as it says.
+            Ok(_) if role.ends_with("exposes") => _ = rail.arm(),
             Ok(_) => {}
             Err(Down::PeerGone { .. }) => break,
             Err(other) => panic!("{other}"),
@@ -278,6 +283,27 @@ fn a_stopped_peer_is_waited_for() {
     assert!(area.slice().to_vec() == pattern(1, CHUNK));
     drop(peer.rail);
     Peer::ends_well(peer.child);
+}
+
+/// Without `/proc` a late copy could not be proven to have ended: so nothing is shown to the other side.
+#[test]
+fn a_process_copies_alone_from_one_that_can_prove_its_end_and_from_no_other() {
+    for (role, shows) in [("exposes", true), ("blind exposes", false)] {
+        if !shows && !rustix::process::geteuid().is_root() {
+            println!("cannot be tested here: mounting needs root");
+            return;
+        }
+        let (back, mut peer) = (StaticBuf::new(CHUNK), Peer::start(role));
+        let place = RemoteSlice { key: KEY, offset: 0 };
+        let end = Instant::now() + if shows { BUSY } else { Duration::from_millis(300) };
+        while !peer.rail.copy_alone(back.slice(), place, false) && Instant::now() < end {
+            std::thread::yield_now();
+        }
+        assert_eq!(back.slice().to_vec() == pattern(1, CHUNK), shows, "{role}");
+        assert!(peer.rail.event().is_none(), "{role}: nothing was tried in vain");
+        drop(peer.rail);
+        Peer::ends_well(peer.child);
+    }
 }
 
 /// The promise of the transport: after `drop` no byte of the destination changes any more, although the peer had claimed a
