@@ -64,7 +64,7 @@ impl std::fmt::Debug for EndpointName {
     }
 }
 
-/// Why an endpoint does not take a peer, as it says in its hello; the peer may try again.
+/// Why an endpoint or a transport does not take a peer, as it says in its hello.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refusal {
     /// It takes it.
@@ -74,6 +74,8 @@ pub enum Refusal {
     Name,
     /// It has as many peers as it can.
     Full,
+    /// The transport has another peer, for good.
+    Taken,
 }
 
 /// A hello, decoded.
@@ -172,6 +174,7 @@ impl Hello {
             0 => Refusal::None,
             1 => Refusal::Name,
             2 => Refusal::Full,
+            3 => Refusal::Taken,
             _ => return Err("its hello refuses for a reason that this version does not know"),
         };
         let name = EndpointName::of_wire(wire.name).ok_or("the name in its hello is none that can be")?;

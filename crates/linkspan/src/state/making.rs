@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use linkspan_fabric::{Channel, PeerState, chain};
 
-use super::{Dial, Making, PRECEDENCE, Phase, RECONNECT, REMAKE, TIME_UP, TransportState, patience, say};
+use super::{Dial, Making, PRECEDENCE, Phase, RECONNECT, REMAKE, TIME_UP, TransportState, patience, refuse, say};
 use crate::acceptor::PendingHello;
 use crate::hello::{Hello, Refusal};
 use crate::ops::Fail;
@@ -84,7 +84,8 @@ impl TransportState {
             (Dial::Join(mut pending), _) => match pending.poll() {
                 Ok(None) => Dial::Join(pending),
                 Ok(Some(hello)) if hello.refusal != Refusal::None => {
-                    return self.undialled(refused(hello.refusal).to_owned(), true, now);
+                    let again = hello.refusal != Refusal::Taken;
+                    return self.undialled(refused(hello.refusal).to_owned(), again, now);
                 }
                 Ok(Some(hello)) => {
                     if let Some(why) = self.member.as_ref().and_then(|member| member.is_another(&hello)) {
@@ -164,6 +165,10 @@ impl TransportState {
     pub(crate) fn adopt(&mut self, mut ch: Channel, hello: &Hello) {
         if let Some(why) = self.objection(hello, &ch) {
             self.ctx.fabric().log().info(&format!("an incoming connection was refused: {why}"));
+            if hello.to == self.id && !self.is_peer(hello, &ch) {
+                let (from, to, epoch, refusal) = (self.id, hello.from, hello.epoch, Refusal::Taken);
+                return refuse(&mut ch, Hello { from, to, epoch, refusal, ..Hello::default() });
+            }
             return ch.cut(why);
         }
         self.cut("the peer makes a new path");
@@ -265,5 +270,6 @@ pub(crate) fn refused(refusal: Refusal) -> &'static str {
         Refusal::None => "",
         Refusal::Name => "the endpoint there is connected with another process of this one's name",
         Refusal::Full => "the endpoint there has as many peers as it can",
+        Refusal::Taken => "the transport there has another peer; a listener or an endpoint takes several",
     }
 }

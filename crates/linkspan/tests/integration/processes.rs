@@ -283,6 +283,24 @@ fn a_peer_that_sleeps_and_has_been_stopped_is_written_to_and_read_from_over_shar
     own.write_blocking(&filled(8, 4).view(), &peer.remote, Some(Notify::COUNT), Some(LONG)).unwrap();
 }
 
+#[test]
+fn a_second_peer_at_the_url_of_one_transport_is_told_at_once_that_there_is_another() {
+    for (_, settings) in PATHS {
+        let (first, server) = pair(settings);
+        let late = context(settings).transport().unwrap();
+        let began = Instant::now();
+        let error = late.connect_blocking(&server.bind().unwrap(), 3 * LONG).unwrap_err();
+        assert!(began.elapsed() < 2 * LONG, "told at the deadline only");
+        assert!(matches!(&error, Error::Connect(why) if why.contains("has another peer")), "{error}");
+        // The first one has lost nothing by it.
+        let inbox = Memory::host(8);
+        let to = server.expose(&inbox.view(), Access::Write).unwrap().remote();
+        first.write_blocking(&filled(8, 1).view(), &to, Some(Notify::value(7)), Some(LONG)).unwrap();
+        assert_eq!(server.wait_for_write_blocking(Some(LONG)).unwrap(), 7);
+        assert_eq!(first.epoch(), 1);
+    }
+}
+
 /// Reads that need nothing of the peer let what the peer sends come all the same.
 #[test]
 fn who_asks_again_and_again_for_a_word_gets_the_messages_that_come_before_it() {
