@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use linkspan_gpu::{Gpu, GpuBuf, Pinned, SimConfig, SimGpu, StagedRail, Staging};
+use linkspan_proto::conn::{Access, RemoteSlice};
 use linkspan_transport::{
-    Buf, Busy, Caps, Conn, Down, Error, Head, Kind, MemSlice, Poll, Rail, RailInfo, Sink, Violation, WaitFd,
+    Buf, Busy, Caps, Conn, Down, Error, Head, Kind, MemSlice, Poll, Rail, RailInfo, Sink, StaticBuf, Violation, WaitFd,
 };
 
 /// One less than the chunks of a rail that may be on their way in.
@@ -20,6 +21,7 @@ fn byte(n: usize) -> u8 {
 struct Burst {
     info: RailInfo,
     left: usize,
+    exposed: u32,
 }
 
 // SAFETY: what a test's implementation keeps of memory stays allocated until the process ends.
@@ -34,6 +36,22 @@ unsafe impl Rail for Burst {
 
     fn data(&mut self, _: &Head, _: MemSlice) -> Result<u64, Busy> {
         Err(Busy)
+    }
+
+    fn exposed(&mut self, key: u32, _: MemSlice, _: Access) {
+        self.exposed = key;
+    }
+
+    fn unexposed(&mut self, key: u32) -> bool {
+        std::mem::take(&mut self.exposed) != key
+    }
+
+    fn copy_alone(&mut self, _: MemSlice, place: RemoteSlice, write: bool) -> bool {
+        write && place.key == self.exposed
+    }
+
+    fn copied_by_peer(&mut self) -> [u64; 2] {
+        [self.exposed.into(), 1]
     }
 
     fn taken(&self) -> u64 {
@@ -100,7 +118,7 @@ fn burst(chunks: usize) -> Burst {
         local: true,
         tells_end: true,
     };
-    Burst { info: RailInfo::new("burst", "burst".into(), "test".into(), caps), left: chunks }
+    Burst { info: RailInfo::new("burst", "burst".into(), "test".into(), caps), left: chunks, exposed: 0 }
 }
 
 #[test]
@@ -132,6 +150,18 @@ fn more_chunks_than_events_land_in_order() {
     drop(rail);
     sim.settle();
     assert_eq!(sim.fault(), None);
+}
+
+#[test]
+fn what_a_rail_below_copies_alone_is_copied_beside_a_gpu_too() {
+    let gpu: Arc<dyn Gpu> = SimGpu::new(SimConfig::default()).unwrap();
+    let mut rail = StagedRail::new(burst(0), &Staging::new(gpu)).unwrap();
+    let (memory, place) = (StaticBuf::new(8), RemoteSlice { key: 9, offset: 0 });
+    rail.exposed(9, memory.slice(), Access::ReadWrite);
+    assert!(rail.copy_alone(memory.slice(), place, true) && !rail.copy_alone(memory.slice(), place, false));
+    assert_eq!(rail.copied_by_peer(), [9, 1]);
+    assert!(!rail.unexposed(9) && rail.unexposed(9), "as the rail below says");
+    assert!(!rail.copy_alone(memory.slice(), place, true));
 }
 
 #[test]
