@@ -8,6 +8,7 @@ meanwhile is named in the error of its write, the others have their step, and an
 machines give each worker the trainer's URL: `python elastic.py NAME SHARD URL`.
 """
 
+import argparse
 import asyncio
 import subprocess
 import sys
@@ -155,7 +156,12 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        work(sys.argv[1], int(sys.argv[2]), sys.argv[3])
-    else:
-        asyncio.run(main())
+    words = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    words.add_argument("worker", nargs="*", help="NAME SHARD URL: this worker alone, of the trainer with this URL")
+    match words.parse_args().worker:
+        case []:
+            asyncio.run(main())
+        case [name, shard, url] if shard in [str(one) for one in range(SHARDS)]:
+            work(name, int(shard), url)
+        case _:
+            words.error(f"a worker is NAME SHARD URL, its shard a number below {SHARDS}")

@@ -5,6 +5,7 @@ notification with the number of the request follows the last byte. `python kv_pa
 memory as numpy's arrays are.
 """
 
+import argparse
 import multiprocessing
 import random
 import time
@@ -13,10 +14,18 @@ from multiprocessing.queues import Queue
 import linkspan
 import numpy as np
 
-LAYERS, PAGES = 8, 512
+words = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+words.add_argument("--layers", type=int, default=8, help="pieces of a page, one in each layer (8)")
+words.add_argument("--requests", type=int, default=12, help="of 1 to 64 pages each (12)")
+# The processes that are started read the same command line.
+options = words.parse_args()
+if options.layers < 1 or options.requests < 1:
+    words.error("--layers and --requests are numbers from 1 on")
+
+LAYERS, PAGES = options.layers, 512
 TOKENS, HEADS, WIDTH = 16, 4, 64  # A page: 16 tokens x 4 heads x 64 numbers of 2 bytes = 8 KiB.
 PAGE = TOKENS * HEADS * WIDTH * 2
-REQUESTS, LONGEST = 12, 64
+REQUESTS, LONGEST = options.requests, 64
 TIMEOUT = 60.0
 ASK, TELL = 1, 2  # Tags: a request with its place in the cache, the cache itself.
 
@@ -24,7 +33,7 @@ ASK, TELL = 1, 2  # Tags: a request with its place in the cache, the cache itsel
 def page(request: int, layer: int, position: int) -> "np.ndarray[tuple[int], np.dtype[np.uint16]]":
     """What a page holds, so that the decoder can check it."""
     seed = request * 1009 + layer * 31 + position
-    return np.arange(seed, seed + PAGE // 2, dtype=np.uint16)
+    return (np.arange(PAGE // 2) + seed).astype(np.uint16)
 
 
 def prefill(pipe: "Queue[linkspan.Url]") -> None:
@@ -47,7 +56,8 @@ def prefill(pipe: "Queue[linkspan.Url]") -> None:
         begun = time.perf_counter()
         moved += link.write_pages(ours, np.arange(count), theirs, asked[:count], notify=request, timeout=TIMEOUT)
         took += time.perf_counter() - begun
-    print(f"kv_pages: {moved} bytes in {took:.4f} s, {moved / took / 1e9:.2f} GB/s", flush=True)
+    rate = moved / took / 1e9
+    print(f"kv_pages: {moved} bytes in {took:.4f} s, {rate:.2f} GB/s, from each call until it had written all", flush=True)
     # The decoder closes the transport when it has seen everything.
     try:
         link.wait_for_write(timeout=TIMEOUT)

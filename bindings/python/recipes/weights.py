@@ -6,6 +6,7 @@ a copy in between. The lists are made once, and a worker's memory is exposed onc
 machine. Tensors of torch are memory as numpy's arrays are.
 """
 
+import argparse
 import multiprocessing
 import time
 from multiprocessing.queues import Queue
@@ -14,16 +15,22 @@ import linkspan
 import numpy as np
 
 TRAINERS, WORKERS = 2, 4
-ROWS, COLUMNS = 2048, 2048
+words = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+words.add_argument("--size", type=int, default=2048, help="rows of the matrix, and columns: a multiple of 4 (2048)")
+words.add_argument("--steps", type=int, default=5, help="how often all of it is moved (5)")
+# The processes that are started read the same command line.
+options = words.parse_args()
+if options.size < WORKERS or options.size % WORKERS or options.steps < 1:
+    words.error("--size is a multiple of 4 from 4 on, and --steps a number from 1 on")
+ROWS, COLUMNS, STEPS = options.size, options.size, options.steps
 HEIGHT, WIDTH = ROWS // TRAINERS, COLUMNS // WORKERS
-STEPS = 5
 TIMEOUT = 60.0
 JOIN, USED = 1, 2  # Tags: a shard with its place, a step that was used.
 
 
 def weights(step: int) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
     """The matrix of a step, so that workers can check what they got; whole numbers, which float32 has exactly."""
-    return (np.arange(ROWS * COLUMNS, dtype=np.float32) + step).reshape(ROWS, COLUMNS)
+    return ((np.arange(ROWS * COLUMNS) + step) % (1 << 24)).astype(np.float32).reshape(ROWS, COLUMNS)
 
 
 def train(number: int, urls: "Queue[tuple[int, linkspan.Url]]", figures: "Queue[tuple[int, float]]") -> None:
@@ -98,7 +105,8 @@ def main() -> None:
     # The trainer processes write at the same time.
     moved, took = sum(each for each, _ in told), max(each for _, each in told)
     print(f"weights: {STEPS} steps from {TRAINERS} shards of rows to {WORKERS} of columns, all as they should be")
-    print(f"weights: {moved} bytes in {took:.4f} s, {moved / took / 1e9:.2f} GB/s")
+    rate = moved / took / 1e9
+    print(f"weights: {moved} bytes in {took:.4f} s, {rate:.2f} GB/s, from the first call of a step until all had written")
 
 
 if __name__ == "__main__":

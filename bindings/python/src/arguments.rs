@@ -15,10 +15,10 @@ use crate::pages::Pages;
 use crate::process::{Held, begin};
 use crate::remote::{RemoteBuffer, Url};
 
-/// How long `connect`, `find_host` and `unexpose` take at most when nothing else is said, in seconds.
+/// How long `connect`, `find_host` and `unexpose` take at most when nothing else is said, in seconds. It stands in their text signatures too.
 pub(crate) const PATIENCE: f64 = 10.0;
 
-/// Where a host is asked for what it serves when no other port is named.
+/// Where a host is asked for what it serves when no other port is named. It stands in the text signatures of `serve_at` too.
 pub(crate) const PORT: u16 = 24_682;
 
 /// How long a host is asked between two looks at signals, at most: as long as one address is given to answer.
@@ -42,7 +42,7 @@ const LOOK: Duration = Duration::from_secs(1);
 ///     BadValue: Text that names no host; a timeout below 0 or no number.
 ///     SystemFailed, BadSetting, Forked: As for `Transport`.
 #[pyfunction]
-#[pyo3(signature = (host, timeout = Some(PATIENCE)))]
+#[pyo3(signature = (host, timeout = Some(PATIENCE)), text_signature = "(host, timeout=10.0)")]
 pub(crate) fn find_host(py: Python<'_>, host: &str, timeout: Option<f64>) -> PyResult<Url> {
     let until = Instant::now() + limit(timeout)?;
     begin()?;

@@ -169,7 +169,7 @@ impl Endpoint {
     ///     SystemFailed: Another process has the port.
     ///     BadNumber: A port that there cannot be.
     ///     Closed, Forked: After `close`; in a child of fork(2).
-    #[pyo3(signature = (port = PORT))]
+    #[pyo3(signature = (port = PORT), text_signature = "($self, port=24682)")]
     fn serve_at(&self, py: Python<'_>, #[pyo3(from_py_with = number)] port: u16) -> PyResult<u16> {
         let inner = self.inner()?;
         blocking(py, || inner.serve_at(port)).map(|addrs| addrs.first().map_or(port, |addr| addr.port()))
@@ -212,7 +212,7 @@ impl Endpoint {
     ///     TooMany: There are as many peers as there can be.
     ///     Broken, Aborted: The peer was lost or removed meanwhile.
     ///     Closed, Forked: After `close`; in a child of fork(2).
-    #[pyo3(signature = (peer, url, timeout = Some(PATIENCE)))]
+    #[pyo3(signature = (peer, url, timeout = Some(PATIENCE)), text_signature = "($self, peer, url, timeout=10.0)")]
     fn connect(&self, py: Python<'_>, peer: &str, url: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let (inner, limit) = (self.inner()?, limit(timeout)?);
         if !url.is_callable() {
@@ -247,7 +247,7 @@ impl Endpoint {
     ///
     /// Returns:
     ///     An operation that has begun, of which the result is the peer's transport.
-    #[pyo3(signature = (peer, url, timeout = Some(PATIENCE)))]
+    #[pyo3(signature = (peer, url, timeout = Some(PATIENCE)), text_signature = "($self, peer, url, timeout=10.0)")]
     fn connect_async(&self, py: Python<'_>, peer: &str, url: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Op> {
         let (inner, url, limit) = (self.inner()?, url_of(url)?, limit(timeout)?);
         let op = blocking(py, || inner.connect(peer, &url, limit))?;
@@ -328,7 +328,7 @@ impl Endpoint {
     ///     NotExposed: The region was taken back already, or is of one transport.
     ///     BadValue: A timeout below 0 or no number.
     ///     Closed, Forked: After `close`; in a child of fork(2).
-    #[pyo3(signature = (region, timeout = PATIENCE))]
+    #[pyo3(signature = (region, timeout = PATIENCE), text_signature = "($self, region, timeout=10.0)")]
     fn unexpose(&self, py: Python<'_>, region: &Exposed, timeout: f64) -> PyResult<()> {
         let (inner, limit) = (self.inner()?, limit(Some(timeout))?);
         blocking(py, || inner.unexpose(&region.0, limit))

@@ -8,12 +8,12 @@ use pyo3::sync::PyOnceLock;
 pub(crate) enum BindingError {
     /// An object that shows no memory.
     #[error(
-        "LS1180 {kind} shows no memory that can be used: pass an object with the buffer protocol, DLPack or __cuda_array_interface__ (numpy, torch, cupy, bytearray, mmap){why}"
+        "LS1180 {kind} shows no memory that can be used: {why}pass an object with the buffer protocol, DLPack or __cuda_array_interface__ (numpy, torch, cupy, bytearray, mmap)"
     )]
     NoMemory {
         /// Its type.
         kind: String,
-        /// What its own protocol said.
+        /// What its own protocol said, and a semicolon.
         why: String,
     },
     /// Memory with gaps.

@@ -57,7 +57,7 @@ impl Listener {
     ///     SystemFailed: Another process has the port.
     ///     BadNumber: A port that there cannot be.
     ///     Closed, Forked: After `close`; in a child of fork(2).
-    #[pyo3(signature = (port = PORT))]
+    #[pyo3(signature = (port = PORT), text_signature = "($self, port=24682)")]
     fn serve_at(&self, py: Python<'_>, #[pyo3(from_py_with = number)] port: u16) -> PyResult<u16> {
         let inner = self.inner()?;
         blocking(py, || inner.serve_at(port)).map(|addrs| addrs.first().map_or(port, |addr| addr.port()))

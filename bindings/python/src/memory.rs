@@ -145,7 +145,7 @@ impl View {
     ///
     /// Args:
     ///     nbytes: Bytes of one piece of a page.
-    ///     count: Pages; None is as many as fit.
+    ///     count: Pages; None is as many as fit: one at least, and with more pieces nothing may be left over of any.
     ///     stride: Bytes from a page to the next one; None is `nbytes`.
     ///     pieces: Pieces of each page.
     ///     piece_stride: Bytes from a piece to the next one of its page; None divides the memory into equal parts.
@@ -154,7 +154,7 @@ impl View {
     ///     The pages, which keep the memory alive.
     ///
     /// Raises:
-    ///     OutOfBounds: They reach over the end, overlap, or have no bytes.
+    ///     OutOfBounds: They reach over the end, overlap, or have no bytes; without `count`, none fits or something is left over.
     ///     BadNumber: A number below 0, or too large.
     #[pyo3(signature = (nbytes, *, count = None, stride = None, pieces = 1, piece_stride = None))]
     fn pages(
@@ -166,8 +166,11 @@ impl View {
         #[pyo3(from_py_with = number)] pieces: u64,
         #[pyo3(from_py_with = number_or_none)] piece_stride: Option<u64>,
     ) -> PyResult<Pages> {
-        let shape = pages::shape(self.view.len() as u64, nbytes, count, stride, pieces, piece_stride);
-        pages::of_view(py, &self.view, self.mutable.as_ref(), shape)
+        let have = self.view.len() as u64;
+        let shape = pages::shape(have, nbytes, count, stride, pieces, piece_stride);
+        let made = pages::of_view(py, &self.view, self.mutable.as_ref(), shape)?;
+        pages::filled(shape, have, count, piece_stride).map_err(|e| from_linkspan(py, &e))?;
+        Ok(made)
     }
 
     /// Where they are: "cpu", "cuda:0", "hip:1".

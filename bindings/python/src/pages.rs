@@ -1,6 +1,6 @@
 //! Page lists: pieces of memory at equal distances, moved by the indices of an array.
 
-use linkspan::PageShape;
+use linkspan::{Error, PageShape};
 use pyo3::prelude::*;
 
 use crate::error::{BindingError, from_linkspan};
@@ -29,9 +29,34 @@ pub(crate) fn shape(
 ) -> PageShape {
     let stride = stride.unwrap_or(nbytes);
     let piece_stride = piece_stride.or_else(|| have.checked_div(pieces)).unwrap_or(have);
-    let span = if pieces == 1 { have } else { piece_stride.min(have) };
+    let span = span(have, pieces, piece_stride);
     let fit = || span.checked_sub(nbytes).and_then(|rest| rest.checked_div(stride)).map_or(0, |n| n.saturating_add(1));
     PageShape { len: nbytes, stride, count: count.unwrap_or_else(fit), pieces, piece_stride }
+}
+
+/// Bytes of which each page has one piece.
+fn span(have: u64, pieces: u64, piece_stride: u64) -> u64 {
+    if pieces == 1 { have } else { piece_stride.min(have) }
+}
+
+/// Refuses pages that nobody counted and that cannot be meant: none, or those of another size than the pieces were made for, which
+/// would lie across their borders. The library has found that they lie in the memory.
+pub(crate) fn filled(shape: PageShape, have: u64, count: Option<u64>, piece_stride: Option<u64>) -> Result<(), Error> {
+    let bad = |why| Err(Error::PageShape { shape, have, why });
+    let left = || span(have, shape.pieces, shape.piece_stride) - (shape.count - 1) * shape.stride - shape.len;
+    match count {
+        Some(_) => Ok(()),
+        None if shape.count == 0 => bad("not one fits; pass count=0 where none is meant"),
+        None if shape.pieces == 1 => Ok(()),
+        None if piece_stride.is_none() && !have.is_multiple_of(shape.pieces) => {
+            bad("they are no equal pieces; pass count or piece_stride where that is meant")
+        }
+        // What lies between two pages may lie behind the last one too.
+        None if left() > shape.stride - shape.len => {
+            bad("part of a page is left over in each piece; pass count where that is meant")
+        }
+        None => Ok(()),
+    }
 }
 
 /// The indices that were passed, or all of them in order.
@@ -43,8 +68,14 @@ pub(crate) fn indices(object: Option<&Bound<'_, PyAny>>, shape: PageShape) -> Py
 }
 
 fn shown(kind: &str, shape: PageShape) -> String {
-    let bytes = shape.len.saturating_mul(shape.pieces);
-    format!("<linkspan.{kind} of {} x {bytes} bytes>", shape.count)
+    let PageShape { len, stride, count, pieces, piece_stride } = shape;
+    let bytes = len.saturating_mul(pieces);
+    match pieces {
+        1 => format!("<linkspan.{kind} of {count} x {bytes} bytes, stride={stride}>"),
+        _ => format!(
+            "<linkspan.{kind} of {count} x {bytes} bytes, stride={stride}, pieces={pieces} of {len} bytes, piece_stride={piece_stride}>"
+        ),
+    }
 }
 
 /// Numbers of an array of type `T`, which must be those of pages.

@@ -3,11 +3,13 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use linkspan::Access;
+use pyo3::Borrowed;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
-use crate::arguments::{number, number_or_none};
+use crate::arguments::{kind, number, number_or_none};
 use crate::error::{BindingError, from_linkspan};
 use crate::memory::range;
 use crate::pages::{self, RemotePages};
@@ -71,9 +73,26 @@ impl Url {
 }
 
 /// A place in a peer's memory, with its length, generation and rights: plain data that travels pickled or as 40 bytes.
-#[pyclass(frozen, module = "linkspan", eq, from_py_object)]
+#[pyclass(frozen, module = "linkspan", eq)]
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct RemoteBuffer(pub(crate) linkspan::RemoteBuffer);
+
+impl<'py> FromPyObject<'_, 'py> for RemoteBuffer {
+    type Error = PyErr;
+
+    /// PyO3 notes the name of the argument behind the text.
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<RemoteBuffer> {
+        if let Ok(remote) = object.cast::<RemoteBuffer>() {
+            return Ok(*remote.get());
+        }
+        let way = match object.cast::<Exposed>() {
+            Ok(_) => "pass its remote (region.remote)",
+            Err(_) => "memory of this process comes first, then the remote buffer",
+        };
+        let kind = kind(&object);
+        Err(PyTypeError::new_err(format!("a linkspan.RemoteBuffer is to stand here, and this is a {kind}: {way}")))
+    }
+}
 
 #[pymethods]
 impl RemoteBuffer {
@@ -152,7 +171,7 @@ impl RemoteBuffer {
     ///
     /// Args:
     ///     nbytes: Bytes of one piece of a page.
-    ///     count: Pages; None is as many as fit.
+    ///     count: Pages; None is as many as fit: one at least, and with more pieces nothing may be left over of any.
     ///     stride: Bytes from a page to the next one; None is `nbytes`.
     ///     pieces: Pieces of each page.
     ///     piece_stride: Bytes from a piece to the next one of its page; None divides the memory into equal parts.
@@ -161,7 +180,7 @@ impl RemoteBuffer {
     ///     The pages.
     ///
     /// Raises:
-    ///     OutOfBounds: They reach over the end, overlap, or have no bytes.
+    ///     OutOfBounds: They reach over the end, overlap, or have no bytes; without `count`, none fits or something is left over.
     ///     BadNumber: A number below 0, or too large.
     #[pyo3(signature = (nbytes, *, count = None, stride = None, pieces = 1, piece_stride = None))]
     fn pages(
@@ -173,8 +192,10 @@ impl RemoteBuffer {
         #[pyo3(from_py_with = number)] pieces: u64,
         #[pyo3(from_py_with = number_or_none)] piece_stride: Option<u64>,
     ) -> PyResult<RemotePages> {
-        let shape = pages::shape(self.0.len(), nbytes, count, stride, pieces, piece_stride);
-        self.0.pages(shape).map(RemotePages).map_err(|e| from_linkspan(py, &e))
+        let have = self.0.len();
+        let shape = pages::shape(have, nbytes, count, stride, pieces, piece_stride);
+        let made = self.0.pages(shape).and_then(|made| pages::filled(shape, have, count, piece_stride).map(|()| made));
+        made.map(RemotePages).map_err(|e| from_linkspan(py, &e))
     }
 
     fn __len__(&self) -> usize {

@@ -27,8 +27,8 @@ use crate::remote::{Exposed, RemoteBuffer, Support, Url, access_of};
 ///
 /// Raises:
 ///     NotPaired: `paired`, and this user has no key.
-///     DeviceMemory: There are no transports for this device.
-///     DeviceFailed: There is no such GPU, or no driver for it.
+///     DeviceMemory: There are no transports for this device, no such GPU, or no driver for it.
+///     DeviceFailed: The GPU or its driver refused or failed.
 ///     SystemFailed: A system call failed.
 ///     BadSetting: A setting (`LINKSPAN_*`) has a value that cannot be.
 ///     Forked: In a child of fork(2).
@@ -114,7 +114,7 @@ impl Transport {
     ///     BadValue: A timeout below 0 or no number.
     ///     Broken, Aborted: The transport is beyond use; `abort` or `close` came.
     ///     Closed, Forked: After `close`; in a child of fork(2).
-    #[pyo3(signature = (url, timeout = Some(PATIENCE)))]
+    #[pyo3(signature = (url, timeout = Some(PATIENCE)), text_signature = "($self, url, timeout=10.0)")]
     fn connect(&self, py: Python<'_>, url: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
         let (inner, url, limit) = (self.inner()?, url_of(url)?, limit(timeout)?);
         blocking(py, || inner.connect_blocking(&url, limit))
@@ -124,7 +124,7 @@ impl Transport {
     ///
     /// Returns:
     ///     An operation that has begun: await it, or call its `wait`.
-    #[pyo3(signature = (url, timeout = Some(PATIENCE)))]
+    #[pyo3(signature = (url, timeout = Some(PATIENCE)), text_signature = "($self, url, timeout=10.0)")]
     fn connect_async(&self, py: Python<'_>, url: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Op> {
         let (inner, url, limit) = (self.inner()?, url_of(url)?, limit(timeout)?);
         Ok(begun(py.detach(|| inner.connect(&url, limit)), Gives::Nothing))
@@ -242,7 +242,7 @@ impl Transport {
     ///     NotExposed: The region was taken back already.
     ///     BadValue: A timeout below 0 or no number.
     ///     Closed, Forked: After `close`; in a child of fork(2).
-    #[pyo3(signature = (region, timeout = PATIENCE))]
+    #[pyo3(signature = (region, timeout = PATIENCE), text_signature = "($self, region, timeout=10.0)")]
     fn unexpose(&self, py: Python<'_>, region: &Exposed, timeout: f64) -> PyResult<()> {
         let (inner, limit) = (self.inner()?, limit(Some(timeout))?);
         blocking(py, || inner.unexpose(&region.0, limit))
@@ -274,7 +274,7 @@ impl Transport {
         &self,
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
-        to: &RemoteBuffer,
+        to: RemoteBuffer,
         notify: Option<&Bound<'_, PyAny>>,
         timeout: Option<f64>,
         fence: bool,
@@ -293,7 +293,7 @@ impl Transport {
         &self,
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
-        to: &RemoteBuffer,
+        to: RemoteBuffer,
         notify: Option<&Bound<'_, PyAny>>,
         timeout: Option<f64>,
         fence: bool,
@@ -328,7 +328,7 @@ impl Transport {
         &self,
         py: Python<'_>,
         into: &Bound<'_, PyAny>,
-        source: &RemoteBuffer,
+        source: RemoteBuffer,
         timeout: Option<f64>,
     ) -> PyResult<u64> {
         let (inner, view, source, timeout) = (self.inner()?, mutable_of(into)?, source.0, seconds(timeout)?);
@@ -344,7 +344,7 @@ impl Transport {
         &self,
         py: Python<'_>,
         into: &Bound<'_, PyAny>,
-        source: &RemoteBuffer,
+        source: RemoteBuffer,
         timeout: Option<f64>,
     ) -> PyResult<Op> {
         let (inner, view, source, timeout) = (self.inner()?, mutable_of(into)?, source.0, seconds(timeout)?);
@@ -772,9 +772,18 @@ impl Transport {
         let state = match inner {
             _ if process::is_forked() => "of the parent process".to_owned(),
             None => "closed".to_owned(),
-            Some(inner) => py.detach(|| inner.path()).unwrap_or_else(|| "not connected".to_owned()),
+            Some(inner) => py.detach(|| inner.path().unwrap_or_else(|| without_path(&inner))),
         };
         format!("<linkspan.Transport {state}>")
+    }
+}
+
+/// What a transport without a path is.
+fn without_path(transport: &linkspan::Transport) -> String {
+    // Nothing to write is refused in any case, and does nothing: a transport that is beyond use says so first.
+    match transport.write_batch_blocking(&[], Some(linkspan::Notify::COUNT), None) {
+        Err(linkspan::Error::Broken(why)) => format!("broken: {why}"),
+        _ => "not connected".to_owned(),
     }
 }
 

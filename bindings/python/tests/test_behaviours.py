@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import linkspan
 import pytest
@@ -533,6 +534,40 @@ def test_arguments_that_cannot_be_have_a_code_and_are_what_python_has_for_them(
     with pytest.raises(kind, match=f"^{said}") as caught:
         call(a, linkspan.Memory(inbox), b.expose(inbox).remote)
     assert isinstance(caught.value, builtin) and caught.value.code == said[:6]
+
+
+def test_what_is_no_remote_buffer_is_named_with_its_argument(pair: Pair) -> None:
+    a, b = pair
+    inbox = bytearray(8)
+    region: Any = b.expose(inbox)
+    swapped: Any = region.remote
+    memory: Any = inbox
+    for call, argument, kind, way in (
+        (lambda: a.write(swapped, memory), "to", "bytearray", "memory of this process comes first"),
+        (lambda: a.write_async(swapped, memory), "to", "bytearray", "memory of this process comes first"),
+        (lambda: a.read(swapped, memory), "source", "bytearray", "memory of this process comes first"),
+        (lambda: a.write(inbox, region), "to", "linkspan.Exposed", r"pass its remote \(region.remote\)"),
+        (lambda: a.read_async(inbox, region), "source", "linkspan.Exposed", "pass its remote"),
+    ):
+        with pytest.raises(TypeError, match=f"^a linkspan.RemoteBuffer .* this is a {kind}: {way}") as caught:
+            call()
+        assert caught.value.__notes__ == [f"while processing '{argument}'"]
+    with pytest.raises(linkspan.BadType, match="^LS1197 part 0 .*pass its remote"):
+        a.write_batch([(inbox, region)])
+
+
+def test_the_representation_of_a_transport_says_what_it_is(pair: Pair) -> None:
+    a, b = pair
+    assert repr(linkspan.Transport("cpu")) == "<linkspan.Transport not connected>"
+    assert repr(a) == f"<linkspan.Transport {a.path}>"
+    a.close()
+    assert repr(a) == "<linkspan.Transport closed>"
+    with pytest.raises(linkspan.Broken) as caught:
+        b.wait_for_write(LONG)
+    stats = b.stats()
+    why = str(caught.value).removeprefix("LS1104 the transport is permanently broken: ").removesuffix("; make a new one")
+    assert "the peer closed its transport" in why and repr(b) == f"<linkspan.Transport broken: {why}>"
+    assert b.stats() == stats, "to show it is no operation"
 
 
 def test_the_second_thread_that_waits_for_an_operation_is_told(pair: Pair) -> None:

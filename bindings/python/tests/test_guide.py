@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import linkspan
@@ -53,6 +54,18 @@ def test_the_programs_of_the_page_meet() -> None:
     heard, said = meet(of_page["receiver"], of_page["sender"])
     assert said.startswith("written, over ")
     assert "version 42 is here" in heard and "[0. 1. 2.]" in heard, heard
+
+
+def test_the_two_programs_of_the_help_of_the_package_meet() -> None:
+    text = linkspan.__doc__ or ""
+    target, source = (textwrap.dedent(part) for part in re.findall(r"::\n\n((?:    .*\n|\n)+)", text))
+    heard, _ = meet(target, source)
+    assert heard == "bytearray(b'hello')\n"
+
+
+def test_no_other_help_has_a_program() -> None:
+    texts = [linkspan.__doc__, *(getattr(linkspan, name).__doc__ for name in linkspan.__all__)]
+    assert "".join(text or "" for text in texts).count("::\n") == 2
 
 
 def test_every_program_of_the_readme_is_run_by_a_test() -> None:

@@ -5,8 +5,10 @@ import ctypes
 import gc
 import mmap
 import pickle
+import re
 import struct
 import weakref
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -131,6 +133,8 @@ def test_transports_for_devices_that_are_not_there_are_a_typed_error(device: str
     with pytest.raises(linkspan.DeviceMemory) as caught:
         linkspan.Transport(device)
     assert caught.value.code in codes
+    # As help() has it.
+    assert re.search(r"DeviceMemory: .*no such GPU, or no driver", linkspan.Transport.__doc__ or "")
 
 
 @pytest.mark.parametrize("thing", [None, 5, "text", [1, 2], object()])
@@ -138,6 +142,137 @@ def test_things_without_memory_are_refused(thing: Any) -> None:
     with pytest.raises(linkspan.UnsupportedMemory) as caught:
         linkspan.Memory(thing)
     assert caught.value.code == "LS1180" and isinstance(caught.value, TypeError)
+
+
+def numpy_of_objects() -> list[Any]:
+    try:
+        import numpy as np
+    except ImportError:
+        return []
+    mixed: Any = [1, "a", None]
+    plain: Any = np.array(mixed, object)
+    # The last one has a number called O too, beside objects.
+    kinds: list[Any] = [[("a", "i4"), ("o", "O")], [("o", "O", (2, 2))], [("a", "i4"), ("in", [("b", "u1"), ("o", "O")])], [("O", "i4"), ("o", "O")]]
+    parts: Any = np.zeros(3, kinds[0])
+    return [plain, plain[1:], memoryview(plain), *(np.zeros(3, kind) for kind in kinds), parts[["a"]]]
+
+
+class WithObject(ctypes.Structure):
+    _fields_ = [("number", ctypes.c_int), ("object", ctypes.py_object)]
+
+
+class Packed(ctypes.Structure):
+    _pack_ = 1
+    _layout_ = "ms"
+    _fields_ = [("number", ctypes.c_int), ("object", ctypes.py_object)]
+
+
+class Either(ctypes.Union):
+    _fields_ = [("number", ctypes.c_int), ("object", ctypes.py_object)]
+
+
+class Nested(ctypes.Structure):
+    _fields_ = [("number", ctypes.c_int), ("either", Either * 2)]
+
+
+class Heir(Nested):
+    _fields_ = [("more", ctypes.c_int)]
+
+
+OF_CTYPES: list[type[Any]] = [
+    *(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_wchar_p),
+    *(ctypes.POINTER(ctypes.c_int), ctypes.CFUNCTYPE(None), ctypes.POINTER(ctypes.c_int) * 3),
+    *(WithObject, WithObject * 2, Packed, Packed * 2, Either, Either * 2, Nested, Nested * 2, Heir, Heir * 2),
+]
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [*numpy_of_objects(), *(kind() for kind in OF_CTYPES), memoryview(bytearray(16)).cast("P")],
+    ids=lambda one: f"{type(one).__name__}-{memoryview(one).format}",
+)
+def test_memory_that_holds_objects_or_pointers_is_refused_everywhere(pair: Pair, memory: Any) -> None:
+    a, b = pair
+    place = bytearray(4096)
+    remote = b.expose(place).remote
+    was = bytes(memoryview(memory).tobytes()) if memoryview(memory).format == "B" else None
+    calls: list[Callable[[], object]] = [
+        lambda: linkspan.Memory(memory),
+        lambda: a.expose(memory),
+        lambda: a.write(memory, remote, timeout=LONG),
+        lambda: a.read(memory, remote, timeout=LONG),
+        lambda: a.write_batch([(memory, remote)], timeout=LONG),
+        lambda: a.read_batch([(memory, remote)], timeout=LONG),
+        lambda: a.write_async(memory, remote, timeout=LONG),
+        lambda: a.read_async(memory, remote, timeout=LONG),
+        lambda: a.send(1, memory, timeout=LONG),
+        lambda: a.recv(1, memory, timeout=LONG),
+    ]
+    for call in calls:
+        with pytest.raises(linkspan.UnsupportedMemory, match="^LS1180 .*: it holds Python objects or pointers") as caught:
+            call()
+        assert isinstance(caught.value, TypeError)
+    assert place == bytes(4096) and (was is None or memoryview(memory).tobytes() == was)
+
+
+class Header(ctypes.Structure):
+    _pack_ = 1
+    _layout_ = "ms"
+    _fields_ = [("kind", ctypes.c_uint8), ("O", ctypes.c_uint32), ("P", ctypes.c_uint8 * 3)]
+
+
+class Word(ctypes.Union):
+    _fields_ = [("whole", ctypes.c_uint32), ("bytes", ctypes.c_uint8 * 4)]
+
+
+def test_numbers_in_structures_are_memory_whatever_their_names() -> None:
+    for memory in ((Header * 2)(), (Word * 3)(), (ctypes.c_longdouble * 2)(), (Header * 1).from_buffer(Header())):
+        assert linkspan.Memory(memory).nbytes == ctypes.sizeof(memory)
+    np = pytest.importorskip("numpy", reason="numpy is not installed")
+    kinds: list[Any] = ["c8", "c16", "clongdouble", "S3", "U3", "V5", [("O", "i4"), ("Z", "c16"), ("P", "u1", (2, 2)), ("X", [("z", "?")])]]
+    for kind in kinds:
+        array = np.zeros(3, kind)
+        assert linkspan.Memory(array).nbytes == array.nbytes
+    parts: Any = np.zeros(3, [("a", "i4"), ("b", "i4")])
+    assert linkspan.Memory(parts[["a"]]).nbytes == 24
+
+
+@pytest.mark.parametrize("single", [Header(), Word(), ctypes.c_int(5)])
+def test_a_single_item_is_refused_with_the_way_to_an_array_of_it(single: Any) -> None:
+    with pytest.raises(linkspan.UnsupportedMemory, match=r"^LS1180 .*: it has no dimensions: .*\(type\(x\) \* 1\).from_buffer\(x\)"):
+        linkspan.Memory(single)
+    kind: Any = type(single)
+    assert linkspan.Memory((kind * 1).from_buffer(single)).address == ctypes.addressof(single)
+
+
+def test_times_of_numpy_are_memory_as_numbers() -> None:
+    np = pytest.importorskip("numpy", reason="numpy is not installed")
+    for kind in ("datetime64[s]", "timedelta64[ns]"):
+        times = np.zeros(3, kind)
+        with pytest.raises(linkspan.UnsupportedMemory, match="^LS1180 numpy.ndarray .* cannot include dtype .*i8") as caught:
+            linkspan.Memory(times)
+        assert "DLPack only" not in str(caught.value)
+        assert linkspan.Memory(times.view("i8")).nbytes == 24
+
+
+def test_what_an_object_says_itself_comes_before_what_is_memory() -> None:
+    class Graded:
+        """As a tensor of torch that requires grad."""
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (1, 0)
+
+        def __dlpack__(self, **_: Any) -> object:
+            raise BufferError("use tensor.detach()")
+
+    with pytest.raises(linkspan.UnsupportedMemory, match=r"Graded shows no memory that can be used: use tensor.detach\(\); pass an object"):
+        linkspan.Memory(Graded())
+
+
+def test_text_is_to_be_encoded(pair: Pair) -> None:
+    text: Any = "hi"
+    with pytest.raises(linkspan.UnsupportedMemory, match=r"^LS1180 str shows no memory that can be used: encode the text \(.encode\(\)\)"):
+        pair[0].send(1, text)
 
 
 def test_numpy(pair: Pair) -> None:
@@ -198,12 +333,12 @@ def test_dlpack_without_the_buffer_protocol(pair: Pair) -> None:
 class Odd:
     """An object of which DLPack or `__cuda_array_interface__` says what cannot be."""
 
-    def __init__(self, device: Any, shape: tuple[int, ...] = (), capsule: bool = True) -> None:
+    def __init__(self, device: Any, shape: tuple[int, ...] = (), capsule: bool = True, code: int = 0) -> None:
         self.device, self.capsule = device, capsule
         self.shape = (ctypes.c_int64 * len(shape))(*shape)
         # DLTensor, behind it the manager and its deleter: dmlc/dlpack, version 0.8.
         self.tensor = ctypes.create_string_buffer(
-            struct.pack("PiiiBBHPPQPP", 0, 1, 0, len(shape) - 5 * (not shape), 0, 64, 1, ctypes.addressof(self.shape), 0, 0, 0, 0)
+            struct.pack("PiiiBBHPPQPP", 0, 1, 0, len(shape) - 5 * (not shape), code, 64, 1, ctypes.addressof(self.shape), 0, 0, 0, 0)
         )
 
     def __dlpack_device__(self) -> Any:
@@ -213,6 +348,10 @@ class Odd:
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         return new(ctypes.addressof(self.tensor), b"dltensor", None) if self.capsule else 5
+
+
+class OfObjects:
+    __cuda_array_interface__ = {"shape": (4,), "typestr": "|O8", "data": (4096, False), "version": 3}
 
 
 class NoDict:
@@ -232,6 +371,9 @@ class Little:
         (Odd((1, 0), (1 << 60,)), "Odd .*: its shape is none, or larger"),
         (Odd((1, 0), (-1,)), "Odd .*: its shape is none, or larger"),
         (Odd((1, 0)), "Odd .*: its shape is none, or larger"),
+        # kDLOpaqueHandle
+        (Odd((1, 0), (4,), code=3), "Odd .*: it holds Python objects or pointers"),
+        (OfObjects(), "OfObjects .*: it holds Python objects or pointers"),
         (NoDict(), "NoDict .*: its __cuda_array_interface__ is no dict"),
         (Little(), 'Little .*: its __cuda_array_interface__ has no "data"'),
     ],

@@ -79,6 +79,29 @@ def test_every_method_tells_its_arguments_what_it_returns_and_what_it_raises(nam
     assert (returns == "None") != ("Returns:\n" in doc)
 
 
+FUNCTIONS = [(linkspan, one) for one in STUB.body if isinstance(one, ast.FunctionDef) and one.name in linkspan.__all__]
+METHODS = [(getattr(linkspan, name), one) for name, one in stub_methods() if not one.decorator_list]
+
+
+@pytest.mark.parametrize(("owner", "function"), METHODS + FUNCTIONS, ids=lambda part: getattr(part, "name", getattr(part, "__name__", "")))
+def test_help_shows_the_defaults_that_the_stub_has(owner: object, function: ast.FunctionDef) -> None:
+    shown = inspect.signature(getattr(owner, function.name)).parameters.values()
+    arguments = function.args
+    defaults: list[ast.expr | None] = [None] * (len(arguments.args) - len(arguments.defaults))
+    said = zip(arguments.args + arguments.kwonlyargs, defaults + arguments.defaults + arguments.kw_defaults, strict=True)
+    meant = {one.arg: inspect.Parameter.empty if value is None else ast.literal_eval(value) for one, value in said}
+    assert {one.name: one.default for one in shown} == meant
+
+
+def test_what_a_timeout_leaves_behind_is_told_by_both_of_its_errors() -> None:
+    timed_out, unrevoked = linkspan.TimedOut.__doc__ or "", linkspan.TimedOutUnrevoked.__doc__ or ""
+    assert issubclass(linkspan.TimedOutUnrevoked, linkspan.TimedOut)
+    assert "TimedOutUnrevoked" in timed_out and "``TimedOut``" in unrevoked
+    assert "LINKSPAN_REVOKE_MS" in timed_out and "LINKSPAN_REVOKE_MS" in unrevoked
+    table = (REPOSITORY / "docs" / "PARAMETERS.md").read_text()
+    assert re.search(r"`LINKSPAN_REVOKE_MS` \|[^|]*\| `1000` ", table), "the texts say 1 second"
+
+
 @pytest.mark.parametrize("one", CLASSES, ids=lambda one: one.name)
 def test_every_class_that_programs_make_tells_its_arguments_and_what_it_raises(one: ast.ClassDef) -> None:
     made = next((part for part in one.body if isinstance(part, ast.FunctionDef) and part.name == "__new__"), None)

@@ -117,7 +117,7 @@ def test_shapes_that_do_not_fit_are_refused(pair: Pair) -> None:
     memory = linkspan.Memory(bytearray(100))
     remote = pair[1].expose(bytearray(100)).remote
     for place in (memory, remote):
-        assert place.pages(30).count == 3 and place.pages(200).count == 0
+        assert place.pages(30).count == 3 and place.pages(200, count=0).count == 0
         for asked in ({"count": 4}, {"stride": 29}, {"pieces": 0}, {"pieces": 2, "piece_stride": 29}, {"stride": 2**63}):
             if asked == {"stride": 2**63}:
                 assert place.pages(30, **asked).count == 1
@@ -130,6 +130,42 @@ def test_shapes_that_do_not_fit_are_refused(pair: Pair) -> None:
         pair[0].write_pages(memory.pages(10), [0], remote.pages(10, pieces=2), [0])
     with pytest.raises(linkspan.ReadOnly):
         pair[0].read_pages(linkspan.Memory(bytes(100)).pages(10), [0], remote.pages(10), [0])
+
+
+def test_pages_that_nobody_counted_fill_their_pieces(pair: Pair) -> None:
+    # 4 layers of 8 blocks of 1024 bytes.
+    memory, remote = linkspan.Memory(bytearray(4 * 8192)), pair[1].expose(bytearray(4 * 8192)).remote
+    place: linkspan.Memory | linkspan.RemoteBuffer
+    for place in (memory, remote):
+        assert place.pages(1024, pieces=4).count == 8
+        assert place.pages(256, stride=1024, pieces=4).count == 8
+        cases: list[tuple[Callable[[], object], str]] = [
+            # These would lie across the blocks.
+            (lambda: place.pages(1000, pieces=4), "^LS1130 8 pages of 4 x 1000 bytes, .*: part of a page is left over in each piece; pass count"),
+            (lambda: place.pages(1000, pieces=4, piece_stride=8192), "^LS1130 8 pages .* left over"),
+            (lambda: place.pages(1024, stride=1500, pieces=4), "^LS1130 5 pages .* left over"),
+            (lambda: place.pages(1024, pieces=3), "^LS1130 10 pages .* no equal pieces"),
+            (lambda: place.pages(10**6), "^LS1130 0 pages .*: not one fits; pass count=0"),
+            (lambda: place.pages(9000, pieces=4), "^LS1130 0 pages .* would overlap"),
+            (lambda: place.view(0, 0).pages(16), "^LS1130 0 pages .* not one fits"),
+        ]
+        for refused, said in cases:
+            with pytest.raises(linkspan.OutOfBounds, match=said):
+                refused()
+        # Who counts them means them.
+        assert place.pages(1000, pieces=4, count=8).count == 8 and place.pages(1024, pieces=3, count=10).count == 10
+        assert place.pages(10**6, count=0).count == 0 and place.view(0, 0).pages(16, count=0).count == 0
+        # A quarter of each block, the second one: nothing lies behind the last.
+        assert place.view(256).pages(256, stride=1024).count == 32
+        assert place.view(256, 4 * 8192 - 256).pages(256, stride=1024, pieces=4, piece_stride=8192).count == 8
+
+
+def test_pages_show_how_they_lie(pair: Pair) -> None:
+    memory, remote = linkspan.Memory(bytearray(400)), pair[1].expose(bytearray(400)).remote
+    assert repr(memory.pages(64, stride=100)) == "<linkspan.Pages of 4 x 64 bytes, stride=100>"
+    assert repr(remote.pages(10, pieces=2)) == (
+        "<linkspan.RemotePages of 20 x 20 bytes, stride=10, pieces=2 of 10 bytes, piece_stride=200>"
+    )
 
 
 def test_dlpack_indices_of_a_wrong_kind_are_refused(pair: Pair) -> None:

@@ -2,16 +2,26 @@
 
 The side that is written to::
 
+    import linkspan
+
     target = linkspan.Transport("cpu")
-    inbox = torch.zeros(1 << 20, dtype=torch.uint8)
-    url, remote = target.bind(), target.expose(inbox).remote    # give both to the other side
+    inbox = bytearray(5)                                        # or an array of numpy, a tensor of torch
+    remote = target.expose(inbox).remote
+    print(str(target.bind()), remote.to_bytes().hex())          # give both to the other side
+    target.wait_connected()
     target.wait_for_write()
+    print(inbox)
 
 The side that writes::
 
+    import sys
+
+    import linkspan
+
+    url, remote = sys.argv[1], linkspan.RemoteBuffer.from_bytes(bytes.fromhex(sys.argv[2]))
     source = linkspan.Transport("cpu")
     source.connect(url)
-    source.write(tensor, remote, notify=True)
+    source.write(b"hello", remote, notify=True)
 
 Every call that waits comes twice: ``write`` blocks (without Python's lock), ``await write_async(...)`` runs in an asyncio
 loop. Times are in seconds, sizes and offsets in bytes.

@@ -18,11 +18,18 @@ class Error(Exception):
 
 
 class TimedOut(Error, TimeoutError):
-    """Not done within its timeout; no byte of it lands any more, the transport stays usable."""
+    """Not done within its timeout; the transport stays usable. But for ``TimedOutUnrevoked``, which is one too, no byte of it lands
+    any more.
+
+    That the peer confirms this is waited for: such a call may take up to ``LINKSPAN_REVOKE_MS`` (1 second by default) longer than its
+    ``timeout``.
+    """
 
 
 class TimedOutUnrevoked(TimedOut):
-    """Not done within its timeout, and the peer has not confirmed: bytes may still land in the peer's memory."""
+    """A ``TimedOut`` of which the peer has not confirmed within ``LINKSPAN_REVOKE_MS`` (1 second by default) more than the ``timeout``
+    that nothing lands any more: bytes may still land in the peer's memory.
+    """
 
 
 class Aborted(Error):

@@ -77,7 +77,7 @@ class View:
 
         Args:
             nbytes: Bytes of one piece of a page.
-            count: Pages; None is as many as fit.
+            count: Pages; None is as many as fit: one at least, and with more pieces nothing may be left over of any.
             stride: Bytes from a page to the next one; None is `nbytes`.
             pieces: Pieces of each page.
             piece_stride: Bytes from a piece to the next one of its page; None divides the memory into equal parts.
@@ -86,7 +86,7 @@ class View:
             The pages, which keep the memory alive.
 
         Raises:
-            OutOfBounds: They reach over the end, overlap, or have no bytes.
+            OutOfBounds: They reach over the end, overlap, or have no bytes; without `count`, none fits or something is left over.
             BadNumber: A number below 0, or too large.
         """
     def tobytes(self) -> bytes:
@@ -158,7 +158,7 @@ class RemoteBuffer:
 
         Args:
             nbytes: Bytes of one piece of a page.
-            count: Pages; None is as many as fit.
+            count: Pages; None is as many as fit: one at least, and with more pieces nothing may be left over of any.
             stride: Bytes from a page to the next one; None is `nbytes`.
             pieces: Pieces of each page.
             piece_stride: Bytes from a piece to the next one of its page; None divides the memory into equal parts.
@@ -167,7 +167,7 @@ class RemoteBuffer:
             The pages.
 
         Raises:
-            OutOfBounds: They reach over the end, overlap, or have no bytes.
+            OutOfBounds: They reach over the end, overlap, or have no bytes; without `count`, none fits or something is left over.
             BadNumber: A number below 0, or too large.
         """
     def to_bytes(self) -> bytes:
@@ -656,8 +656,8 @@ class Transport:
 
     Raises:
         NotPaired: `paired`, and this user has no key.
-        DeviceMemory: There are no transports for this device.
-        DeviceFailed: There is no such GPU, or no driver for it.
+        DeviceMemory: There are no transports for this device, no such GPU, or no driver for it.
+        DeviceFailed: The GPU or its driver refused or failed.
         SystemFailed: A system call failed.
         BadSetting: A setting (`LINKSPAN_*`) has a value that cannot be.
         Forked: In a child of fork(2).

@@ -6,7 +6,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::{Lent, gpus, refused, said};
+use super::{Lent, POINTERS, gpus, refused, said};
 use crate::arguments::blocking;
 use crate::error::BindingError;
 
@@ -27,6 +27,9 @@ pub(super) fn lend(object: &Bound<'_, PyAny>) -> PyResult<Option<Lent>> {
     let (address, read_only): (u64, bool) = said(object, "data", &needed("data")?)?;
     let shape: Vec<usize> = said(object, "shape", &needed("shape")?)?;
     let typestr: String = said(object, "typestr", &needed("typestr")?)?;
+    if typestr.contains('O') {
+        return Err(refused(object, POINTERS));
+    }
     let item = item_size(&typestr).ok_or_else(|| refused(object, format_args!("its typestr is {typestr:?}")))?;
     if optional("mask")?.is_some() {
         return Err(refused(object, "it is masked"));

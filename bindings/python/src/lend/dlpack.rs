@@ -9,7 +9,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
-use super::{Lent, gpus, refused, said};
+use super::{Lent, POINTERS, gpus, refused, said};
 use crate::error::BindingError;
 use crate::pages::whole;
 
@@ -19,6 +19,9 @@ const VERSIONED: &CStr = c"dltensor_versioned";
 /// `DLPACK_FLAG_BITMASK_READ_ONLY` and `DLPACK_FLAG_BITMASK_IS_COPIED`.
 const READ_ONLY: u64 = 1;
 const COPIED: u64 = 2;
+
+/// `kDLOpaqueHandle`.
+const HANDLE: u8 = 3;
 
 /// `kDLCPU`, `kDLCUDAHost`, `kDLROCMHost`: memory that the processor reads and writes like any other.
 const ON_HOST: [i32; 3] = [1, 3, 11];
@@ -82,6 +85,9 @@ pub(super) fn lend(object: &Bound<'_, PyAny>) -> PyResult<Option<Lent>> {
     let (tensor, flags) = open(object, &capsule)?;
     if (tensor.device.kind, tensor.device.id) != (kind, id) {
         return Err(refused(object, "its tensor is on another device than the one it names"));
+    }
+    if tensor.code == HANDLE {
+        return Err(refused(object, POINTERS));
     }
     let len = bytes(object, tensor)?;
     if flags & COPIED != 0 {

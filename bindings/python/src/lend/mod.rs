@@ -16,8 +16,9 @@ use std::sync::Arc;
 use linkspan::{Gpu, MemSlice, Memory};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::conversion::FromPyObjectOwned;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyMemoryView;
+use pyo3::types::{PyMemoryView, PyString};
 
 use crate::arguments::{blocking, kind};
 use crate::error::BindingError;
@@ -35,10 +36,13 @@ struct Lent {
 /// The memory of a Python object, by the first protocol that it has: buffer, DLPack, `__cuda_array_interface__`.
 pub(crate) fn memory(object: &Bound<'_, PyAny>) -> PyResult<Memory> {
     let lent = match PyMemoryView::from(object) {
-        Ok(view) => by_buffer(view.into_any())?,
-        Err(why) => match dlpack::lend(object)? {
-            Some(lent) => lent,
-            None => cai::lend(object)?.ok_or_else(|| no_memory(object, &why))?,
+        Ok(view) => by_buffer(object, view.into_any())?,
+        Err(why) => match dlpack::lend(object) {
+            Ok(Some(lent)) => lent,
+            Ok(None) => cai::lend(object)?.ok_or_else(|| no_memory(object, &why))?,
+            // One that has both: numpy's DLPack does not name the type that its buffers leave out.
+            Err(_) if !why.is_instance_of::<PyTypeError>(object.py()) => return Err(no_memory(object, &why)),
+            Err(other) => return Err(other),
         },
     };
     let Lent { ptr, len, writable, gpu, keeper } = lent;
@@ -60,15 +64,28 @@ pub(crate) fn memory(object: &Bound<'_, PyAny>) -> PyResult<Memory> {
 }
 
 fn no_memory(object: &Bound<'_, PyAny>, why: &PyErr) -> PyErr {
-    let py = object.py();
-    // An object without the protocol at all is told so by the sentence itself.
-    let why = if why.is_instance_of::<pyo3::exceptions::PyTypeError>(py) { String::new() } else { format!(": {why}") };
+    let why = if is_time(object) {
+        format!("{}, but its numbers are memory (.view(\"i8\")); ", why.value(object.py()))
+    } else if object.is_instance_of::<PyString>() {
+        "encode the text (.encode()); ".to_owned()
+    } else if why.is_instance_of::<PyTypeError>(object.py()) {
+        // An object without the protocol at all is told so by the sentence itself.
+        String::new()
+    } else {
+        format!("{why}; ")
+    };
     BindingError::NoMemory { kind: kind(object), why }.into()
+}
+
+/// Whether it is an array of numpy's datetime64 or timedelta64.
+fn is_time(object: &Bound<'_, PyAny>) -> bool {
+    let kind = object.getattr("dtype").and_then(|kind| kind.getattr("kind")?.extract::<String>());
+    kind.is_ok_and(|kind| kind == "M" || kind == "m")
 }
 
 /// Of an object whose protocol says what cannot be.
 fn refused(object: &Bound<'_, PyAny>, why: impl std::fmt::Display) -> PyErr {
-    BindingError::NoMemory { kind: kind(object), why: format!(": {why}") }.into()
+    BindingError::NoMemory { kind: kind(object), why: format!("{why}; ") }.into()
 }
 
 /// A value of a protocol, as what it has to be.
@@ -79,9 +96,44 @@ where
     value.extract::<T>().map_err(|_| refused(object, format_args!("its {what} is {value}")))
 }
 
+/// Said of what means nothing in another process, and harms this one where it is overwritten.
+const POINTERS: &str = "it holds Python objects or pointers, which no other process can use";
+
+/// Said of an item that is no array of one.
+const SINGLE: &str =
+    "it has no dimensions: make it an array of one item (numpy.atleast_1d, (type(x) * 1).from_buffer(x))";
+
+/// Whether items of a format of the buffer protocol (PEP 3118) have Python objects or pointers in them.
+fn has_pointers(format: &[u8]) -> bool {
+    // Names of fields stand between colons.
+    let parts = format.split(|&c| c == b':').step_by(2);
+    // `Zf`, `Zd` and `Zg` are complex numbers; other `Z` are pointers of ctypes.
+    let wide = |part: &[u8]| {
+        let at = part.iter().position(|&c| c == b'Z');
+        at.is_some_and(|at| !matches!(part.get(at + 1), Some(b'f' | b'd' | b'g')))
+    };
+    parts.into_iter().any(|part| part.iter().any(|c| b"O&XPz".contains(c)) || wide(part))
+}
+
+/// Whether there are some of which the format says nothing, in structures of ctypes and selected fields of numpy.
+fn hides_pointers(view: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let found = view.py().import("linkspan._tensors")?.getattr("hides_pointers")?;
+    found.call1((view.getattr("obj")?,))?.extract()
+}
+
 /// `view` is a memoryview of our own, which no other code can release: it holds the export.
-fn by_buffer(view: Bound<'_, PyAny>) -> PyResult<Lent> {
-    let buffer = PyUntypedBuffer::get(&view)?;
+fn by_buffer(object: &Bound<'_, PyAny>, view: Bound<'_, PyAny>) -> PyResult<Lent> {
+    // PyO3 takes no single items, only arrays of some.
+    let Ok(buffer) = PyUntypedBuffer::get(&view) else {
+        let format: String = view.getattr("format")?.extract()?;
+        let pointers = has_pointers(format.as_bytes()) || hides_pointers(&view)?;
+        return Err(refused(object, if pointers { POINTERS } else { SINGLE }));
+    };
+    let format = buffer.format().to_bytes();
+    let layout = matches!(format.first(), Some(b'B' | b'T')) && buffer.item_size() > 1;
+    if has_pointers(format) || (layout && hides_pointers(&view)?) {
+        return Err(refused(object, POINTERS));
+    }
     if !buffer.is_c_contiguous() {
         return Err(BindingError::Gaps.into());
     }

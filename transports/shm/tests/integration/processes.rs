@@ -300,7 +300,7 @@ fn a_process_copies_alone_from_one_that_can_prove_its_end_and_from_no_other() {
             std::thread::yield_now();
         }
         assert_eq!(back.slice().to_vec() == pattern(1, CHUNK), shows, "{role}");
-        assert!(peer.rail.event().is_none(), "{role}: nothing was tried in vain");
+        assert!(peer.rail.event().is_none(), "{role}: nothing was tried that could not be");
         drop(peer.rail);
         Peer::ends_well(peer.child);
     }
