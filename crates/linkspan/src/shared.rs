@@ -165,14 +165,23 @@ impl Shared {
     }
 
     /// After an operation was submitted that its thread waits for later. A thread that asks after its operations drives them; the engine is
-    /// woken for those of others.
-    pub(crate) fn begun(&self, guard: Guard<'_>) {
-        if !self.asked.load(Ordering::Relaxed) || guard.driver != Driver::Nobody {
+    /// woken for those of others, but for one that was done at once.
+    pub(crate) fn begun<'a>(&'a self, mut guard: Guard<'a>) {
+        if guard.driver != Driver::Nobody {
             return self.see_to_it(guard);
         }
-        let mut guard = self.enter(guard);
+        let asked = self.asked.load(Ordering::Relaxed);
+        if asked {
+            guard = self.enter(guard);
+        }
         let alone = guard.ops.alone;
         guard.pump();
+        if !asked {
+            if guard.ops.alone == alone {
+                return self.see_to_it(guard);
+            }
+            guard = self.enter(guard);
+        }
         if let Some(ch) = guard.channel() {
             ch.flush();
         }

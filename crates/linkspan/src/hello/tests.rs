@@ -44,7 +44,7 @@ fn what_the_sender_knew_to_have_come_is_told_of_its_newest_path() {
 fn errors_say_what_is_wrong() {
     let wire = sample().encode();
     assert!((0..HELLO_LEN).all(|n| Hello::decode(&wire[..n]).is_err()));
-    for (at, with) in [(0, b'X'), (4, 9), (5, 3), (336, 0), (345, b' '), (347, b'x'), (344, 0)] {
+    for (at, with) in [(0, b'X'), (4, 9), (5, 4), (336, 0), (345, b' '), (347, b'x'), (344, 0)] {
         let mut bad = wire;
         bad[at] = with;
         // The number of the endpoint is two bytes.
