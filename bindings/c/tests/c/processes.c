@@ -125,12 +125,13 @@ static void the_peer_may_be_another_process(int path) {
 static void write_timeout_production_disconnected_peer(int path) {
     peer p = start(path);
     side s = connect_to(&p, path);
-    OK(linkspan_write(s.transport, part_of(s.memory, 0, 8192), &p.remote, NULL, LONG, NULL));
+    // Longer than what a writer copies alone, over shared memory.
+    OK(linkspan_write(s.transport, part_of(s.memory, 0, 2 * MIB), &p.remote, NULL, LONG, NULL));
     CHECK(!kill(p.pid, SIGSTOP));
     sleep_ms(50);
     // Stopped, not dead: it cannot confirm that it reads the old path no longer.
     const int64_t began = now_ms();
-    IS(LINKSPAN_TIMED_OUT_UNREVOKED, linkspan_write(s.transport, part_of(s.memory, 0, 8192), &p.remote, NULL, 100, NULL));
+    IS(LINKSPAN_TIMED_OUT_UNREVOKED, linkspan_write(s.transport, part_of(s.memory, 0, 2 * MIB), &p.remote, NULL, 100, NULL));
     const int64_t took = now_ms() - began;
     CHECK(took >= 99 && took < 8000);
     CHECK(!kill(p.pid, SIGCONT));
