@@ -4,7 +4,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of a [`Hello`].
-pub const HELLO_LEN: usize = 408;
+pub const HELLO_LEN: usize = 420;
 
 /// Earlier paths a hello tells of: those that may have ended half made since both sides last agreed, and some more.
 pub const PAST: usize = 4;
@@ -13,7 +13,7 @@ pub const PAST: usize = 4;
 pub(crate) const HELLO_TAG: u32 = u32::MAX;
 
 const MAGIC: [u8; 4] = *b"LSHI";
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// Longest name of an endpoint, in bytes: what a host's name has on Linux (HOST_NAME_MAX).
 pub const NAME_LEN: usize = 64;
@@ -87,11 +87,11 @@ pub struct Hello {
     pub to: u64,
     /// Number of the path that begins here.
     pub epoch: u32,
-    /// Of the sender's control messages on the newest of the last paths, how many it knew to have come; the low half of their number.
-    pub acked: u32,
     /// Numbers of the last paths the speaker was on, newest first, 0 for none, each with the notifications that had come to
     /// it there, and which of the last 512 were of writes that it refused: of number `n` bit `n % 64` of word `n / 64 % 8`.
     pub past: [(u32, u64, Refused); PAST],
+    /// Of the sender's control messages on each of them, how many it knew to have come; the low half of their number.
+    pub acked: [u32; PAST],
     /// The sender is not taken.
     pub refusal: Refusal,
     /// Number of the endpoint that the sending transport belongs to; 0 without one.
@@ -110,8 +110,8 @@ struct Wire {
     from: U64,
     to: U64,
     epoch: U32,
-    acked: U32,
     past: [U32; PAST],
+    acked: [U32; PAST],
     seen: [U64; PAST],
     refused: [[U64; 8]; PAST],
     endpoint: U64,
@@ -131,8 +131,8 @@ impl Hello {
             from: U64::new(self.from),
             to: U64::new(self.to),
             epoch: U32::new(self.epoch),
-            acked: U32::new(self.acked),
             past: self.past.map(|p| U32::new(p.0)),
+            acked: self.acked.map(U32::new),
             seen: self.past.map(|p| U64::new(p.1)),
             refused: self.past.map(|p| p.2.map(U64::new)),
             endpoint: U64::new(self.endpoint),
@@ -148,8 +148,8 @@ impl Hello {
 
     /// How many of the `heard` control messages that had come on path `epoch` the sender knew to have come; 0 where it does not tell.
     pub(crate) fn known(&self, epoch: u32, heard: u64) -> u64 {
-        let unknown = u64::from((heard as u32).wrapping_sub(self.acked));
-        if self.past[0].0 == epoch { heard.saturating_sub(unknown) } else { 0 }
+        let at = self.past.iter().position(|p| p.0 == epoch && epoch != 0);
+        at.map_or(0, |at| heard.saturating_sub(u64::from((heard as u32).wrapping_sub(self.acked[at]))))
     }
 
     /// Reads a hello; total over any bytes. What a later release writes into the spare bytes is not looked at.
@@ -185,7 +185,7 @@ impl Hello {
             from: wire.from.get(),
             to: wire.to.get(),
             epoch: wire.epoch.get(),
-            acked: wire.acked.get(),
+            acked: wire.acked.map(U32::get),
             past: std::array::from_fn(|n| (wire.past[n].get(), wire.seen[n].get(), wire.refused[n].map(U64::get))),
             refusal,
             endpoint: wire.endpoint.get(),

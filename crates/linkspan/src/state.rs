@@ -161,8 +161,10 @@ pub(crate) struct TransportState {
     /// Paths made so far.
     pub(crate) epoch: u32,
     past: [(u32, u64, Refused); PAST],
-    /// Control messages on the newest of these: of the peer, and of ours as many as it is known to have.
-    processed: (u64, u64),
+    /// Of our control messages on each of these, how many the peer was known to have; the low half of their number.
+    acked: [u32; PAST],
+    /// The peer's control messages that came on the newest of these.
+    heard: u64,
     /// Notifications of paths that have ended.
     pub(crate) carry: VecDeque<u64>,
     steps: u32,
@@ -208,7 +210,8 @@ impl TransportState {
             why: Arc::from("no peer has connected"),
             epoch: 0,
             past: Default::default(),
-            processed: (0, 0),
+            acked: [0; PAST],
+            heard: 0,
             carry: VecDeque::new(),
             steps: 0,
             checked: Instant::now(),
@@ -503,8 +506,10 @@ impl TransportState {
         while let Some(message) = ch.take_unexpected() {
             self.ops.keep(message);
         }
-        self.processed = ch.control_counts();
         self.past.rotate_right(1);
+        self.acked.rotate_right(1);
+        let (heard, acked) = ch.control_counts();
+        (self.heard, self.acked[0]) = (heard, acked as u32);
         self.past[0] = (self.epoch, ch.notifies_seen(), ch.notifies_refused());
         ch.cut(why);
         let peer_state = ch.peer_state();

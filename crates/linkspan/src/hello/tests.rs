@@ -7,20 +7,21 @@ fn sample() -> Hello {
     refused[1] = 0x0102_0304;
     let past = [(2, 40, refused), (1, 7, none), (0, 0, none), (0, 0, none)];
     let name = EndpointName::new("w1").unwrap();
-    Hello { from: 5, to: 6, epoch: 3, acked: 90, past, refusal: Refusal::Full, endpoint: 0x0807, name }
+    Hello { from: 5, to: 6, epoch: 3, past, acked: [90, 4, 0, 0], refusal: Refusal::Full, endpoint: 0x0807, name }
 }
 
 #[test]
 fn golden_bytes() {
     let wire = sample().encode();
-    assert_eq!(wire[..8], *b"LSHI\x03\x02\0\0");
-    assert_eq!(wire[8..32], [5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 90, 0, 0, 0]);
-    assert_eq!(wire[32..48], [2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(wire[48..64], [40, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(wire[80..96], [0, 0, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1, 0, 0, 0, 0]);
-    assert!(wire[96..336].iter().all(|&b| b == 0));
-    assert_eq!(wire[336..348], [7, 8, 0, 0, 0, 0, 0, 0, b'w', b'1', 0, 0]);
-    assert!(wire[346..].iter().all(|&b| b == 0));
+    assert_eq!(wire[..8], *b"LSHI\x04\x02\0\0");
+    assert_eq!(wire[8..28], [5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0]);
+    assert_eq!(wire[28..44], [2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(wire[44..60], [90, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(wire[60..76], [40, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(wire[92..108], [0, 0, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1, 0, 0, 0, 0]);
+    assert!(wire[108..348].iter().all(|&b| b == 0));
+    assert_eq!(wire[348..360], [7, 8, 0, 0, 0, 0, 0, 0, b'w', b'1', 0, 0]);
+    assert!(wire[358..].iter().all(|&b| b == 0));
     assert_eq!(Hello::decode(&wire), Ok(sample()));
 }
 
@@ -34,21 +35,21 @@ fn what_had_come_is_told_per_path() {
 }
 
 #[test]
-fn what_the_sender_knew_to_have_come_is_told_of_its_newest_path() {
+fn what_the_sender_knew_to_have_come_is_told_per_path() {
     assert_eq!([90, 93, 0, 1 << 32, 7 << 32 | 95].map(|heard| sample().known(2, heard)), [90, 90, 0, 90, 7 << 32 | 90]);
-    assert_eq!([1, 9].map(|epoch| sample().known(epoch, 93)), [0, 0]);
-    assert_eq!(Hello { acked: 0, ..sample() }.known(2, 93), 0);
+    assert_eq!([1, 9, 0].map(|epoch| sample().known(epoch, 6)), [4, 0, 0]);
+    assert_eq!(Hello { acked: [0; PAST], ..sample() }.known(2, 93), 0);
 }
 
 #[test]
 fn errors_say_what_is_wrong() {
     let wire = sample().encode();
     assert!((0..HELLO_LEN).all(|n| Hello::decode(&wire[..n]).is_err()));
-    for (at, with) in [(0, b'X'), (4, 9), (5, 4), (336, 0), (345, b' '), (347, b'x'), (344, 0)] {
+    for (at, with) in [(0, b'X'), (4, 9), (5, 4), (348, 0), (357, b' '), (359, b'x'), (356, 0)] {
         let mut bad = wire;
         bad[at] = with;
         // The number of the endpoint is two bytes.
-        bad[337] = if at == 336 { 0 } else { 8 };
+        bad[349] = if at == 348 { 0 } else { 8 };
         assert!(Hello::decode(&bad).is_err());
     }
     let nobody = Hello { from: 0, ..sample() };

@@ -14,8 +14,8 @@ impl TransportState {
     fn hello(&self, epoch: u32) -> Hello {
         let (endpoint, name) = self.member.as_ref().map_or_else(Default::default, |member| member.own());
         let to = self.target.as_ref().map_or(self.peer, |t| t.to);
-        let acked = self.processed.1 as u32;
-        Hello { from: self.id, to, epoch, acked, past: self.past, refusal: Refusal::None, endpoint, name }
+        let (past, acked) = (self.past, self.acked);
+        Hello { from: self.id, to, epoch, past, acked, refusal: Refusal::None, endpoint, name }
     }
 
     /// Moves the making of a path on. True: something has moved.
@@ -254,7 +254,7 @@ impl TransportState {
             self.news = true;
         }
         self.ops.relink(seen, &refused);
-        self.ops.keep_known(hello.known(self.past[0].0, self.processed.0));
+        self.ops.keep_known(hello.known(self.past[0].0, self.heard));
         self.ops.meet_all();
         self.ops.connected();
         self.settle();

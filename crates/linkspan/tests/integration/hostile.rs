@@ -282,9 +282,9 @@ fn a_peer_that_makes_path_after_path_has_a_bounded_number_of_messages_kept() {
             assert_eq!(raw.outcome(sent), Ok(8128));
         }
         assert_eq!((victim.connected(), victim.epoch()), (true, epoch - 1));
-        let (mut past, acked) = (Hello::default().past, 1 + MANY);
-        past[0].0 = epoch - 1;
-        let hello = Hello { from: 77, to: id_of(&url), epoch, acked, past, ..Hello::default() };
+        let (mut past, mut acked) = (Hello::default().past, Hello::default().acked);
+        (past[0].0, acked[0]) = (epoch - 1, 1 + MANY);
+        let hello = Hello { from: 77, to: id_of(&url), epoch, past, acked, ..Hello::default() };
         paths.push(Raw::connect(&url, &hello));
     }
     let end = Instant::now() + LONG;
@@ -297,6 +297,23 @@ fn a_peer_that_makes_path_after_path_has_a_bounded_number_of_messages_kept() {
     for _ in 0..17 * MANY {
         assert_eq!(victim.recv_blocking(5, &memory.view_mut().unwrap(), Some(LONG)).unwrap(), 8128);
     }
+}
+
+/// The peer had path 2, whose hello did not arrive.
+#[test]
+fn a_message_is_received_though_the_next_path_has_ended_before_one_side_had_it() {
+    let (victim, memory, mut raw) = victim();
+    let (url, src) = (victim.bind().unwrap(), StaticBuf::new(100));
+    let sent = raw.channel.post_send(5, src.slice()).unwrap();
+    assert_eq!(raw.outcome(sent), Ok(100));
+    let (mut past, mut acked) = (Hello::default().past, Hello::default().acked);
+    [past[0].0, past[1].0] = [2, 1];
+    // Its hello, and the message.
+    acked[1] = 2;
+    let hello = Hello { from: 77, to: id_of(&url), epoch: 3, past, acked, ..Hello::default() };
+    let _again = Raw::connect(&url, &hello);
+    assert_eq!(victim.recv_blocking(5, &memory.view_mut().unwrap(), Some(LONG)).unwrap(), 100);
+    assert_eq!(victim.epoch(), 3);
 }
 
 #[test]
