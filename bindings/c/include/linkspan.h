@@ -28,7 +28,7 @@
 // LS1104: the transport is permanently broken; close it and open another one.
 #define LINKSPAN_BROKEN 1104
 
-// LS1105: a message was under way when another operation revoked the path.
+// LS1105: a message was under way when its path was lost, or revoked for another operation.
 #define LINKSPAN_INTERRUPTED 1105
 
 // LS1106: there is no peer yet.

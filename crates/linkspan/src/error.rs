@@ -30,8 +30,10 @@ pub enum Error {
     /// The transport cannot be used any more; make a new one.
     #[error("LS1104 the transport is permanently broken: {0}; make a new one")]
     Broken(Arc<str>),
-    /// A two-sided message was under way when another operation timed out or was aborted; whether it arrived is unknown.
-    #[error("LS1105 the path was revoked under a message by another operation; whether the message arrived is unknown")]
+    /// A two-sided message was under way when its path was lost, or another operation timed out or was aborted; whether it arrived is unknown.
+    #[error(
+        "LS1105 the path was lost, or revoked for another operation, while the message was under way; whether it arrived is unknown"
+    )]
     Interrupted,
     /// The peer refused the operation, or it is at fault itself.
     #[error(transparent)]

@@ -461,8 +461,8 @@ impl Transport {
     /// that times out or is dropped while it waits is withdrawn, and its path stays.
     ///
     /// # Errors
-    /// [`Error::Tag`] for a tag that is kept for the transport; [`Error::Interrupted`] where another operation revoked
-    /// the path while it was under way; [`Error::Op`] for a message longer than its receive (a small one fails at the receiver
+    /// [`Error::Tag`] for a tag that is kept for the transport; [`Error::Interrupted`] where the path was lost, or
+    /// revoked for another operation, while it was under way; [`Error::Op`] for a message longer than its receive (a small one fails at the receiver
     /// only); [`Error::Timeout`], [`Error::TimedOutUnrevoked`], [`Error::Aborted`], [`Error::NotConnected`],
     /// [`Error::Broken`], [`Error::Device`].
     pub fn send<'m>(&self, tag: u32, view: &View<'m>, timeout: Option<Duration>) -> Op<'m> {

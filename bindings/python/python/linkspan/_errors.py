@@ -46,7 +46,7 @@ class Broken(Error, ConnectionError):
 
 
 class Interrupted(Error):
-    """The path was revoked under a message by another operation; whether the message arrived is unknown."""
+    """The path was lost, or revoked for another operation, while the message was under way; whether it arrived is unknown."""
 
 
 class NotConnected(Error, ConnectionError):
