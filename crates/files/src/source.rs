@@ -378,7 +378,7 @@ impl<F: Fs> Source<F> {
             Ok((_, stat)) if stat.ident() != found.stat.ident() => self.give_up(key, None),
             Ok((file, stat)) => {
                 await_tick(&*fs, stat.ctime);
-                for why in walk::left_out(&*fs, &file) {
+                for why in walk::left_out(&self.load, &file) {
                     self.note(path.clone(), Note::LeftOut(why));
                 }
                 // A file that has changed under the reader once is read from a copy that shares its blocks, where there can be one.

@@ -12,7 +12,7 @@ use crate::hash::Value;
 use crate::name::RelPath;
 
 /// Version of all of it. A peer with another one is refused with a word.
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 
 /// Longest message, bytes.
 pub const MESSAGE_MAX: usize = 256 << 10;
@@ -157,9 +157,12 @@ pub enum LeftOut {
     HardLink = 3,
     /// The setuid, setgid or sticky bit.
     SetId = 4,
+    /// Other attributes: `trusted.*`, those of users where they were not asked for, and of directories.
+    Attributes = 5,
 }
 
-const LEFT_OUT: [LeftOut; 5] = [LeftOut::Special, LeftOut::Acl, LeftOut::Security, LeftOut::HardLink, LeftOut::SetId];
+const LEFT_OUT: [LeftOut; 6] =
+    [LeftOut::Special, LeftOut::Acl, LeftOut::Security, LeftOut::HardLink, LeftOut::SetId, LeftOut::Attributes];
 
 impl LeftOut {
     /// Whether the receiver has less than the sender in a way that nothing on its side can recreate.

@@ -95,6 +95,7 @@ pub fn left_out(why: LeftOut) -> &'static str {
         LeftOut::Security => "security attributes, such as capabilities (security.*)",
         LeftOut::HardLink => "another name of a file, which arrives as a file of its own",
         LeftOut::SetId => "a setuid, setgid or sticky bit",
+        LeftOut::Attributes => "attributes: trusted.*, user.* without --xattrs or of directories",
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) struct View {
     /// What the receiver had and the sender had not.
     extra: u64,
     failed: u64,
-    left_out: [u64; 5],
+    left_out: [u64; 6],
     broken: Option<Failure>,
 }
 
@@ -66,7 +66,7 @@ impl View {
             would: 0,
             extra: 0,
             failed: 0,
-            left_out: [0; 5],
+            left_out: [0; 6],
             broken: None,
         })
     }
@@ -214,7 +214,7 @@ impl View {
         eprintln!("lspan: {}", self.summary(outcome, moved, seconds));
         let count = |why: LeftOut| self.left_out[why as usize];
         let lost: u64 = [LeftOut::Special, LeftOut::Acl, LeftOut::Security].into_iter().map(count).sum();
-        let others = [LeftOut::HardLink, LeftOut::SetId].map(|why| (count(why), left_out(why)));
+        let others = [LeftOut::HardLink, LeftOut::SetId, LeftOut::Attributes].map(|why| (count(why), left_out(why)));
         for (n, what) in others.into_iter().filter(|other| other.0 > 0) {
             eprintln!("lspan: left out {}: {what}", counted(n, "time", "times"));
         }

@@ -159,5 +159,5 @@ fn read_small<F: Fs>(
     let len = before.size as usize;
     let have = read_full(fs, &file, 0, &mut staging[..len])?;
     let same = have == len && fs.stat_file(&file)?.ident() == before.ident();
-    Ok(same.then(|| (len, left_out(fs, &file))))
+    Ok(same.then(|| (len, left_out(load, &file))))
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::Load;
 use crate::Rules;
 use crate::fs::{Fs, Kind, Links, Sorted, Stat};
 use crate::name::{Name, RelPath};
@@ -151,22 +152,27 @@ impl<F: Fs> Walk<F> {
 }
 
 /// What of an open file does not travel, beyond its owner.
-pub(super) fn left_out<F: Fs>(fs: &F, file: &F::File) -> Vec<LeftOut> {
-    among(&fs.list_xattrs(file).unwrap_or_default())
+pub(super) fn left_out<F: Fs>(load: &Load<F>, file: &F::File) -> Vec<LeftOut> {
+    among(&load.fs.list_xattrs(file).unwrap_or_default(), load.xattrs)
 }
 
 /// The same of a directory.
 pub(super) fn left_out_of_dir<F: Fs>(fs: &F, found: &Found<F>) -> Vec<LeftOut> {
     let names = fs.open_child(&found.dir, &found.name).and_then(|dir| fs.list_dir_xattrs(&dir));
-    among(&names.unwrap_or_default())
+    among(&names.unwrap_or_default(), false)
 }
 
-fn among(names: &[Vec<u8>]) -> Vec<LeftOut> {
+fn among(names: &[Vec<u8>], users_travel: bool) -> Vec<LeftOut> {
     // Where there is SELinux every file has its label, which the other side gives by its own rules.
     let is_security = |name: &[u8]| name.starts_with(b"security.") && name != b"security.selinux";
     let is_acl = |name: &[u8]| matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
+    let is_other = |name: &[u8]| name.starts_with(b"trusted.") || !users_travel && is_user_xattr(name);
     let is_there = |is: &dyn Fn(&[u8]) -> bool| names.iter().any(|name| is(name));
-    let found = [(is_there(&is_acl), LeftOut::Acl), (is_there(&is_security), LeftOut::Security)];
+    let found = [
+        (is_there(&is_acl), LeftOut::Acl),
+        (is_there(&is_security), LeftOut::Security),
+        (is_there(&is_other), LeftOut::Attributes),
+    ];
     found.into_iter().filter_map(|(is_there, what)| is_there.then_some(what)).collect()
 }
 

@@ -91,8 +91,14 @@ fn attributes_of_users_arrive_where_they_are_asked_for_and_only_there() {
         let len = getxattr(world.path(path), "user.origin", &mut value[..])?;
         Ok::<_, Errno>(String::from_utf8_lossy(&value[..len]).into_owned())
     };
-    world.ok(&["send", "src", &world.place("data/plain/")]);
-    world.ok(&["send", "--xattrs", "src", &world.place("data/")]);
+    let line = |times: &str| format!("left out {times}: attributes: trusted.*, user.*");
+    let plain = world.run(&["send", "src", &world.place("data/plain/")]);
+    assert!(plain.status.success() && err(&plain).contains(&line("2 times")), "{}", err(&plain));
+    // Only root sees these, and they never travel.
+    let trusted = set(&world.path("src/large"), "trusted.note", b"x");
+    let all = world.run(&["send", "--xattrs", "src", &world.place("data/")]);
+    assert!(all.status.success(), "{}", err(&all));
+    assert_eq!(err(&all).contains(&line("1 time")), trusted, "{}", err(&all));
     world.ok(&["get", "--xattrs", &world.place("data/src"), "out"]);
     for name in ["small", "large"] {
         assert_eq!(value(&format!("share/plain/src/{name}")), Err(Errno::NODATA));
