@@ -152,7 +152,8 @@ fn several_threads_write_wait_and_read_on_one_transport() {
     for (_, extra) in PATHS {
         let (a, b) = pair(extra);
         let (inbox, remote) = open(&b, 4 << 16);
-        let (sum, a, b) = (AtomicU64::new(0), &a, &b);
+        let all = 4 * EACH;
+        let (sum, left, a, b) = (AtomicU64::new(0), AtomicU64::new(all), &a, &b);
         std::thread::scope(|s| {
             for t in 0..4u64 {
                 let own = remote.slice(t << 16, 1 << 16).unwrap();
@@ -169,14 +170,16 @@ fn several_threads_write_wait_and_read_on_one_transport() {
             }
             for _ in 0..3 {
                 s.spawn(|| {
-                    while let Ok(value) = b.wait_for_write_blocking(Some(Duration::from_secs(2))) {
-                        sum.fetch_add(value + 1, Ordering::Relaxed);
+                    let one_less = |n: u64| n.checked_sub(1);
+                    while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+                        sum.fetch_add(b.wait_for_write_blocking(Some(LONG)).unwrap() + 1, Ordering::Relaxed);
                     }
                 });
             }
         });
-        let all = 4 * EACH;
         assert_eq!(sum.load(Ordering::Relaxed), all * (all + 1) / 2, "each notification was taken once");
+        let more = b.wait_for_write_blocking(Some(Duration::ZERO));
+        assert!(matches!(more, Err(Error::Timeout)), "{more:?}");
         assert_eq!(inbox.len(), 4 << 16);
     }
 }

@@ -371,7 +371,7 @@ fn a_peer_killed_in_a_batch_is_named_and_another_takes_its_place_and_name() {
             let error = std::thread::scope(|s| {
                 let batches = s.spawn(|| {
                     loop {
-                        if let Err(error) = peer.write_batch_blocking(&parts, None, Some(LONG)) {
+                        if let Err(error) = peer.write_batch_blocking(&parts, None, None) {
                             break error;
                         }
                     }
