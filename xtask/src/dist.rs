@@ -142,8 +142,9 @@ fn inspect(file: &Path, is_plugin: bool) -> Vec<String> {
     };
     let mut problems = loads(&name, bytes, &elf);
     if is_plugin {
-        println!("{name}: exports {}", elf.exports.join(" "));
-        problems.extend(exports(&elf.exports).into_iter().map(|why| format!("{name}: {why}")));
+        let names: Vec<String> = elf.exports.into_iter().map(|(name, _)| name).collect();
+        println!("{name}: exports {}", names.join(" "));
+        problems.extend(exports(&names).into_iter().map(|why| format!("{name}: {why}")));
     }
     problems
 }
@@ -152,7 +153,7 @@ fn inspect(file: &Path, is_plugin: bool) -> Vec<String> {
 fn read(file: &Path) -> Result<(String, usize, Elf), String> {
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let bytes = fs::read(file).map_err(|e| format!("{name}: {e}"))?;
-    let elf = Elf::read(&bytes).ok_or_else(|| format!("{name}: not a 64-bit little-endian ELF file"))?;
+    let elf = Elf::read(&bytes).map_err(|e| format!("{name}: not a 64-bit little-endian ELF file: {e}"))?;
     Ok((name, bytes.len(), elf))
 }
 

@@ -38,12 +38,10 @@ pub(crate) fn problems(sources: &[Source]) -> Vec<String> {
 
 /// What is wrong with the shared library's names, against the version script.
 pub(crate) fn inspect(elf: &Elf, map: &str, soname: &str) -> Vec<String> {
-    let have: BTreeSet<&(String, String)> = elf.versioned.iter().collect();
-    let promised = promised(map);
-    let want: BTreeSet<&(String, String)> = promised.iter().collect();
+    let (have, want) = (&elf.exports, BTreeSet::from_iter(promised(map)));
     let shown = |(name, version): &(String, String)| format!("{name}@@{version}");
     let mut problems: Vec<String> =
-        want.difference(&have).map(|one| format!("does not export {}", shown(one))).collect();
+        want.difference(have).map(|one| format!("does not export {}", shown(one))).collect();
     problems.extend(have.difference(&want).map(|one| format!("exports {}, which {MAP} does not have", shown(one))));
     if elf.soname.as_deref() != Some(soname) {
         problems.push(format!("its soname is {:?}, not {soname}", elf.soname));

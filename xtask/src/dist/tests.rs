@@ -11,10 +11,21 @@ fn this_very_test_program_is_read() {
 }
 
 #[test]
+fn the_c_librarys_names_come_with_their_versions_and_its_versions_are_no_names() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let libc = maps.split_whitespace().find(|word| word.ends_with("/libc.so.6")).unwrap();
+    let elf = Elf::read(&std::fs::read(libc).unwrap()).unwrap();
+    assert_eq!(elf.soname.as_deref(), Some("libc.so.6"));
+    assert!(elf.relro);
+    assert!(elf.exports.iter().any(|(name, version)| name == "malloc" && version.starts_with("GLIBC_")));
+    assert!(!elf.exports.iter().any(|(name, _)| name.starts_with("GLIBC_")));
+}
+
+#[test]
 fn cut_and_damaged_files_are_refused_or_survived() {
     let bytes = std::fs::read("/proc/self/exe").unwrap();
-    assert!(Elf::read(&bytes[..bytes.len().min(200)]).is_none());
-    assert!(Elf::read(b"#!/bin/sh\n").is_none());
+    assert!(Elf::read(&bytes[..bytes.len().min(200)]).is_err());
+    assert!(Elf::read(b"#!/bin/sh\n").is_err());
     let mut head = bytes[..bytes.len().min(1 << 16)].to_vec();
     for at in 0..64 {
         let was = std::mem::replace(&mut head[at], 0xff);

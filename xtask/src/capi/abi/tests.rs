@@ -26,7 +26,7 @@ fn sources_and_script_must_agree() {
 #[test]
 fn a_library_must_have_what_the_script_says_and_no_more() {
     let good = || Elf {
-        versioned: names(&[("one", "LIB_0"), ("two", "LIB_1")]),
+        exports: names(&[("one", "LIB_0"), ("two", "LIB_1")]).into_iter().collect(),
         soname: Some("lib.so.0".to_owned()),
         now: true,
         nodelete: true,
@@ -35,7 +35,7 @@ fn a_library_must_have_what_the_script_says_and_no_more() {
     };
     assert_eq!(inspect(&good(), SCRIPT, "lib.so.0"), Vec::<String>::new());
     assert_eq!(inspect(&good(), SCRIPT, "lib.so.1").len(), 1);
-    let moved = Elf { versioned: names(&[("one", "LIB_0"), ("two", "LIB_0")]), ..good() };
+    let moved = Elf { exports: names(&[("one", "LIB_0"), ("two", "LIB_0")]).into_iter().collect(), ..good() };
     assert_eq!(inspect(&moved, SCRIPT, "lib.so.0").len(), 2);
     for broken in [Elf { now: false, ..good() }, Elf { nodelete: false, ..good() }, Elf { relro: false, ..good() }] {
         assert_eq!(inspect(&broken, SCRIPT, "lib.so.0").len(), 1);
