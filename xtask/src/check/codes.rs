@@ -34,7 +34,7 @@ pub(crate) fn definitions(sources: &[Source]) -> BTreeMap<String, Vec<Definition
                     all.entry(code.to_owned()).or_default().push(Definition {
                         path: source.path.clone(),
                         line: token.line,
-                        message: message.trim_start_matches(':').trim().to_owned(),
+                        message: message.trim_start_matches(':').trim().replace('\n', " "),
                         doc: doc.join(" ").trim().to_owned(),
                     });
                 }

@@ -27,6 +27,13 @@ fn comments_and_strings_hide_their_words() {
 }
 
 #[test]
+fn comments_are_for_the_item_below_or_for_readers() {
+    let kinds: Vec<Kind> =
+        tokens("//! File.\n/// Item.\n//// x\n// SAFETY: y\n/** z */").into_iter().map(|t| t.kind).collect();
+    assert_eq!(kinds, [Kind::Doc("Item.".into()), Kind::Note("// x".into()), Kind::Note("SAFETY: y".into())]);
+}
+
+#[test]
 fn quotes_are_characters_or_lifetimes() {
     assert_eq!(words(r#"f('"') 'x' '\'' '\u{41}' &'a str unsafe"#), ["f", "a", "str", "unsafe"]);
 }
