@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
 use crate::tree::Source;
 
 /// One link or code span of a document.
@@ -12,8 +14,8 @@ use crate::tree::Source;
 pub(crate) enum Item {
     /// `[text](target)`.
     Link {
-        /// What is shown.
-        text: String,
+        /// The code spans in what is shown.
+        codes: Vec<String>,
         /// Where it leads.
         target: String,
     },
@@ -28,7 +30,7 @@ pub(crate) fn problems(sources: &[Source]) -> Vec<String> {
     for source in sources.iter().filter(|s| s.path.ends_with(".md")) {
         for (line, item) in items(&source.text) {
             let wrong = match &item {
-                Item::Link { text, target } => follow(&by_path, source, text, target),
+                Item::Link { codes, target } => follow(&by_path, source, codes, target),
                 Item::Code(code) => mention(&by_path, source, code),
             };
             problems.extend(wrong.map(|why| format!("{}:{line}: {why}", source.path)));
@@ -37,7 +39,7 @@ pub(crate) fn problems(sources: &[Source]) -> Vec<String> {
     problems
 }
 
-fn follow(by_path: &BTreeMap<&str, &Source>, from: &Source, text: &str, target: &str) -> Option<String> {
+fn follow(by_path: &BTreeMap<&str, &Source>, from: &Source, codes: &[String], target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
     }
@@ -62,8 +64,8 @@ fn follow(by_path: &BTreeMap<&str, &Source>, from: &Source, text: &str, target: 
         }
     }
     if path.ends_with(".rs") {
-        for code in code_spans(text) {
-            if !code.contains(['/', '.']) && !holds(source, &code) {
+        for code in codes {
+            if !code.contains(['/', '.']) && !holds(source, code) {
                 return Some(format!("{path} has no symbol `{code}`"));
             }
         }
@@ -115,71 +117,39 @@ fn resolve(from: &str, file: &str) -> Option<String> {
 /// The anchors that a renderer of GitHub's kind makes of the headings.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let mut anchors = BTreeSet::new();
-    for (_, line) in prose(text) {
-        let Some(title) = line.trim_start().strip_prefix('#') else {
-            continue;
-        };
-        let title = title.trim_start_matches('#').trim();
-        let slug: String = title
-            .to_lowercase()
-            .chars()
-            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
-            .map(|c| if c == ' ' { '-' } else { c })
-            .collect();
-        let times = seen.entry(slug.clone()).or_insert(0);
-        anchors.insert(if *times == 0 { slug } else { format!("{slug}-{times}") });
-        *times += 1;
+    let (mut anchors, mut title) = (BTreeSet::new(), String::new());
+    for event in Parser::new(text) {
+        match event {
+            Event::Start(Tag::Heading { .. }) => title.clear(),
+            Event::Text(part) | Event::Code(part) => title.push_str(&part),
+            Event::End(TagEnd::Heading(_)) => {
+                let slug = title.to_lowercase().replace(' ', "-");
+                let slug: String = slug.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect();
+                let times = seen.entry(slug.clone()).or_insert(0);
+                anchors.insert(if *times == 0 { slug } else { format!("{slug}-{times}") });
+                *times += 1;
+            }
+            _ => {}
+        }
     }
     anchors
 }
 
-/// Lines outside fenced code, with their numbers.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut fenced = false;
-    text.lines().enumerate().filter_map(move |(at, line)| {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-            return None;
-        }
-        (!fenced).then_some((at + 1, line))
-    })
-}
-
-/// Links and code spans, line by line.
+/// Links and code spans, with the lines that they begin on.
 pub(crate) fn items(text: &str) -> Vec<(usize, Item)> {
-    let mut found = Vec::new();
-    for (number, line) in prose(text) {
-        let mut rest = line;
-        while let Some(at) = rest.find(['[', '`']) {
-            let start = &rest[at..];
-            if let Some((item, len)) = link(start) {
-                found.push((number, item));
-                rest = &start[len..];
-            } else if let Some(code) = start.strip_prefix('`').and_then(|s| s.split_once('`')).map(|(code, _)| code) {
-                found.push((number, Item::Code(code.to_owned())));
-                rest = &start[code.len() + 2..];
-            } else {
-                rest = &start[1..];
+    let (mut found, mut inside) = (Vec::new(), false);
+    for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
+        let line = || text[..range.start].matches('\n').count() + 1;
+        match (event, found.last_mut()) {
+            (Event::Code(code), Some((_, Item::Link { codes, .. }))) if inside => codes.push(code.into_string()),
+            (Event::Code(code), _) => found.push((line(), Item::Code(code.into_string()))),
+            (Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }), _) => {
+                inside = true;
+                found.push((line(), Item::Link { codes: Vec::new(), target: dest_url.into_string() }));
             }
+            (Event::End(TagEnd::Link | TagEnd::Image), _) => inside = false,
+            _ => {}
         }
     }
     found
-}
-
-/// A link at the very start of `text`, and its length.
-fn link(text: &str) -> Option<(Item, usize)> {
-    let inner = text.strip_prefix('[')?;
-    let (shown, rest) = inner.split_once("](")?;
-    if shown.contains(['[', ']']) {
-        return None;
-    }
-    let (target, _) = rest.split_once(')')?;
-    let item =
-        Item::Link { text: shown.to_owned(), target: target.split_whitespace().next().unwrap_or_default().to_owned() };
-    Some((item, shown.len() + target.len() + 4))
-}
-
-fn code_spans(text: &str) -> Vec<String> {
-    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }

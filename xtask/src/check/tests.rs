@@ -1,3 +1,4 @@
+use super::links::Item;
 use super::{behaviours, codes, findings, hosts, layers, links, locks, params, unsafety, words};
 use crate::lex::tokens;
 use crate::tree::Source;
@@ -67,6 +68,26 @@ fn links_are_followed_to_files_headings_and_symbols() {
         assert!(has(&problems, &format!("a.md:{line}: ")), "line {line} of {problems:?}");
     }
     assert_eq!(problems.len(), 7);
+}
+
+#[test]
+fn links_are_those_that_a_reader_sees() {
+    let text =
+        "[a\n`b`](x.md) [c][r] `d\ne` ![f](y.svg)\n\n~~~\n[g](z.md)\n~~~\n\n| `h` | `i\\|j` |\n|-|-|\n\n[r]: v.md\n";
+    let link = |codes: &[&str], target: &str| Item::Link {
+        codes: codes.iter().map(|code| (*code).to_owned()).collect(),
+        target: target.to_owned(),
+    };
+    let code = |code: &str| Item::Code(code.to_owned());
+    let all = [
+        (1, link(&["b"], "x.md")),
+        (2, link(&[], "v.md")),
+        (2, code("d e")),
+        (3, link(&[], "y.svg")),
+        (9, code("h")),
+        (9, code("i|j")),
+    ];
+    assert_eq!(links::items(text), all);
 }
 
 #[test]
