@@ -311,16 +311,86 @@ static void idle_body(struct rank *r)
 	teardown(&b);
 }
 
+/* Resident memory of this process in KiB. */
+static double resident(void)
+{
+	unsigned long pages = 0;
+	FILE *file = fopen("/proc/self/statm", "r");
+	CHECK(file != NULL && fscanf(file, "%*u %lu", &pages) == 1, "/proc/self/statm cannot be read");
+	fclose(file);
+	return (double)pages * (double)sysconf(_SC_PAGESIZE) / 1024;
+}
+
+/* A message over each, so that each holds what it needs. */
+static void pass_one(struct rank *r, struct edge *e, char *mem)
+{
+	void *comm = e->from == r->id ? e->send : e->recv, *mr = reg(r, comm, mem, options.size);
+	finish(r, e->from == r->id ? send_start(r, comm, mem, options.size, 0, mr)
+				   : recv_start(r, comm, mem, options.size, 0, mr));
+	dereg_mr(r, comm, mr);
+}
+
+/* EACH connections one way and as many the other, as NCCL makes them: listen, handles, then connect and accept until all are there. */
+static void connect_body(struct rank *r)
+{
+	enum { EACH = 32, ALL = 2 * EACH };
+	struct edge e[ALL];
+	double ours[ROUNDS], bare[ROUNDS], ratio[ROUNDS], held = 0;
+	char *mem = buffer_new(options.size);
+	for (int i = 0; i < ROUNDS; i++) {
+		for (int k = 0; k < 2; k++) {
+			bool us = k == i % 2;
+			int fd[ALL];
+			double before = resident();
+			barrier(r);
+			uint64_t start = now_ns();
+			if (us) {
+				for (int n = 0; n < ALL; n++)
+					e[n] = (struct edge){.from = n % 2, .to = 1 - n % 2};
+				edges_open(r, e, ALL);
+			} else {
+				for (int n = 0; n < ALL; n++)
+					fd[n] = bare_open(r);
+				barrier(r);
+			}
+			(us ? ours : bare)[i] = (double)(now_ns() - start) / 1e6 / ALL;
+			if (!us) {
+				for (int n = 0; n < ALL; n++)
+					close(fd[n]);
+				continue;
+			}
+			for (int n = 0; n < ALL; n++)
+				pass_one(r, &e[n], mem);
+			r->shared->result[r->id] = resident() - before;
+			barrier(r);
+			/* Later ones take what the first ones gave back. */
+			if (i == 0)
+				held = (r->shared->result[0] + r->shared->result[1]) / ALL;
+			edges_close(r, e, ALL);
+		}
+		ratio[i] = ours[i] / bare[i];
+	}
+	if (r->id == 0) {
+		printf("connect v%d, %d connections each way, %d rounds: ", options.version, EACH, ROUNDS);
+		spread(ours, ROUNDS, "each", " ms");
+		spread(bare, ROUNDS, ", bare TCP one after the other", " ms");
+		spread(ratio, ROUNDS, ", ratio", "");
+		printf("; resident in both processes for each: %.0f KiB\n", held);
+	}
+	fflush(stdout);
+}
+
 int bench_main(void)
 {
-	body *body = strcmp(options.bench, "lat") == 0	  ? latency_body
-		     : strcmp(options.bench, "idle") == 0 ? idle_body
+	body *body = strcmp(options.bench, "lat") == 0	     ? latency_body
+		     : strcmp(options.bench, "idle") == 0    ? idle_body
+		     : strcmp(options.bench, "connect") == 0 ? connect_body
 		     : strcmp(options.bench, "rate") == 0 || strcmp(options.bench, "proxy") == 0 ||
 					  strcmp(options.bench, "bw") == 0
 			       ? flow_body
 											      : NULL;
 	if (body == NULL) {
-		fprintf(stderr, "plugin-host: there is no bench '%s'; use lat, rate, proxy, bw or idle\n", options.bench);
+		fprintf(stderr, "plugin-host: there is no bench '%s'; use lat, rate, proxy, bw, idle or connect\n", options.bench);
 		return 2;
 	}
 	return group_run(2, options.seconds * 8 + 60, body);

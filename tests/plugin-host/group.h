@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { RANKS_MAX = 8, EDGES_MAX = 64, SLOTS = 64 };
+enum { RANKS_MAX = 8, EDGES_MAX = 1024, SLOTS = 64 };
 
 /* What all ranks see. */
 struct shared {

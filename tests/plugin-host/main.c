@@ -49,7 +49,7 @@ _Noreturn static void usage(int code)
 		   "                   [--plant FAULT] [--mem host|cuda] [--offload] [--verbose]\n"
 		   "       plugin-host --plugin FILE.so --join ADDRESS:PORT --rank I --ranks N --test allreduce|rounds|...\n"
 		   "                   [--size BYTES[K|M]] [--rounds N]\n"
-		   "       plugin-host --plugin FILE.so --bench lat|rate|proxy|bw|idle [--version N] [--size BYTES[K|M]]\n"
+		   "       plugin-host --plugin FILE.so --bench lat|rate|proxy|bw|idle|connect [--version N] [--size BYTES[K|M]]\n"
 		   "                   [--window N] [--seconds N]\n"
 		   "exit: 0 all passed, 1 a test failed, 2 usage\n"
 		   "faults: torn-flag swapped-tags short-size dup corrupt overrun lost-error leak\ntests:\n");
