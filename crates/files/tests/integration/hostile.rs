@@ -2,10 +2,9 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use linkspan::{Memory, Transport, Url};
+use linkspan::{Memory, Transport};
 use linkspan_files::engine::{Clock, Engine, Event, Geometry, Happened, LinkLost, Outlet, SlotReader, Violation};
 use linkspan_files::fs::{Fs, Ident, Links, OpenHow, Time};
 use linkspan_files::hash::value;
@@ -19,7 +18,7 @@ use linkspan_files::wire::{
     Verdict, What,
 };
 
-use crate::sessions::{Folder, LONG, TAG, context, hear, in_share, place, say, serve, try_hear, try_say};
+use crate::sessions::{Folder, LONG, Peer, TAG, hear, in_share, place, say, try_hear, try_say};
 
 const GEOMETRY: Geometry = Geometry { chunk: 1024, per_slot: 2, slots: 3 };
 
@@ -275,27 +274,13 @@ fn a_file_that_was_given_up_has_neither_arrived_nor_failed_after_the_verdicts_on
     assert!(source.on(failed).is_err());
 }
 
-fn dial(url: &Url) -> Transport {
-    let transport = context().transport().unwrap();
-    transport.connect_blocking(url, LONG).unwrap();
-    transport
-}
-
-/// A session of its own.
-fn session(url: &Url, number: u8) -> Transport {
-    let transport = dial(url);
-    say(&transport, &Message::Hello { version: VERSION, session: [number; 16] });
-    assert!(matches!(hear(&transport), Message::Welcome { .. }));
-    transport
-}
-
 #[test]
 fn the_slots_of_all_transfers_of_one_peer_are_bounded_by_its_connections() {
     let folder = Folder::new("slots");
-    let (url, said, over) = serve(&folder.0);
+    let peer = Peer::serve(&folder);
     let (mut open, mut bytes) = (Vec::new(), 0);
     for number in 0..100 {
-        let control = dial(&url);
+        let control = peer.dial();
         // One that is not let in is closed at once.
         let hello = try_say(&control, &Message::Hello { version: VERSION, session: [number; 16] });
         if hello.and_then(|_| try_hear(&control)).is_err() {
@@ -304,34 +289,32 @@ fn the_slots_of_all_transfers_of_one_peer_are_bounded_by_its_connections() {
         let what = Request::Put { to: place(), dry_run: false, no_fsync: true, delete: None };
         say(&control, &Message::Request { number: 1, what });
         let Message::Answer { result: Ok(Answer::Ready(token)), .. } = hear(&control) else { panic!("no transfer") };
-        let bulk = dial(&url);
+        let bulk = peer.dial();
         say(&bulk, &Message::Bulk { token });
         let Message::Slots { size, count, .. } = hear(&control) else { panic!("no slots") };
         bytes += u64::from(size) * u64::from(count);
         open.push((control, bulk));
     }
     assert_eq!((open.len() as u64, bytes), (PER_PEER_MAX / 2, 8 * (32 << 20)));
-    assert!(said.recv_timeout(LONG).unwrap().contains("too many are open"));
-    over.store(true, Relaxed);
+    assert!(peer.said().contains("too many are open"));
 }
 
 #[test]
 fn a_transfer_that_finds_no_place_for_its_second_connection_is_refused_by_name_and_others_keep_theirs() {
     let folder = Folder::new("places");
-    let (url, _said, over) = serve(&folder.0);
+    let peer = Peer::serve(&folder);
     let put = || Request::Put { to: place(), dry_run: false, no_fsync: true, delete: None };
-    let first = session(&url, 0);
+    let first = peer.session(0);
     say(&first, &Message::Request { number: 1, what: put() });
     let Message::Answer { result: Ok(Answer::Ready(token)), .. } = hear(&first) else { panic!("no transfer") };
     // All that are left but the one that is kept for it.
-    let others: Vec<Transport> = (1..PER_PEER_MAX as u8 - 1).map(|number| session(&url, number)).collect();
+    let others: Vec<Transport> = (1..PER_PEER_MAX as u8 - 1).map(|number| peer.session(number)).collect();
     say(&others[0], &Message::Request { number: 1, what: put() });
     let Message::Answer { result: Err(fault), .. } = hear(&others[0]) else { panic!("it is not refused") };
     assert!(fault.kind == FaultKind::Limit && fault.text.contains("16 connections"), "{fault:?}");
-    let bulk = dial(&url);
+    let bulk = peer.dial();
     say(&bulk, &Message::Bulk { token });
     assert!(matches!(hear(&first), Message::Slots { .. }));
-    over.store(true, Relaxed);
 }
 
 #[test]
@@ -339,8 +322,8 @@ fn requests_of_a_peer_that_takes_no_answers_are_carried_out_in_a_bounded_number(
     let folder = Folder::new("answers");
     let len = 64 << 10;
     fs::write(folder.0.join("share/f"), vec![7; len]).unwrap();
-    let (url, _said, over) = serve(&folder.0);
-    let (control, other) = (session(&url, 1), session(&url, 2));
+    let peer = Peer::serve(&folder);
+    let (control, other) = (peer.session(1), peer.session(2));
     say(&control, &Message::Request { number: 1, what: Request::Open(in_share("data", "f"), OpenHow::READ) });
     let Message::Answer { result: Ok(Answer::Opened(handle, ..)), .. } = hear(&control) else { panic!("not open") };
     // Each large answer says by a directory that the one before it is on its way.
@@ -375,5 +358,4 @@ fn requests_of_a_peer_that_takes_no_answers_are_carried_out_in_a_bounded_number(
         control.recv_blocking(TAG, &memory.view_mut().unwrap(), Some(LONG)).unwrap();
     }
     assert_eq!(made() as u64, pairs);
-    over.store(true, Relaxed);
 }

@@ -1,22 +1,27 @@
-//! Sessions: what is left of one after a transfer that failed, and a peer of another release.
+//! Sessions with a peer in another process: what is left of one after a transfer that failed, and a peer of another release.
 
 use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use linkspan::{Config, Context, Listener, Log, Memory, Transport, Url};
 use linkspan_files::Error;
 use linkspan_files::client::{Client, Watcher};
 use linkspan_files::engine::{Event, Happened};
-use linkspan_files::fs::{Change, OpenHow, RealFs, Rename, Time};
+use linkspan_files::fs::{Change, Ident, OpenHow, RealFs, Rename, Time};
 use linkspan_files::name::{Name, RelPath};
 use linkspan_files::serve::{Answered, Identity, PER_PEER_OPEN, Server, Share};
+use linkspan_files::sink::DestDir;
 use linkspan_files::source::{Load, Start};
-use linkspan_files::wire::{Answer, Entry, FaultKind, Message, New, PeerPath, Request, VERSION};
+use linkspan_files::wire::{
+    Answer, Delete, Entry, FaultKind, FileInfo, Item, Message, New, PeerPath, Request, VERSION, What,
+};
 
 /// Far more than any step takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -50,31 +55,150 @@ impl Drop for Folder {
     }
 }
 
-/// A server of `share`, also as one that is read-only, its listener's URL and what it says, until the flag is set.
-pub(crate) fn serve(dir: &Path) -> (Url, Receiver<String>, Arc<AtomicBool>) {
-    let (url, said, over, _) = serving(dir, Answered::default());
-    (url, said, over)
+/// Set in the child: the part it plays, or the folder whose `share` it serves.
+const PEER: &str = "LINKSPAN_TEST_PEER";
+
+/// Makes itself heard on a listener, and answers what stays open.
+type Part = fn(&Listener) -> Vec<Transport>;
+
+/// Servers that no release has.
+const PARTS: [(&str, Part); 3] = [("old", old), ("stale", stale), ("gives others", gives_others)];
+
+/// The peer's part; not a test of its own.
+#[test]
+fn child() {
+    let Ok(peer) = std::env::var(PEER) else { return };
+    // Up to its end what a part leaves open stays so.
+    let _open = match PARTS.iter().find(|part| part.0 == peer) {
+        Some((_, part)) => {
+            let listener = context().listen().unwrap();
+            tell('@', &listener.url().to_string());
+            part(&listener)
+        }
+        None => {
+            serves(Path::new(&peer));
+            Vec::new()
+        }
+    };
+    std::io::stdin().lines().for_each(drop);
 }
 
-/// The same, with the server, which goes on from these answers.
-fn serving(dir: &Path, answered: Answered) -> (Url, Receiver<String>, Arc<AtomicBool>, Arc<Server>) {
-    let (lines, said) = channel();
-    let lines = Mutex::new(lines);
-    let share = |name, writable| Share::open(name, &dir.join("share"), writable).unwrap();
-    let say = move |line: &str| drop(lines.lock().unwrap().send(line.to_owned()));
-    let shares = vec![share("data", true), share("fixed", false)];
-    let server = Server::new(shares, Vec::new(), None, 1 << 30, answered, say);
-    let listener = context().listen().unwrap();
-    let (url, over) = (listener.url().clone(), Arc::new(AtomicBool::new(false)));
-    let (end, accepts) = (over.clone(), server.clone());
-    std::thread::spawn(move || {
-        while !end.load(Relaxed) {
-            if let Ok(transport) = listener.accept_blocking(Duration::from_millis(100)) {
-                accepts.accept(transport, Identity::Cluster);
+/// A line to the other process: '@' before URLs and answers, '!' before what the server says.
+fn tell(mark: char, line: &str) {
+    let mut out = std::io::stdout().lock();
+    // The harness has begun a line.
+    writeln!(out, "\n{mark}{line}").and_then(|()| out.flush()).unwrap();
+}
+
+/// Serves `share`, also as one that is read-only. `close` closes the server, `next` begins another one, which goes on from its answers.
+fn serves(dir: &Path) {
+    let answered = Answered::default();
+    let begin = || {
+        let share = |name, writable| Share::open(name, &dir.join("share"), writable).unwrap();
+        let shares = vec![share("data", true), share("fixed", false)];
+        let server = Server::new(shares, Vec::new(), None, 1 << 30, answered.clone(), |line: &str| tell('!', line));
+        let listener = context().listen().unwrap();
+        tell('@', &listener.url().to_string());
+        let accepts = server.clone();
+        std::thread::spawn(move || {
+            loop {
+                if let Ok(transport) = listener.accept_blocking(LONG) {
+                    accepts.accept(transport, Identity::Cluster);
+                }
             }
+        });
+        server
+    };
+    let mut server = begin();
+    for line in std::io::stdin().lines() {
+        if line.unwrap() == "next" {
+            server = begin();
+        } else {
+            server.close();
+            tell('@', "closed");
         }
-    });
-    (url, said, over, server)
+    }
+}
+
+/// The peer: this program once more, which runs [`child`] alone. It ends with this value.
+pub(crate) struct Peer {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    url: Url,
+}
+
+/// The next line with this mark.
+fn next(lines: &Receiver<String>, mark: char) -> String {
+    loop {
+        let line = lines.recv_timeout(LONG).expect("the peer says nothing");
+        if let Some(rest) = line.strip_prefix(mark) {
+            return rest.to_owned();
+        }
+    }
+}
+
+impl Peer {
+    fn start(peer: &str) -> Peer {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "sessions::child", "--nocapture"])
+            .env(PEER, peer)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        let (tell, lines) = channel();
+        std::thread::spawn(move || said.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+        let url = next(&lines, '@').parse().unwrap();
+        Peer { input: child.stdin.take(), child, lines, url }
+    }
+
+    pub(crate) fn serve(folder: &Folder) -> Peer {
+        Peer::start(folder.0.to_str().unwrap())
+    }
+
+    /// The next line that the server says.
+    pub(crate) fn said(&self) -> String {
+        next(&self.lines, '!')
+    }
+
+    fn ask(&mut self, what: &str) -> String {
+        writeln!(self.input.as_mut().unwrap(), "{what}").unwrap();
+        next(&self.lines, '@')
+    }
+
+    fn client(&self) -> Result<Client, Error> {
+        let url = self.url.clone();
+        Client::connect(context(), move || Ok(url.clone()), || false)
+    }
+
+    pub(crate) fn dial(&self) -> Transport {
+        let transport = context().transport().unwrap();
+        transport.connect_blocking(&self.url, LONG).unwrap();
+        transport
+    }
+
+    /// Its control connection of this session.
+    pub(crate) fn session(&self, number: u8) -> Transport {
+        let transport = self.dial();
+        say(&transport, &Message::Hello { version: VERSION, session: [number; 16] });
+        assert!(matches!(hear(&transport), Message::Welcome { version: VERSION, .. }));
+        transport
+    }
+
+    /// Its part is over, and all was as it expects.
+    fn finish(mut self) {
+        self.input = None;
+        assert!(self.child.wait().unwrap().success(), "the peer failed");
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 pub(crate) fn place() -> PeerPath {
@@ -101,10 +225,10 @@ impl Watcher for StopAfter {
 #[test]
 fn a_client_whose_transfer_was_stopped_asks_and_sends_on() {
     let folder = Folder::new("stopped");
-    let (url, _said, over) = serve(&folder.0);
+    let peer = Peer::serve(&folder);
     fs::write(folder.0.join("src/f"), vec![7; 64 << 20]).unwrap();
     let root = Arc::new(RealFs::root(&folder.0.join("src")).unwrap());
-    let mut client = Client::connect(context(), move || Ok(url.clone()), || false).unwrap();
+    let mut client = peer.client().unwrap();
     let send = |client: &mut Client, most| {
         let load = Load::new(Arc::new(RealFs), u64::MAX);
         let (name, path) = (Name::new(b"f").ok(), RelPath::new(b"f").unwrap());
@@ -123,7 +247,6 @@ fn a_client_whose_transfer_was_stopped_asks_and_sends_on() {
     }
     send(&mut client, u64::MAX).unwrap();
     assert!(fs::read(folder.0.join("share/f")).unwrap() == vec![7; 64 << 20]);
-    over.store(true, Relaxed);
 }
 
 pub(crate) fn say(transport: &Transport, message: &Message) {
@@ -155,29 +278,28 @@ fn names_both(line: &str) -> bool {
     both && line.contains("LS1802") && line.contains("install the same release")
 }
 
+/// A server of the first version.
+fn old(listener: &Listener) -> Vec<Transport> {
+    let transport = listener.accept_blocking(LONG).unwrap();
+    assert!(matches!(hear(&transport), Message::Hello { version: VERSION, .. }));
+    say(&transport, &Message::Welcome { version: 1, identity: "cluster".into() });
+    vec![transport]
+}
+
 #[test]
 fn a_peer_of_another_version_is_refused_by_either_side_and_both_versions_are_named() {
     let folder = Folder::new("version");
-    let (url, said, over) = serve(&folder.0);
-    let old = context().transport().unwrap();
-    old.connect_blocking(&url, LONG).unwrap();
+    let peer = Peer::serve(&folder);
+    let old = peer.dial();
     say(&old, &Message::Hello { version: 1, session: [1; 16] });
     assert!(matches!(hear(&old), Message::Welcome { version: VERSION, .. }), "it learns the version of the server");
-    let line = said.recv_timeout(LONG).unwrap();
+    let line = peer.said();
     assert!(names_both(&line), "{line}");
-    over.store(true, Relaxed);
 
-    let listener: Listener = context().listen().unwrap();
-    let url = listener.url().clone();
-    let server = std::thread::spawn(move || {
-        let transport = listener.accept_blocking(LONG).unwrap();
-        assert!(matches!(hear(&transport), Message::Hello { version: VERSION, .. }));
-        say(&transport, &Message::Welcome { version: 1, identity: "cluster".into() });
-        transport
-    });
-    let error = Client::connect(context(), move || Ok(url.clone()), || false).unwrap_err();
+    let peer = Peer::start("old");
+    let error = peer.client().unwrap_err();
     assert!(matches!(error, Error::Version(1)) && names_both(&error.to_string()), "{error}");
-    drop(server.join().unwrap());
+    peer.finish();
 }
 
 #[test]
@@ -186,7 +308,7 @@ fn a_peer_opens_a_bounded_number_of_files_and_listings_in_all_of_its_sessions() 
     fs::write(folder.0.join("share/f"), "f").unwrap();
     // A listing is open as long as there are names that were not told.
     (0..600).for_each(|n| fs::write(folder.0.join(format!("share/{n}")), "").unwrap());
-    let (url, _said, over) = serve(&folder.0);
+    let peer = Peer::serve(&folder);
     let file = PeerPath { share: "data".into(), path: RelPath::new(b"f").unwrap() };
     let fills = |sessions: &mut Vec<Client>| {
         let mut descriptors = 0;
@@ -200,11 +322,7 @@ fn a_peer_opens_a_bounded_number_of_files_and_listings_in_all_of_its_sessions() 
         }
         descriptors
     };
-    let session = || {
-        let url = url.clone();
-        Client::connect(context(), move || Ok(url.clone()), || false).unwrap()
-    };
-    let mut sessions: Vec<Client> = (0..3).map(|_| session()).collect();
+    let mut sessions: Vec<Client> = (0..3).map(|_| peer.client().unwrap()).collect();
     assert_eq!(fills(&mut sessions), PER_PEER_OPEN);
     let error = sessions[2].request(Request::Open(file.clone(), OpenHow::READ)).unwrap_err();
     assert!(error.to_string().contains(&format!("the {PER_PEER_OPEN} files and listings")), "{error}");
@@ -214,7 +332,6 @@ fn a_peer_opens_a_bounded_number_of_files_and_listings_in_all_of_its_sessions() 
     while sessions[1].request(Request::Open(file.clone(), OpenHow::READ)).is_err() {
         assert!(began.elapsed() < LONG, "its descriptors are not given back");
     }
-    over.store(true, Relaxed);
 }
 
 pub(crate) fn in_share(share: &str, path: &str) -> PeerPath {
@@ -270,8 +387,8 @@ fn a_peer_changes_nothing_of_a_share_that_is_read_only_and_nothing_outside_of_on
         )
     };
     let before = (known(&inside), known(&outside));
-    let (url, _said, over) = serve(&folder.0);
-    let mut client = Client::connect(context(), move || Ok(url.clone()), || false).unwrap();
+    let peer = Peer::serve(&folder);
+    let mut client = peer.client().unwrap();
     for what in changes("fixed", "f").into_iter().chain([Request::SyncDir(in_share("fixed", ""))]) {
         assert_eq!(refusal(&mut client, what), FaultKind::ReadOnly);
     }
@@ -337,7 +454,6 @@ fn a_peer_changes_nothing_of_a_share_that_is_read_only_and_nothing_outside_of_on
     refusal(&mut client, Request::Open(in_share("data", "fifo"), write));
     refusal(&mut client, Request::Open(in_share("data", "fifo"), OpenHow { create: Some(0o600), ..write }));
     assert!((known(&inside), known(&outside)) == before, "something was changed");
-    over.store(true, Relaxed);
 }
 
 #[test]
@@ -349,8 +465,8 @@ fn a_directory_that_looks_empty_is_removed_with_what_transfers_have_left_there_u
         fs::write(part(dir), "half").unwrap();
     }
     fs::write(folder.0.join("share/other/mine"), "").unwrap();
-    let (url, _said, over) = serve(&folder.0);
-    let mut client = Client::connect(context(), move || Ok(url.clone()), || false).unwrap();
+    let peer = Peer::serve(&folder);
+    let mut client = peer.client().unwrap();
     let ways = |dir| [Request::Unlink(in_share("data", dir), true), Request::Remove(in_share("data", dir), false)];
     for (dir, what) in ["mount", "command"].into_iter().zip([0, 1]) {
         let under_way = fs::File::options().write(true).open(part(dir)).unwrap();
@@ -366,19 +482,14 @@ fn a_directory_that_looks_empty_is_removed_with_what_transfers_have_left_there_u
         assert_eq!(refusal(&mut client, what), FaultKind::NotEmpty);
     }
     assert!(part("other").exists(), "something of the owner's is there, and so it stays");
-    over.store(true, Relaxed);
 }
 
 #[test]
 fn of_one_peer_s_sessions_none_waits_for_what_another_asks() {
     let folder = Folder::new("two-sessions");
     fs::File::create(folder.0.join("share/large")).unwrap().set_len(4 << 30).unwrap();
-    let (url, _said, over) = serve(&folder.0);
-    let connect = || {
-        let url = url.clone();
-        Client::connect(context(), move || Ok(url.clone()), || false).unwrap()
-    };
-    let (mut slow, mut quick) = (connect(), connect());
+    let peer = Peer::serve(&folder);
+    let (mut slow, mut quick) = (peer.client().unwrap(), peer.client().unwrap());
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -390,27 +501,19 @@ fn of_one_peer_s_sessions_none_waits_for_what_another_asks() {
         }
         assert!(!is_done.load(Relaxed), "they waited until 4 GiB were read");
     });
-    over.store(true, Relaxed);
 }
 
 #[test]
 fn a_later_connection_of_a_session_is_given_its_answers_and_ends_the_one_before() {
     let folder = Folder::new("later");
-    let (url, _said, over) = serve(&folder.0);
-    let connect = || {
-        let transport = context().transport().unwrap();
-        transport.connect_blocking(&url, LONG).unwrap();
-        say(&transport, &Message::Hello { version: VERSION, session: [9; 16] });
-        assert!(matches!(hear(&transport), Message::Welcome { version: VERSION, .. }));
-        transport
-    };
+    let peer = Peer::serve(&folder);
     let make = |number, name| Message::Request { number, what: Request::Make(in_share("data", name), New::Dir(0o700)) };
-    let before = connect();
+    let before = peer.session(9);
     say(&before, &make(1, "once"));
     let answer = hear(&before);
     assert!(matches!(answer, Message::Answer { number: 1, result: Ok(Answer::Stat(_)) }), "{answer:?}");
     // Its answer is taken for lost, and it is asked for again over the next one.
-    let after = connect();
+    let after = peer.session(9);
     say(&after, &make(1, "once"));
     assert_eq!(hear(&after), answer);
     // What arrives now over the one before was asked for again, or given up.
@@ -419,68 +522,46 @@ fn a_later_connection_of_a_session_is_given_its_answers_and_ends_the_one_before(
     say(&after, &make(2, "other"));
     assert!(matches!(hear(&after), Message::Answer { number: 2, result: Ok(Answer::Stat(_)) }));
     assert!(folder.0.join("share/other").exists() && !folder.0.join("share/late").exists());
-    over.store(true, Relaxed);
 }
 
 #[test]
 fn a_later_connection_of_a_session_ends_the_transfer_of_the_one_before() {
     let folder = Folder::new("cut");
-    let (url, _said, over) = serve(&folder.0);
-    let dialled = || {
-        let transport = context().transport().unwrap();
-        transport.connect_blocking(&url, LONG).unwrap();
-        transport
-    };
-    let connect = || {
-        let transport = dialled();
-        say(&transport, &Message::Hello { version: VERSION, session: [9; 16] });
-        assert!(matches!(hear(&transport), Message::Welcome { version: VERSION, .. }));
-        transport
-    };
-    let (before, bulk) = (connect(), dialled());
+    let peer = Peer::serve(&folder);
+    let (before, bulk) = (peer.session(9), peer.dial());
     let what = Request::Put { to: place(), dry_run: false, no_fsync: true, delete: None };
     say(&before, &Message::Request { number: 1, what });
     let Message::Answer { result: Ok(Answer::Ready(token)), .. } = hear(&before) else { panic!("it does not begin") };
     say(&bulk, &Message::Bulk { token });
     assert!(matches!(hear(&before), Message::Slots { .. }));
     // The path of the one before is lost here, and the server does not know.
-    let after = connect();
+    let after = peer.session(9);
     assert!(try_hear(&before).is_err(), "the transfer goes on");
     say(&after, &Message::Request { number: 2, what: Request::Shares });
     assert!(matches!(hear(&after), Message::Answer { number: 2, result: Ok(Answer::Shares(_)) }));
-    over.store(true, Relaxed);
 }
 
 #[test]
 fn a_server_that_is_closed_ends_its_sessions_and_begins_none_and_the_next_one_has_its_answers() {
     let folder = Folder::new("closed");
-    let answered = Answered::default();
-    let (url, _said, over, server) = serving(&folder.0, answered.clone());
-    let connect = |url: &Url| {
-        let transport = context().transport().unwrap();
-        transport.connect_blocking(url, LONG).unwrap();
-        say(&transport, &Message::Hello { version: VERSION, session: [7; 16] });
-        transport
-    };
-    let before = connect(&url);
-    assert!(matches!(hear(&before), Message::Welcome { version: VERSION, .. }));
+    let mut peer = Peer::serve(&folder);
+    let before = peer.session(7);
     let make = |number, name| Message::Request { number, what: Request::Make(in_share("data", name), New::Dir(0o700)) };
     say(&before, &make(1, "once"));
     let answer = hear(&before);
     assert!(matches!(answer, Message::Answer { number: 1, result: Ok(_) }), "{answer:?}");
-    server.close();
+    assert_eq!(peer.ask("close"), "closed");
     let _ = try_say(&before, &make(2, "late"));
     assert!(try_hear(&before).is_err(), "a session goes on");
-    assert!(try_hear(&connect(&url)).is_err(), "a session begins");
+    let late = peer.dial();
+    let hello = try_say(&late, &Message::Hello { version: VERSION, session: [7; 16] });
+    assert!(hello.and_then(|_| try_hear(&late)).is_err(), "a session begins");
     assert!(!folder.0.join("share/late").exists());
-    over.store(true, Relaxed);
     // Its answer is taken for lost.
-    let (url, _said, over, _) = serving(&folder.0, answered);
-    let after = connect(&url);
-    assert!(matches!(hear(&after), Message::Welcome { version: VERSION, .. }));
+    peer.url = peer.ask("next").parse().unwrap();
+    let after = peer.session(7);
     say(&after, &make(1, "once"));
     assert_eq!(hear(&after), answer);
-    over.store(true, Relaxed);
 }
 
 /// Accepts a client's control connection, up to its first request.
@@ -492,46 +573,41 @@ fn begin(listener: &Listener) -> (Transport, u64, Request) {
     (control, number, what)
 }
 
+/// Fails a transfer, and then says a word too much of it.
+fn stale(listener: &Listener) -> Vec<Transport> {
+    let (first, number, what) = begin(listener);
+    assert!(matches!(what, Request::Put { .. }));
+    say(&first, &Message::Answer { number, result: Ok(Answer::Ready([7; 16])) });
+    let bulk = listener.accept_blocking(LONG).unwrap();
+    assert_eq!(hear(&bulk), Message::Bulk { token: [7; 16] });
+    // No slots, and then what the client may not wait for.
+    say(&first, &Message::Unpacked { slot: 0, results: Vec::new() });
+    let _ = try_say(&first, &Message::Unpacked { slot: 1, results: Vec::new() });
+    let (second, number, what) = begin(listener);
+    assert_eq!(what, Request::Shares);
+    say(&second, &Message::Answer { number, result: Ok(Answer::Shares(Vec::new())) });
+    vec![first, bulk, second]
+}
+
 #[test]
 fn what_a_peer_still_says_of_a_transfer_that_failed_is_no_answer_to_the_next_request() {
     let folder = Folder::new("stale");
-    let listener: Listener = context().listen().unwrap();
-    let url = listener.url().clone();
-    let server = std::thread::spawn(move || {
-        let (first, number, what) = begin(&listener);
-        assert!(matches!(what, Request::Put { .. }));
-        say(&first, &Message::Answer { number, result: Ok(Answer::Ready([7; 16])) });
-        let bulk = listener.accept_blocking(LONG).unwrap();
-        assert_eq!(hear(&bulk), Message::Bulk { token: [7; 16] });
-        // No slots, and then a word too much, which the client may not wait for.
-        say(&first, &Message::Unpacked { slot: 0, results: Vec::new() });
-        let _ = try_say(&first, &Message::Unpacked { slot: 1, results: Vec::new() });
-        let (second, number, what) = begin(&listener);
-        assert_eq!(what, Request::Shares);
-        say(&second, &Message::Answer { number, result: Ok(Answer::Shares(Vec::new())) });
-        (first, bulk, second)
-    });
+    let peer = Peer::start("stale");
     let root = Arc::new(RealFs::root(&folder.0.join("src")).unwrap());
-    let mut client = Client::connect(context(), move || Ok(url.clone()), || false).unwrap();
+    let mut client = peer.client().unwrap();
     let start = Start { dir: root, name: None, path: RelPath::default(), shallow: false };
     let load = Load::new(Arc::new(RealFs), u64::MAX);
     let failed = client.send(load, vec![start], &place(), true, None, &mut StopAfter { most: u64::MAX, busy: false });
     assert!(matches!(failed, Err(Error::Violation(_))), "{failed:?}");
     assert_eq!(client.request(Request::Shares).unwrap(), Answer::Shares(Vec::new()));
-    drop(server.join().unwrap());
+    peer.finish();
 }
 
-#[test]
-fn a_peer_that_gives_another_name_than_was_asked_for_is_refused_and_nothing_is_made() {
-    use linkspan_files::fs::Ident;
-    use linkspan_files::sink::DestDir;
-    use linkspan_files::wire::{Delete, FileInfo, Item, What};
-
-    let folder = Folder::new("another-name");
-    fs::create_dir(folder.0.join("share/kept")).unwrap();
+/// What is given to one who asked for `wanted` alone.
+fn others() -> [(&'static str, What); 6] {
     let ident = Ident { dev: 1, ino: 1, size: 1, mtime: Time::default(), ctime: Time::default() };
     let file = FileInfo { ident, settled: true, disk: 1, mode: 0o644, xattrs: Vec::new() };
-    let others = [
+    [
         ("authorized_keys", What::File(file)),
         ("wanted2", What::Dir { mode: 0o700 }),
         ("kept/d", What::Dir { mode: 0o700 }),
@@ -539,25 +615,34 @@ fn a_peer_that_gives_another_name_than_was_asked_for_is_refused_and_nothing_is_m
         // With --delete what the peer does not name in it would go.
         ("kept", What::Begin),
         ("", What::Begin),
-    ];
-    for (name, what) in others {
-        let listener: Listener = context().listen().unwrap();
-        let url = listener.url().clone();
-        let server = std::thread::spawn(move || {
-            let (control, number, asked) = begin(&listener);
-            assert!(matches!(asked, Request::Get { .. }));
-            say(&control, &Message::Answer { number, result: Ok(Answer::Ready([7; 16])) });
-            let bulk = listener.accept_blocking(LONG).unwrap();
-            assert_eq!(hear(&bulk), Message::Bulk { token: [7; 16] });
-            assert!(matches!(hear(&control), Message::Slots { .. }));
-            let path = |name: &str| RelPath::new(name.as_bytes()).unwrap();
-            // What was asked for is taken, but not together with something else.
-            let items = [("wanted", What::Dir { mode: 0o700 }), (name, what)];
-            let items = items.map(|(name, what)| Item { path: path(name), what });
-            say(&control, &Message::Batch { id: 0, items: items.into() });
-            let _ = try_hear(&control);
-        });
-        let mut client = Client::connect(context(), move || Ok(url.clone()), || false).unwrap();
+    ]
+}
+
+fn gives_others(listener: &Listener) -> Vec<Transport> {
+    for (name, what) in others() {
+        let (control, number, asked) = begin(listener);
+        assert!(matches!(asked, Request::Get { .. }));
+        say(&control, &Message::Answer { number, result: Ok(Answer::Ready([7; 16])) });
+        let bulk = listener.accept_blocking(LONG).unwrap();
+        assert_eq!(hear(&bulk), Message::Bulk { token: [7; 16] });
+        assert!(matches!(hear(&control), Message::Slots { .. }));
+        let path = |name: &str| RelPath::new(name.as_bytes()).unwrap();
+        // What was asked for is taken, but not together with something else.
+        let items = [("wanted", What::Dir { mode: 0o700 }), (name, what)];
+        let items = items.map(|(name, what)| Item { path: path(name), what });
+        say(&control, &Message::Batch { id: 0, items: items.into() });
+        let _ = try_hear(&control);
+    }
+    Vec::new()
+}
+
+#[test]
+fn a_peer_that_gives_another_name_than_was_asked_for_is_refused_and_nothing_is_made() {
+    let folder = Folder::new("another-name");
+    fs::create_dir(folder.0.join("share/kept")).unwrap();
+    let peer = Peer::start("gives others");
+    for (name, _) in others() {
+        let mut client = peer.client().unwrap();
         let root = Arc::new(RealFs::root(&folder.0.join("share")).unwrap());
         let place = DestDir::new(Arc::new(RealFs), root, RelPath::default(), None, u64::MAX);
         let place = place.with(false, true, Some(Delete { most: None, keep: Vec::new() }));
@@ -568,7 +653,6 @@ fn a_peer_that_gives_another_name_than_was_asked_for_is_refused_and_nothing_is_m
         let found = fs::read_dir(folder.0.join("share")).unwrap().map(|entry| entry.unwrap().file_name());
         assert_eq!(found.collect::<Vec<_>>(), ["kept"]);
         assert_eq!(fs::read_dir(folder.0.join("share/kept")).unwrap().count(), 0);
-        drop(client);
-        server.join().unwrap();
     }
+    peer.finish();
 }
