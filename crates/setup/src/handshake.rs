@@ -40,11 +40,10 @@ pub struct Handshake {
     count: usize,
     /// Messages that have not been given to the stream.
     out: VecDeque<[u8; MESSAGE_LEN]>,
-    ours: Option<Result<(), String>>,
+    /// What our last message said, and when it was sent.
+    ours: Option<(Result<(), String>, Instant)>,
     theirs: Option<Result<(), String>>,
     since: Instant,
-    /// When we sent our last message.
-    said: Option<Instant>,
     /// Why some did not come up that need not have.
     missing: Vec<String>,
 }
@@ -79,7 +78,6 @@ impl Handshake {
             ours: None,
             theirs: None,
             since: Instant::now(),
-            said: None,
             missing: Vec::new(),
         }
     }
@@ -108,8 +106,7 @@ impl Handshake {
                 text.pop();
             }
             self.say(if how.is_ok() { UP } else { REFUSED }, 0, text.as_bytes());
-            self.said = Some(now);
-            self.ours = Some(how);
+            self.ours = Some((how, now));
         }
     }
 
@@ -128,7 +125,7 @@ impl Handshake {
             if let Some(outcome) = self.outcome().filter(|_| sent) {
                 return Ok(Some(outcome.and_then(|()| self.rails())));
             }
-            if self.said.is_some_and(|at| now > at + LAST_WORD) || now > self.since + 12 * LAST_WORD {
+            if self.ours.as_ref().is_some_and(|(_, at)| now > *at + LAST_WORD) || now > self.since + 12 * LAST_WORD {
                 return Err(MessageError::Silent);
             }
             if self.theirs.is_some() {
@@ -141,7 +138,7 @@ impl Handshake {
 
     /// What both sides have said.
     fn outcome(&self) -> Option<Result<(), String>> {
-        let (ours, theirs) = (self.ours.clone()?, self.theirs.clone()?);
+        let ((ours, _), theirs) = (self.ours.clone()?, self.theirs.clone()?);
         Some(ours.and(theirs))
     }
 
@@ -181,7 +178,7 @@ impl Handshake {
             }
         }
         match message[0] {
-            BYTES if self.ours.as_ref().is_some_and(Result::is_err) => {}
+            BYTES if self.ours.as_ref().is_some_and(|(how, _)| how.is_err()) => {}
             BYTES => {
                 let setup = self.setups.get_mut(which).ok_or(MessageError::Handshake("a message for no rail"))?;
                 match setup.input(content) {
