@@ -26,35 +26,35 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('-V', '-V ', [CompletionResultType]::ParameterName, 'Print version')
             [CompletionResult]::new('--version', '--version', [CompletionResultType]::ParameterName, 'Print version')
             [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used')
-            [CompletionResult]::new('mesh', 'mesh', [CompletionResultType]::ParameterValue, 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it')
-            [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Say what is wrong with this machine and its cables, what it costs and the command that mends it')
-            [CompletionResult]::new('wait', 'wait', [CompletionResultType]::ParameterValue, 'Wait until a peer is there: a cable has a host at its other end, or a host answers')
+            [CompletionResult]::new('mesh', 'mesh', [CompletionResultType]::ParameterValue, 'Show the mesh of hosts joined by direct cables: which hosts a cable connects, the route of each pair, what is wrong and the command that fixes it')
+            [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Find what is wrong with this machine and its cables, what it costs and the command that fixes it')
+            [CompletionResult]::new('wait', 'wait', [CompletionResultType]::ParameterValue, 'Wait until a peer can be reached: a cable has a host at its other end, or a host answers')
             [CompletionResult]::new('perf', 'perf', [CompletionResultType]::ParameterValue, 'Measure a path')
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
-            [CompletionResult]::new('bugreport', 'bugreport', [CompletionResultType]::ParameterValue, 'Put what is known of this machine and linkspan into one archive for a report, without secrets')
+            [CompletionResult]::new('bugreport', 'bugreport', [CompletionResultType]::ParameterValue, 'Collect information about this machine and linkspan in one archive for a bug report, without secrets')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
             [CompletionResult]::new('top', 'top', [CompletionResultType]::ParameterValue, 'Watch what running processes move over linkspan, on this host or on several')
-            [CompletionResult]::new('events', 'events', [CompletionResultType]::ParameterValue, 'Show what happened to cables and jobs: plugged, unplugged, other speed, paths lost, back and slower than they could be')
-            [CompletionResult]::new('metrics', 'metrics', [CompletionResultType]::ParameterValue, 'Print the statistics as Prometheus reads them, or serve them over HTTP')
+            [CompletionResult]::new('events', 'events', [CompletionResultType]::ParameterValue, 'Show events of cables and jobs: plugged, unplugged, speed changed, paths lost, recovered or downgraded')
+            [CompletionResult]::new('metrics', 'metrics', [CompletionResultType]::ParameterValue, 'Print the statistics in the format of Prometheus, or serve them over HTTP')
             [CompletionResult]::new('files', 'files', [CompletionResultType]::ParameterValue, 'Serve directories and services of this host to peers')
             [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List a peer''s shares, or what is in one')
-            [CompletionResult]::new('send', 'send', [CompletionResultType]::ParameterValue, 'Send files and trees to a peer''s share; an interrupted transfer goes on where it was')
-            [CompletionResult]::new('get', 'get', [CompletionResultType]::ParameterValue, 'Get files and trees from a peer''s share; an interrupted transfer goes on where it was')
-            [CompletionResult]::new('mirror', 'mirror', [CompletionResultType]::ParameterValue, 'Keep a directory like another one, here or at a peer; what is deleted or replaced goes to the trash')
-            [CompletionResult]::new('trash', 'trash', [CompletionResultType]::ParameterValue, 'Show, take back or remove what was deleted or replaced')
-            [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove entries of a peer''s share, for good')
-            [CompletionResult]::new('mv', 'mv', [CompletionResultType]::ParameterValue, 'Give an entry of a peer''s share another name; nothing is replaced')
+            [CompletionResult]::new('send', 'send', [CompletionResultType]::ParameterValue, 'Send files and directory trees to a peer''s share; an interrupted transfer resumes where it stopped')
+            [CompletionResult]::new('get', 'get', [CompletionResultType]::ParameterValue, 'Get files and directory trees from a peer''s share; an interrupted transfer resumes where it stopped')
+            [CompletionResult]::new('mirror', 'mirror', [CompletionResultType]::ParameterValue, 'Make a directory equal to another one, here or at a peer; what is deleted or replaced goes to the trash')
+            [CompletionResult]::new('trash', 'trash', [CompletionResultType]::ParameterValue, 'List, restore or remove what was deleted or replaced')
+            [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove files or directories of a peer''s share, not to the trash')
+            [CompletionResult]::new('mv', 'mv', [CompletionResultType]::ParameterValue, 'Rename a file or directory of a peer''s share; nothing is replaced')
             [CompletionResult]::new('du', 'du', [CompletionResultType]::ParameterValue, 'Count files and bytes below a directory of a peer''s share')
             [CompletionResult]::new('verify', 'verify', [CompletionResultType]::ParameterValue, 'Compare local files with a peer''s, both read back from the disk')
-            [CompletionResult]::new('mount', 'mount', [CompletionResultType]::ParameterValue, 'Mount a peer''s share at a directory, read-only or with --rw to be written')
-            [CompletionResult]::new('pipe', 'pipe', [CompletionResultType]::ParameterValue, 'Join standard input and output to a service of a peer')
-            [CompletionResult]::new('forward', 'forward', [CompletionResultType]::ParameterValue, 'Take connections to a port of this host to a service of a peer, until Ctrl-C')
+            [CompletionResult]::new('mount', 'mount', [CompletionResultType]::ParameterValue, 'Mount a peer''s share at a directory, read-only, or writable with --rw')
+            [CompletionResult]::new('pipe', 'pipe', [CompletionResultType]::ParameterValue, 'Connect standard input and output to a service of a peer')
+            [CompletionResult]::new('forward', 'forward', [CompletionResultType]::ParameterValue, 'Forward connections from a port of this host to a service of a peer, until Ctrl-C')
             [CompletionResult]::new('pair', 'pair', [CompletionResultType]::ParameterValue, 'Pair with a user of another host, so that each trusts the other from then on')
-            [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'This user''s key, and the peers that are trusted')
+            [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'Manage this user''s key and the peers that are trusted')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
-            [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: allow hosts, set streams up, choose between programs and network')
-            [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used')
-            [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need')
+            [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: allow hosts, set up streams, choose direct use or a network interface')
+            [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run a command with the environment that makes NCCL and RCCL use linkspan, and print which paths it used')
+            [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment variable, its value here and what it does; or the variables that NCCL and RCCL need')
             [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Write manual pages')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Write shell completions')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
@@ -69,25 +69,25 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;mesh' {
             [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How long to listen before the mesh is shown')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON (schema linkspan.mesh/1)')
-            [CompletionResult]::new('--check', '--check', [CompletionResultType]::ParameterName, 'Measure every cable, those between other hosts too')
+            [CompletionResult]::new('--check', '--check', [CompletionResultType]::ParameterName, 'Measure every cable, also those between other hosts')
             [CompletionResult]::new('--serve', '--serve', [CompletionResultType]::ParameterName, 'Keep running: find neighbours and relay for them until Ctrl-C')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
         'lspan;doctor' {
-            [CompletionResult]::new('--merge', '--merge', [CompletionResultType]::ParameterName, 'Judge several hosts together, from the output of `lspan doctor --json` on each')
+            [CompletionResult]::new('--merge', '--merge', [CompletionResultType]::ParameterName, 'Check several hosts together, from the output of `lspan doctor --json` on each')
             [CompletionResult]::new('--root', '--root', [CompletionResultType]::ParameterName, 'Folder with the sys, proc, dev, etc, run and lib of another machine')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON (schema linkspan.doctor/1)')
-            [CompletionResult]::new('--speed', '--speed', [CompletionResultType]::ParameterName, 'Measure each way to PEER too, which runs `lspan perf serve`: against what this pair did before, and equal rails against each other. Nothing is measured while a process has connections over linkspan')
-            [CompletionResult]::new('--no-probe', '--no-probe', [CompletionResultType]::ParameterName, 'Send nothing')
+            [CompletionResult]::new('--speed', '--speed', [CompletionResultType]::ParameterName, 'Also measure each path to PEER, which must run `lspan perf serve`, and compare with earlier results of this pair and equal rails with each other. Measures nothing while a process has connections over linkspan')
+            [CompletionResult]::new('--no-probe', '--no-probe', [CompletionResultType]::ParameterName, 'Send no packets')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
         'lspan;wait' {
             [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time, as in 30s [default: wait without limit]')
-            [CompletionResult]::new('--serving', '--serving', [CompletionResultType]::ParameterName, 'Until `lspan perf serve` answers there')
+            [CompletionResult]::new('--serving', '--serving', [CompletionResultType]::ParameterName, 'Wait until `lspan perf serve` answers there')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
@@ -99,14 +99,14 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('bw', 'bw', [CompletionResultType]::ParameterValue, 'Bandwidth and message rate')
             [CompletionResult]::new('lat', 'lat', [CompletionResultType]::ParameterValue, 'Latency: half round trips of a ping-pong')
             [CompletionResult]::new('jitter', 'jitter', [CompletionResultType]::ParameterValue, 'Variation of latency: a ping-pong at a fixed pace')
-            [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
+            [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency with and without bulk data moving at the same time')
             [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
             [CompletionResult]::new('all', 'all', [CompletionResultType]::ParameterValue, 'bw, lat, jitter, load and multi, one after another')
-            [CompletionResult]::new('compare', 'compare', [CompletionResultType]::ParameterValue, 'Every way that there is to a peer, one after another, in one table')
+            [CompletionResult]::new('compare', 'compare', [CompletionResultType]::ParameterValue, 'Every path to a peer, one after another, in one table')
             [CompletionResult]::new('matrix', 'matrix', [CompletionResultType]::ParameterValue, 'Bandwidth of each pair of several hosts or ranks, in one table; outliers are named')
             [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
-            [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, as the table of google-benchmark')
-            [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, as the table of google-benchmark')
+            [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, printed like google-benchmark')
+            [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, printed like google-benchmark')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -116,9 +116,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('--memory', '--memory', [CompletionResultType]::ParameterName, 'Memory for the tests of all clients together, MiB [default: 6144, or half of this host''s]')
             [CompletionResult]::new('--idle', '--idle', [CompletionResultType]::ParameterName, 'End the session of a client that is silent for this time [default: 1m]')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
-            [CompletionResult]::new('--mem', '--mem', [CompletionResultType]::ParameterName, 'Memory of this side''s messages, as in the tests')
+            [CompletionResult]::new('--mem', '--mem', [CompletionResultType]::ParameterName, 'Memory of this side''s messages: host, cuda:N or hip:N')
             [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'As in the other tests, for the parent')
-            [CompletionResult]::new('--open', '--open', [CompletionResultType]::ParameterName, 'Let every host in that reaches an address of ours, paired or not; without --bind on every usable interface and on loopback. A cluster key (LINKSPAN_PSK_FILE) is needed all the same where it is set')
+            [CompletionResult]::new('--open', '--open', [CompletionResultType]::ParameterName, 'Accept every host that can reach this one, paired or not; without --bind listens on every usable interface and on loopback. If a cluster key (LINKSPAN_PSK_FILE) is set, clients still need it')
             [CompletionResult]::new('--once', '--once', [CompletionResultType]::ParameterName, 'End after one session')
             [CompletionResult]::new('--follow', '--follow', [CompletionResultType]::ParameterName, 'End when standard input ends, as that of a command by ssh does')
             [CompletionResult]::new('--stdio', '--stdio', [CompletionResultType]::ParameterName, 'Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us')
@@ -129,28 +129,28 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;perf;bw' {
             [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
             [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
-            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
-            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Number of messages (round trips, connections) to time, instead of --duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Number of messages (round trips, connections) to time, instead of --duration')
             [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
             [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
-            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]')
+            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages]')
             [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
             [CompletionResult]::new('--window', '--window', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
             [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
             [CompletionResult]::new('--mem', '--mem', [CompletionResultType]::ParameterName, 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or copied through host memory (staged), and why')
             [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time per size [default: a minute and four durations]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Time limit for each size [default: 1 minute plus 4 times the duration]')
             [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the data')
-            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
-            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
+            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Number of interleaved pairs (linkspan, baseline)')
+            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns of the table')
             [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
             [CompletionResult]::new('--direction', '--direction', [CompletionResultType]::ParameterName, 'Direction of the data, as this side sees it')
             [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
-            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure the machine''s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)')
+            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Also measure what the machine can do without linkspan, and print linkspan''s result as a ratio: plain TCP, plain TCP with this window, a copy by both processes at once, memcpy; in the same run, with the same --wait. For lat, and bw to the peer')
             [CompletionResult]::new('--histogram', '--histogram', [CompletionResultType]::ParameterName, 'Print a histogram below each latency row')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document (schema linkspan.perf/1)')
-            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print JSON lines as results come (schema linkspan.perf.stream/1)')
+            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print a line of JSON for each result as it comes (schema linkspan.perf.stream/1)')
             [CompletionResult]::new('--bidir', '--bidir', [CompletionResultType]::ParameterName, 'Both ways at once, the same as --direction both')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
@@ -159,27 +159,27 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;perf;lat' {
             [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
             [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
-            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
-            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Number of messages (round trips, connections) to time, instead of --duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Number of messages (round trips, connections) to time, instead of --duration')
             [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
             [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
-            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]')
+            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages]')
             [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
             [CompletionResult]::new('--window', '--window', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
             [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
             [CompletionResult]::new('--mem', '--mem', [CompletionResultType]::ParameterName, 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or copied through host memory (staged), and why')
             [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time per size [default: a minute and four durations]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Time limit for each size [default: 1 minute plus 4 times the duration]')
             [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the data')
-            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
-            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
+            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Number of interleaved pairs (linkspan, baseline)')
+            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns of the table')
             [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
             [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
-            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure the machine''s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)')
+            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Also measure what the machine can do without linkspan, and print linkspan''s result as a ratio: plain TCP, plain TCP with this window, a copy by both processes at once, memcpy; in the same run, with the same --wait. For lat, and bw to the peer')
             [CompletionResult]::new('--histogram', '--histogram', [CompletionResultType]::ParameterName, 'Print a histogram below each latency row')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document (schema linkspan.perf/1)')
-            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print JSON lines as results come (schema linkspan.perf.stream/1)')
+            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print a line of JSON for each result as it comes (schema linkspan.perf.stream/1)')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
@@ -187,28 +187,28 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;perf;jitter' {
             [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
             [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
-            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
-            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Number of messages (round trips, connections) to time, instead of --duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Number of messages (round trips, connections) to time, instead of --duration')
             [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
             [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
-            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]')
+            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages]')
             [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
             [CompletionResult]::new('--window', '--window', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
             [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
             [CompletionResult]::new('--mem', '--mem', [CompletionResultType]::ParameterName, 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or copied through host memory (staged), and why')
             [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time per size [default: a minute and four durations]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Time limit for each size [default: 1 minute plus 4 times the duration]')
             [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the data')
-            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
-            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
+            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Number of interleaved pairs (linkspan, baseline)')
+            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns of the table')
             [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
             [CompletionResult]::new('--interval', '--interval', [CompletionResultType]::ParameterName, 'One round trip per this time')
             [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
-            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure the machine''s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)')
+            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Also measure what the machine can do without linkspan, and print linkspan''s result as a ratio: plain TCP, plain TCP with this window, a copy by both processes at once, memcpy; in the same run, with the same --wait. For lat, and bw to the peer')
             [CompletionResult]::new('--histogram', '--histogram', [CompletionResultType]::ParameterName, 'Print a histogram below each latency row')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document (schema linkspan.perf/1)')
-            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print JSON lines as results come (schema linkspan.perf.stream/1)')
+            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print a line of JSON for each result as it comes (schema linkspan.perf.stream/1)')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
@@ -216,29 +216,29 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;perf;load' {
             [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
             [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
-            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
-            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Number of messages (round trips, connections) to time, instead of --duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Number of messages (round trips, connections) to time, instead of --duration')
             [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
             [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
-            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]')
+            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages]')
             [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
             [CompletionResult]::new('--window', '--window', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
             [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
             [CompletionResult]::new('--mem', '--mem', [CompletionResultType]::ParameterName, 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or copied through host memory (staged), and why')
             [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time per size [default: a minute and four durations]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Time limit for each size [default: 1 minute plus 4 times the duration]')
             [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the data')
-            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
-            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
+            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Number of interleaved pairs (linkspan, baseline)')
+            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns of the table')
             [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
             [CompletionResult]::new('--direction', '--direction', [CompletionResultType]::ParameterName, 'Direction of the data, as this side sees it')
             [CompletionResult]::new('--load-size', '--load-size', [CompletionResultType]::ParameterName, 'Size of the bulk messages')
             [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
-            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure the machine''s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)')
+            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Also measure what the machine can do without linkspan, and print linkspan''s result as a ratio: plain TCP, plain TCP with this window, a copy by both processes at once, memcpy; in the same run, with the same --wait. For lat, and bw to the peer')
             [CompletionResult]::new('--histogram', '--histogram', [CompletionResultType]::ParameterName, 'Print a histogram below each latency row')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document (schema linkspan.perf/1)')
-            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print JSON lines as results come (schema linkspan.perf.stream/1)')
+            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print a line of JSON for each result as it comes (schema linkspan.perf.stream/1)')
             [CompletionResult]::new('--bidir', '--bidir', [CompletionResultType]::ParameterName, 'Both ways at once, the same as --direction both')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
@@ -247,30 +247,30 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;perf;multi' {
             [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
             [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
-            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
-            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Number of messages (round trips, connections) to time, instead of --duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Number of messages (round trips, connections) to time, instead of --duration')
             [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
             [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
-            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]')
+            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages]')
             [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
             [CompletionResult]::new('--window', '--window', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
             [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
             [CompletionResult]::new('--mem', '--mem', [CompletionResultType]::ParameterName, 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or copied through host memory (staged), and why')
             [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time per size [default: a minute and four durations]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Time limit for each size [default: 1 minute plus 4 times the duration]')
             [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the data')
-            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
-            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
+            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Number of interleaved pairs (linkspan, baseline)')
+            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns of the table')
             [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
             [CompletionResult]::new('--direction', '--direction', [CompletionResultType]::ParameterName, 'Direction of the data, as this side sees it')
             [CompletionResult]::new('-P', '-P ', [CompletionResultType]::ParameterName, 'Connections at once')
             [CompletionResult]::new('--streams', '--streams', [CompletionResultType]::ParameterName, 'Connections at once')
             [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
-            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure the machine''s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)')
+            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Also measure what the machine can do without linkspan, and print linkspan''s result as a ratio: plain TCP, plain TCP with this window, a copy by both processes at once, memcpy; in the same run, with the same --wait. For lat, and bw to the peer')
             [CompletionResult]::new('--histogram', '--histogram', [CompletionResultType]::ParameterName, 'Print a histogram below each latency row')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document (schema linkspan.perf/1)')
-            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print JSON lines as results come (schema linkspan.perf.stream/1)')
+            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print a line of JSON for each result as it comes (schema linkspan.perf.stream/1)')
             [CompletionResult]::new('--bidir', '--bidir', [CompletionResultType]::ParameterName, 'Both ways at once, the same as --direction both')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
@@ -279,27 +279,27 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;perf;all' {
             [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
             [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
-            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
-            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Number of messages (round trips, connections) to time, instead of --duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Number of messages (round trips, connections) to time, instead of --duration')
             [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
             [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
-            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]')
+            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages]')
             [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
             [CompletionResult]::new('--window', '--window', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
             [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
             [CompletionResult]::new('--mem', '--mem', [CompletionResultType]::ParameterName, 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or copied through host memory (staged), and why')
             [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time per size [default: a minute and four durations]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Time limit for each size [default: 1 minute plus 4 times the duration]')
             [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the data')
-            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
-            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
+            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Number of interleaved pairs (linkspan, baseline)')
+            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns of the table')
             [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
             [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
-            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure the machine''s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)')
+            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Also measure what the machine can do without linkspan, and print linkspan''s result as a ratio: plain TCP, plain TCP with this window, a copy by both processes at once, memcpy; in the same run, with the same --wait. For lat, and bw to the peer')
             [CompletionResult]::new('--histogram', '--histogram', [CompletionResultType]::ParameterName, 'Print a histogram below each latency row')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document (schema linkspan.perf/1)')
-            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print JSON lines as results come (schema linkspan.perf.stream/1)')
+            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print a line of JSON for each result as it comes (schema linkspan.perf.stream/1)')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
@@ -313,15 +313,15 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;perf;matrix' {
-            [CompletionResult]::new('--rsh', '--rsh', [CompletionResultType]::ParameterName, 'What starts a command on a host, in place of ssh')
-            [CompletionResult]::new('--lspan', '--lspan', [CompletionResultType]::ParameterName, 'lspan on the hosts')
+            [CompletionResult]::new('--rsh', '--rsh', [CompletionResultType]::ParameterName, 'Program that starts a command on another host')
+            [CompletionResult]::new('--lspan', '--lspan', [CompletionResultType]::ParameterName, 'Path of lspan on the hosts')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'TCP port of the servers')
-            [CompletionResult]::new('--dir', '--dir', [CompletionResultType]::ParameterName, 'Folder that all ranks see, where they find each other [default: the working directory]')
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'How long rank 0 waits for the others to come, and for a measurement beyond its length')
+            [CompletionResult]::new('--dir', '--dir', [CompletionResultType]::ParameterName, 'Directory that all ranks share, to find each other [default: the working directory]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'How long rank 0 waits for the other ranks, and how much longer than its duration a measurement may take')
             [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of each measurement')
             [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of each measurement')
             [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with a heat map, everything in one file')
-            [CompletionResult]::new('--open', '--open', [CompletionResultType]::ParameterName, 'Have the servers let every host in that reaches them, for as long as they run; else paired peers and holders of the cluster key')
+            [CompletionResult]::new('--open', '--open', [CompletionResultType]::ParameterName, 'The servers accept every host that can reach them; without this, only paired peers and holders of the cluster key')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON (schema linkspan.matrix/1)')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
@@ -330,27 +330,27 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;perf;connect' {
             [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
             [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4')
-            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
-            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Messages (round trips, connections) of the timed part, in place of a duration')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Number of messages (round trips, connections) to time, instead of --duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Number of messages (round trips, connections) to time, instead of --duration')
             [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
             [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]')
-            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB of them, 2 to 1000]')
+            [CompletionResult]::new('--warmup', '--warmup', [CompletionResultType]::ParameterName, 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages]')
             [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
             [CompletionResult]::new('--window', '--window', [CompletionResultType]::ParameterName, 'Messages in flight [default: 32 up to 4K, else 8]')
             [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
             [CompletionResult]::new('--mem', '--mem', [CompletionResultType]::ParameterName, 'Memory of this side''s messages: host, cuda:N or hip:N (the serving side has its own --mem). The path line says whether device memory is reached directly or copied through host memory (staged), and why')
             [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How both sides wait: spin; adaptive spins 50 us, then sleeps; sleep')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up after this time per size [default: a minute and four durations]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Time limit for each size [default: 1 minute plus 4 times the duration]')
             [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the data')
-            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Interleaved pairs of a baseline')
-            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns')
+            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Number of interleaved pairs (linkspan, baseline)')
+            [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'Columns of the table')
             [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Write a page with plots, everything in one file')
             [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
-            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Measure the machine''s limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)')
+            [CompletionResult]::new('--baseline', '--baseline', [CompletionResultType]::ParameterName, 'Also measure what the machine can do without linkspan, and print linkspan''s result as a ratio: plain TCP, plain TCP with this window, a copy by both processes at once, memcpy; in the same run, with the same --wait. For lat, and bw to the peer')
             [CompletionResult]::new('--histogram', '--histogram', [CompletionResultType]::ParameterName, 'Print a histogram below each latency row')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document (schema linkspan.perf/1)')
-            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print JSON lines as results come (schema linkspan.perf.stream/1)')
+            [CompletionResult]::new('--json-stream', '--json-stream', [CompletionResultType]::ParameterName, 'Print a line of JSON for each result as it comes (schema linkspan.perf.stream/1)')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
@@ -358,13 +358,13 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;perf;write' {
             [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4')
             [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4')
-            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Iterations of each size, in place of a duration')
-            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Iterations of each size, in place of a duration')
-            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Least time of each size; iterations grow until one run takes as long')
-            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Least time of each size; iterations grow until one run takes as long')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Iterations of each size, instead of --duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Iterations of each size, instead of --duration')
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Minimum time for each size: the number of iterations grows until one run takes this long')
+            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Minimum time for each size: the number of iterations grows until one run takes this long')
             [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when one operation takes as long')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Time limit for one operation')
             [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON in the layout of google-benchmark')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
@@ -374,13 +374,13 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;perf;read' {
             [CompletionResult]::new('-s', '-s', [CompletionResultType]::ParameterName, 'Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4')
             [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4')
-            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Iterations of each size, in place of a duration')
-            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Iterations of each size, in place of a duration')
-            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Least time of each size; iterations grow until one run takes as long')
-            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Least time of each size; iterations grow until one run takes as long')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Iterations of each size, instead of --duration')
+            [CompletionResult]::new('--iters', '--iters', [CompletionResultType]::ParameterName, 'Iterations of each size, instead of --duration')
+            [CompletionResult]::new('-d', '-d', [CompletionResultType]::ParameterName, 'Minimum time for each size: the number of iterations grows until one run takes this long')
+            [CompletionResult]::new('--duration', '--duration', [CompletionResultType]::ParameterName, 'Minimum time for each size: the number of iterations grows until one run takes this long')
             [CompletionResult]::new('--path', '--path', [CompletionResultType]::ParameterName, 'Path to take [default: LINKSPAN_PATH, else auto]')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when one operation takes as long')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Time limit for one operation')
             [CompletionResult]::new('--no-verify', '--no-verify', [CompletionResultType]::ParameterName, 'Do not check the data')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON in the layout of google-benchmark')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
@@ -392,14 +392,14 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('bw', 'bw', [CompletionResultType]::ParameterValue, 'Bandwidth and message rate')
             [CompletionResult]::new('lat', 'lat', [CompletionResultType]::ParameterValue, 'Latency: half round trips of a ping-pong')
             [CompletionResult]::new('jitter', 'jitter', [CompletionResultType]::ParameterValue, 'Variation of latency: a ping-pong at a fixed pace')
-            [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
+            [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency with and without bulk data moving at the same time')
             [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
             [CompletionResult]::new('all', 'all', [CompletionResultType]::ParameterValue, 'bw, lat, jitter, load and multi, one after another')
-            [CompletionResult]::new('compare', 'compare', [CompletionResultType]::ParameterValue, 'Every way that there is to a peer, one after another, in one table')
+            [CompletionResult]::new('compare', 'compare', [CompletionResultType]::ParameterValue, 'Every path to a peer, one after another, in one table')
             [CompletionResult]::new('matrix', 'matrix', [CompletionResultType]::ParameterValue, 'Bandwidth of each pair of several hosts or ranks, in one table; outliers are named')
             [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
-            [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, as the table of google-benchmark')
-            [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, as the table of google-benchmark')
+            [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, printed like google-benchmark')
+            [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, printed like google-benchmark')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -459,25 +459,25 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;stats' {
-            [CompletionResult]::new('--watch', '--watch', [CompletionResultType]::ParameterName, 'Show it again every so often, as in 500ms or 2s, with rates')
+            [CompletionResult]::new('--watch', '--watch', [CompletionResultType]::ParameterName, 'Repeat at this interval, as in 500ms or 2s, with rates')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON (schema linkspan.stats/1), with --watch one line each time')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
         'lspan;top' {
-            [CompletionResult]::new('--every', '--every', [CompletionResultType]::ParameterName, 'Time from one look to the next, as in 500ms or 2s')
-            [CompletionResult]::new('--ssh', '--ssh', [CompletionResultType]::ParameterName, 'Look at these hosts in place of this one, over ssh')
-            [CompletionResult]::new('--rsh', '--rsh', [CompletionResultType]::ParameterName, 'What runs a command on another host')
-            [CompletionResult]::new('--lspan', '--lspan', [CompletionResultType]::ParameterName, 'The program on the other hosts')
+            [CompletionResult]::new('--every', '--every', [CompletionResultType]::ParameterName, 'Update interval, as in 500ms or 2s')
+            [CompletionResult]::new('--ssh', '--ssh', [CompletionResultType]::ParameterName, 'Show these hosts instead of this one, over ssh')
+            [CompletionResult]::new('--rsh', '--rsh', [CompletionResultType]::ParameterName, 'Program that runs a command on another host')
+            [CompletionResult]::new('--lspan', '--lspan', [CompletionResultType]::ParameterName, 'Path of lspan on the other hosts')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
         'lspan;events' {
             [CompletionResult]::new('--root', '--root', [CompletionResultType]::ParameterName, 'Without the service, on the machine whose sys and proc are here')
-            [CompletionResult]::new('--follow', '--follow', [CompletionResultType]::ParameterName, 'Go on with what happens from now on, until Ctrl-C')
-            [CompletionResult]::new('--all', '--all', [CompletionResultType]::ParameterName, 'Jobs of all users')
+            [CompletionResult]::new('--follow', '--follow', [CompletionResultType]::ParameterName, 'Keep printing new events, until Ctrl-C')
+            [CompletionResult]::new('--all', '--all', [CompletionResultType]::ParameterName, 'Events of the jobs of all users')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON, a line for each event (schema linkspan.event/1)')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
@@ -485,7 +485,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         }
         'lspan;metrics' {
             [CompletionResult]::new('--listen', '--listen', [CompletionResultType]::ParameterName, 'Serve them over HTTP at /metrics; ADDR is a PORT of loopback or IP:PORT')
-            [CompletionResult]::new('--textfile', '--textfile', [CompletionResultType]::ParameterName, 'Write them to a file, as node_exporter''s textfile collector reads (NAME.prom), in place of what was there')
+            [CompletionResult]::new('--textfile', '--textfile', [CompletionResultType]::ParameterName, 'Write them to a file for node_exporter''s textfile collector (NAME.prom), replacing its content')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
@@ -493,22 +493,22 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;files' {
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
-            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve directories and services until Ctrl-C, to paired peers or to those with the cluster key')
+            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve directories and services until Ctrl-C, to paired peers or to holders of the cluster key')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
         'lspan;files;serve' {
-            [CompletionResult]::new('--allow', '--allow', [CompletionResultType]::ParameterName, 'A service that peers may be joined to (lspan pipe, lspan forward): ssh, rsync, sftp, sftp:ro, tcp:PORT; ssh=PORT or rsync=FILE where its port or its rsyncd.conf is another; repeat it for more')
+            [CompletionResult]::new('--allow', '--allow', [CompletionResultType]::ParameterName, 'A service that peers may connect to (lspan pipe, lspan forward): ssh, rsync, sftp, sftp:ro, tcp:PORT; ssh=PORT or rsync=FILE for another port or another rsyncd.conf; repeat it for more')
             [CompletionResult]::new('--bind', '--bind', [CompletionResultType]::ParameterName, 'Address to listen on; repeat it for more [default: loopback and every usable interface]')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'TCP port to listen on')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
-            [CompletionResult]::new('--as-root', '--as-root', [CompletionResultType]::ParameterName, 'Serve as root: peers then read, and where :rw is given write, whatever is below the directories')
+            [CompletionResult]::new('--as-root', '--as-root', [CompletionResultType]::ParameterName, 'Serve as root: peers can then read, and with :rw write, everything below the directories')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
         'lspan;files;help' {
-            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve directories and services until Ctrl-C, to paired peers or to those with the cluster key')
+            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve directories and services until Ctrl-C, to paired peers or to holders of the cluster key')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -527,43 +527,43 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;send' {
-            [CompletionResult]::new('--max-delete', '--max-delete', [CompletionResultType]::ParameterName, 'Most entries to delete [default: 1000, or a quarter of all where that is less, but 10 always]')
-            [CompletionResult]::new('--exclude', '--exclude', [CompletionResultType]::ParameterName, 'Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more')
-            [CompletionResult]::new('--exclude-from', '--exclude-from', [CompletionResultType]::ParameterName, 'The same with the lines of a file')
+            [CompletionResult]::new('--max-delete', '--max-delete', [CompletionResultType]::ParameterName, 'Maximum number of entries to delete [default: 1000 or a quarter of all, whichever is less, but at least 10]')
+            [CompletionResult]::new('--exclude', '--exclude', [CompletionResultType]::ParameterName, 'Skip names that match this rule of gitignore(5), relative to the top of the transfer; repeat it for more')
+            [CompletionResult]::new('--exclude-from', '--exclude-from', [CompletionResultType]::ParameterName, 'Read such rules from a file')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
-            [CompletionResult]::new('--delete', '--delete', [CompletionResultType]::ParameterName, 'In directories that are sent, move to the trash of the receiver what the source has not, and what is replaced')
+            [CompletionResult]::new('--delete', '--delete', [CompletionResultType]::ParameterName, 'In directories that are sent, move files that the source does not have, and files that are replaced, to the trash of the receiver')
             [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Say what would be sent, and change nothing')
-            [CompletionResult]::new('--no-fsync', '--no-fsync', [CompletionResultType]::ParameterName, 'Do not wait until everything is on the disk: a loss of power may lose what was reported as done')
-            [CompletionResult]::new('--xattrs', '--xattrs', [CompletionResultType]::ParameterName, 'With extended attributes of users (user.*)')
+            [CompletionResult]::new('--no-fsync', '--no-fsync', [CompletionResultType]::ParameterName, 'Do not wait until everything is on the disk: a power failure may lose files that were reported as done')
+            [CompletionResult]::new('--xattrs', '--xattrs', [CompletionResultType]::ParameterName, 'Also transfer extended attributes of users (user.*)')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON, one object in a line for each file and a last one for all (schema linkspan.files/1)')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
         'lspan;get' {
-            [CompletionResult]::new('--max-delete', '--max-delete', [CompletionResultType]::ParameterName, 'Most entries to delete [default: 1000, or a quarter of all where that is less, but 10 always]')
-            [CompletionResult]::new('--exclude', '--exclude', [CompletionResultType]::ParameterName, 'Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more')
-            [CompletionResult]::new('--exclude-from', '--exclude-from', [CompletionResultType]::ParameterName, 'The same with the lines of a file')
+            [CompletionResult]::new('--max-delete', '--max-delete', [CompletionResultType]::ParameterName, 'Maximum number of entries to delete [default: 1000 or a quarter of all, whichever is less, but at least 10]')
+            [CompletionResult]::new('--exclude', '--exclude', [CompletionResultType]::ParameterName, 'Skip names that match this rule of gitignore(5), relative to the top of the transfer; repeat it for more')
+            [CompletionResult]::new('--exclude-from', '--exclude-from', [CompletionResultType]::ParameterName, 'Read such rules from a file')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
-            [CompletionResult]::new('--delete', '--delete', [CompletionResultType]::ParameterName, 'In directories that are sent, move to the trash of the receiver what the source has not, and what is replaced')
+            [CompletionResult]::new('--delete', '--delete', [CompletionResultType]::ParameterName, 'In directories that are sent, move files that the source does not have, and files that are replaced, to the trash of the receiver')
             [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Say what would be sent, and change nothing')
-            [CompletionResult]::new('--no-fsync', '--no-fsync', [CompletionResultType]::ParameterName, 'Do not wait until everything is on the disk: a loss of power may lose what was reported as done')
-            [CompletionResult]::new('--xattrs', '--xattrs', [CompletionResultType]::ParameterName, 'With extended attributes of users (user.*)')
+            [CompletionResult]::new('--no-fsync', '--no-fsync', [CompletionResultType]::ParameterName, 'Do not wait until everything is on the disk: a power failure may lose files that were reported as done')
+            [CompletionResult]::new('--xattrs', '--xattrs', [CompletionResultType]::ParameterName, 'Also transfer extended attributes of users (user.*)')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON, one object in a line for each file and a last one for all (schema linkspan.files/1)')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
         'lspan;mirror' {
-            [CompletionResult]::new('--max-delete', '--max-delete', [CompletionResultType]::ParameterName, 'Most entries to delete in one run [default: 1000, or a quarter of all where that is less, but 10 always]')
-            [CompletionResult]::new('--exclude', '--exclude', [CompletionResultType]::ParameterName, 'Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more')
-            [CompletionResult]::new('--exclude-from', '--exclude-from', [CompletionResultType]::ParameterName, 'The same with the lines of a file')
+            [CompletionResult]::new('--max-delete', '--max-delete', [CompletionResultType]::ParameterName, 'Maximum number of entries to delete in one run [default: 1000 or a quarter of all, whichever is less, but at least 10]')
+            [CompletionResult]::new('--exclude', '--exclude', [CompletionResultType]::ParameterName, 'Skip names that match this rule of gitignore(5), relative to the top of the transfer; repeat it for more')
+            [CompletionResult]::new('--exclude-from', '--exclude-from', [CompletionResultType]::ParameterName, 'Read such rules from a file')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
-            [CompletionResult]::new('--init', '--init', [CompletionResultType]::ParameterName, 'The first run: mark both as belonging together')
-            [CompletionResult]::new('--watch', '--watch', [CompletionResultType]::ParameterName, 'Go on until Ctrl-C: what changes is mirrored when it has been quiet for a second')
+            [CompletionResult]::new('--init', '--init', [CompletionResultType]::ParameterName, 'First run: write a marker into both directories, so that later runs know that they belong together')
+            [CompletionResult]::new('--watch', '--watch', [CompletionResultType]::ParameterName, 'Keep running until Ctrl-C, and mirror each change after one second without further changes')
             [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Say what would be sent, and change nothing')
-            [CompletionResult]::new('--no-fsync', '--no-fsync', [CompletionResultType]::ParameterName, 'Do not wait until everything is on the disk: a loss of power may lose what was reported as done')
-            [CompletionResult]::new('--xattrs', '--xattrs', [CompletionResultType]::ParameterName, 'With extended attributes of users (user.*)')
+            [CompletionResult]::new('--no-fsync', '--no-fsync', [CompletionResultType]::ParameterName, 'Do not wait until everything is on the disk: a power failure may lose files that were reported as done')
+            [CompletionResult]::new('--xattrs', '--xattrs', [CompletionResultType]::ParameterName, 'Also transfer extended attributes of users (user.*)')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON, one object in a line for each file and a last one for all (schema linkspan.files/1)')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
@@ -572,9 +572,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;trash' {
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
-            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Print what is in it: RUN/PATH, one line each')
-            [CompletionResult]::new('restore', 'restore', [CompletionResultType]::ParameterValue, 'Take files and directories back to where they were; nothing is replaced')
-            [CompletionResult]::new('empty', 'empty', [CompletionResultType]::ParameterValue, 'Remove all of it, for good')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List the content of the trash: RUN/PATH, one line each')
+            [CompletionResult]::new('restore', 'restore', [CompletionResultType]::ParameterValue, 'Restore files and directories to where they were; nothing is replaced')
+            [CompletionResult]::new('empty', 'empty', [CompletionResultType]::ParameterValue, 'Remove the content of the trash permanently')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -592,16 +592,16 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;trash;empty' {
-            [CompletionResult]::new('--older', '--older', [CompletionResultType]::ParameterName, 'Only what has been there for so many days')
+            [CompletionResult]::new('--older', '--older', [CompletionResultType]::ParameterName, 'Only what has been there for at least this many days')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
         'lspan;trash;help' {
-            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Print what is in it: RUN/PATH, one line each')
-            [CompletionResult]::new('restore', 'restore', [CompletionResultType]::ParameterValue, 'Take files and directories back to where they were; nothing is replaced')
-            [CompletionResult]::new('empty', 'empty', [CompletionResultType]::ParameterValue, 'Remove all of it, for good')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List the content of the trash: RUN/PATH, one line each')
+            [CompletionResult]::new('restore', 'restore', [CompletionResultType]::ParameterValue, 'Restore files and directories to where they were; nothing is replaced')
+            [CompletionResult]::new('empty', 'empty', [CompletionResultType]::ParameterValue, 'Remove the content of the trash permanently')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -619,7 +619,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         }
         'lspan;rm' {
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
-            [CompletionResult]::new('-r', '-r', [CompletionResultType]::ParameterName, 'Directories with all that is below them')
+            [CompletionResult]::new('-r', '-r', [CompletionResultType]::ParameterName, 'Also directories, with everything in them')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
@@ -644,9 +644,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;mount' {
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Longest time until a read or a write is answered, with EIO if need be, seconds; names and attributes have 5 s, or this where it is less')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'After this many seconds without an answer a read or write fails with EIO; for names and attributes the limit is 5 s, or this if less')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'Port of the peer''s `lspan files serve`')
-            [CompletionResult]::new('--rw', '--rw', [CompletionResultType]::ParameterName, 'It can be written, where the share can: a write returns when the peer has it, an fsync when the peer''s disk has it')
+            [CompletionResult]::new('--rw', '--rw', [CompletionResultType]::ParameterName, 'Mount it writable, if the share is: a write returns when the peer has the data, an fsync when the data is on the peer''s disk')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
@@ -675,15 +675,15 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('new', 'new', [CompletionResultType]::ParameterValue, 'Make this user''s key')
-            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Print this user''s public key, as `lspan key add` reads it on another host')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Print this user''s public key, for `lspan key add` on another host')
             [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List the peers that are trusted')
-            [CompletionResult]::new('add', 'add', [CompletionResultType]::ParameterValue, 'Trust the peer whose public key standard input has, as `lspan key show` printed it there')
-            [CompletionResult]::new('forget', 'forget', [CompletionResultType]::ParameterValue, 'Trust a peer no more')
+            [CompletionResult]::new('add', 'add', [CompletionResultType]::ParameterValue, 'Trust a peer: reads the public key that `lspan key show` printed there from standard input')
+            [CompletionResult]::new('forget', 'forget', [CompletionResultType]::ParameterValue, 'Stop trusting a peer')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
         'lspan;key;new' {
-            [CompletionResult]::new('--replace', '--replace', [CompletionResultType]::ParameterName, 'Also where there is one; peers that trust the old one do not know the new one')
+            [CompletionResult]::new('--replace', '--replace', [CompletionResultType]::ParameterName, 'Replace an existing key; peers that trust the old key do not trust the new one')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
@@ -714,10 +714,10 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         }
         'lspan;key;help' {
             [CompletionResult]::new('new', 'new', [CompletionResultType]::ParameterValue, 'Make this user''s key')
-            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Print this user''s public key, as `lspan key add` reads it on another host')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Print this user''s public key, for `lspan key add` on another host')
             [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List the peers that are trusted')
-            [CompletionResult]::new('add', 'add', [CompletionResultType]::ParameterValue, 'Trust the peer whose public key standard input has, as `lspan key show` printed it there')
-            [CompletionResult]::new('forget', 'forget', [CompletionResultType]::ParameterValue, 'Trust a peer no more')
+            [CompletionResult]::new('add', 'add', [CompletionResultType]::ParameterValue, 'Trust a peer: reads the public key that `lspan key show` printed there from standard input')
+            [CompletionResult]::new('forget', 'forget', [CompletionResultType]::ParameterValue, 'Stop trusting a peer')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -743,8 +743,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('probe', 'probe', [CompletionResultType]::ParameterValue, 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and how to get it')
-            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set a network card up for device-memory TCP and give processes access to its queues, until this ends')
-            [CompletionResult]::new('down', 'down', [CompletionResultType]::ParameterValue, 'Undo what an `lspan devmem up` that was killed has left changed on a network card')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set up a network card for device-memory TCP and give processes access to its queues, until this command ends')
+            [CompletionResult]::new('down', 'down', [CompletionResultType]::ParameterValue, 'Undo the changes to a network card that a killed `lspan devmem up` left behind')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -755,9 +755,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;devmem;up' {
-            [CompletionResult]::new('--queues', '--queues', [CompletionResultType]::ParameterName, 'Receive queues to keep for GPU memory: the last ones')
-            [CompletionResult]::new('--each', '--each', [CompletionResultType]::ParameterName, 'Queues for each process, which shares them with no other')
-            [CompletionResult]::new('--allow', '--allow', [CompletionResultType]::ParameterName, 'Users whose processes may use them beside root, by number')
+            [CompletionResult]::new('--queues', '--queues', [CompletionResultType]::ParameterName, 'Number of receive queues to reserve for GPU memory: the last ones')
+            [CompletionResult]::new('--each', '--each', [CompletionResultType]::ParameterName, 'Queues for each process; no two processes share a queue')
+            [CompletionResult]::new('--allow', '--allow', [CompletionResultType]::ParameterName, 'Users, by number, whose processes may use the queues, in addition to root')
             [CompletionResult]::new('--folder', '--folder', [CompletionResultType]::ParameterName, 'Folder of the socket')
             [CompletionResult]::new('--plan', '--plan', [CompletionResultType]::ParameterName, 'Show what would be done, and change nothing')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
@@ -772,8 +772,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         }
         'lspan;devmem;help' {
             [CompletionResult]::new('probe', 'probe', [CompletionResultType]::ParameterValue, 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and how to get it')
-            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set a network card up for device-memory TCP and give processes access to its queues, until this ends')
-            [CompletionResult]::new('down', 'down', [CompletionResultType]::ParameterValue, 'Undo what an `lspan devmem up` that was killed has left changed on a network card')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set up a network card for device-memory TCP and give processes access to its queues, until this command ends')
+            [CompletionResult]::new('down', 'down', [CompletionResultType]::ParameterValue, 'Undo the changes to a network card that a killed `lspan devmem up` left behind')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -792,21 +792,21 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         'lspan;link' {
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
-            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set every cable up: USB4STREAM devices (Linux 7.2), and an address for the interface of linkspan.ko; root or whom polkit allows, on both hosts')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set up every cable: USB4STREAM devices (Linux 7.2), and an address for the interface of linkspan.ko; run it on both hosts, as root or as a user that polkit allows')
             [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko')
-            [CompletionResult]::new('mode', 'mode', [CompletionResultType]::ParameterValue, 'Set what the driver linkspan.ko uses the cable to a host for; the same on both hosts, as root')
+            [CompletionResult]::new('mode', 'mode', [CompletionResultType]::ParameterValue, 'Set how the driver linkspan.ko uses the cable to a host; set the same on both hosts, as root')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
         'lspan;link;up' {
-            [CompletionResult]::new('--streams', '--streams', [CompletionResultType]::ParameterName, 'Streams to each host: a connection takes one')
-            [CompletionResult]::new('--first-hop', '--first-hop', [CompletionResultType]::ParameterName, 'First of the HopIDs, the numbers of streams on a cable, one for each stream; the same on both hosts')
+            [CompletionResult]::new('--streams', '--streams', [CompletionResultType]::ParameterName, 'Streams to each host; each connection takes one')
+            [CompletionResult]::new('--first-hop', '--first-hop', [CompletionResultType]::ParameterName, 'First HopID (the number of a stream on a cable); each stream takes the next one; the same on both hosts')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
         'lspan;link;allow' {
-            [CompletionResult]::new('--deny', '--deny', [CompletionResultType]::ParameterName, 'Withdraw the permission, for good')
+            [CompletionResult]::new('--deny', '--deny', [CompletionResultType]::ParameterName, 'Withdraw the permission permanently')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
@@ -817,9 +817,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;link;help' {
-            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set every cable up: USB4STREAM devices (Linux 7.2), and an address for the interface of linkspan.ko; root or whom polkit allows, on both hosts')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set up every cable: USB4STREAM devices (Linux 7.2), and an address for the interface of linkspan.ko; run it on both hosts, as root or as a user that polkit allows')
             [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko')
-            [CompletionResult]::new('mode', 'mode', [CompletionResultType]::ParameterValue, 'Set what the driver linkspan.ko uses the cable to a host for; the same on both hosts, as root')
+            [CompletionResult]::new('mode', 'mode', [CompletionResultType]::ParameterValue, 'Set how the driver linkspan.ko uses the cable to a host; set the same on both hosts, as root')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -836,7 +836,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;run' {
-            [CompletionResult]::new('--strict', '--strict', [CompletionResultType]::ParameterName, 'Allow no downgrade, a path slower than it could be (LINKSPAN_STRICT=1), and end with 3 in place of 0 where one was counted all the same')
+            [CompletionResult]::new('--strict', '--strict', [CompletionResultType]::ParameterName, 'Fail instead of using a path slower than possible (LINKSPAN_STRICT=1); exit with 3 instead of 0 if a downgrade was counted nevertheless')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
@@ -861,35 +861,35 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         }
         'lspan;help' {
             [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used')
-            [CompletionResult]::new('mesh', 'mesh', [CompletionResultType]::ParameterValue, 'Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is wrong and the command that corrects it')
-            [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Say what is wrong with this machine and its cables, what it costs and the command that mends it')
-            [CompletionResult]::new('wait', 'wait', [CompletionResultType]::ParameterValue, 'Wait until a peer is there: a cable has a host at its other end, or a host answers')
+            [CompletionResult]::new('mesh', 'mesh', [CompletionResultType]::ParameterValue, 'Show the mesh of hosts joined by direct cables: which hosts a cable connects, the route of each pair, what is wrong and the command that fixes it')
+            [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Find what is wrong with this machine and its cables, what it costs and the command that fixes it')
+            [CompletionResult]::new('wait', 'wait', [CompletionResultType]::ParameterValue, 'Wait until a peer can be reached: a cable has a host at its other end, or a host answers')
             [CompletionResult]::new('perf', 'perf', [CompletionResultType]::ParameterValue, 'Measure a path')
             [CompletionResult]::new('selftest', 'selftest', [CompletionResultType]::ParameterValue, 'Test every part that can be tested here: one line each of pass, fail or skip')
-            [CompletionResult]::new('bugreport', 'bugreport', [CompletionResultType]::ParameterValue, 'Put what is known of this machine and linkspan into one archive for a report, without secrets')
+            [CompletionResult]::new('bugreport', 'bugreport', [CompletionResultType]::ParameterValue, 'Collect information about this machine and linkspan in one archive for a bug report, without secrets')
             [CompletionResult]::new('stats', 'stats', [CompletionResultType]::ParameterValue, 'Show what running processes have moved over linkspan')
             [CompletionResult]::new('top', 'top', [CompletionResultType]::ParameterValue, 'Watch what running processes move over linkspan, on this host or on several')
-            [CompletionResult]::new('events', 'events', [CompletionResultType]::ParameterValue, 'Show what happened to cables and jobs: plugged, unplugged, other speed, paths lost, back and slower than they could be')
-            [CompletionResult]::new('metrics', 'metrics', [CompletionResultType]::ParameterValue, 'Print the statistics as Prometheus reads them, or serve them over HTTP')
+            [CompletionResult]::new('events', 'events', [CompletionResultType]::ParameterValue, 'Show events of cables and jobs: plugged, unplugged, speed changed, paths lost, recovered or downgraded')
+            [CompletionResult]::new('metrics', 'metrics', [CompletionResultType]::ParameterValue, 'Print the statistics in the format of Prometheus, or serve them over HTTP')
             [CompletionResult]::new('files', 'files', [CompletionResultType]::ParameterValue, 'Serve directories and services of this host to peers')
             [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List a peer''s shares, or what is in one')
-            [CompletionResult]::new('send', 'send', [CompletionResultType]::ParameterValue, 'Send files and trees to a peer''s share; an interrupted transfer goes on where it was')
-            [CompletionResult]::new('get', 'get', [CompletionResultType]::ParameterValue, 'Get files and trees from a peer''s share; an interrupted transfer goes on where it was')
-            [CompletionResult]::new('mirror', 'mirror', [CompletionResultType]::ParameterValue, 'Keep a directory like another one, here or at a peer; what is deleted or replaced goes to the trash')
-            [CompletionResult]::new('trash', 'trash', [CompletionResultType]::ParameterValue, 'Show, take back or remove what was deleted or replaced')
-            [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove entries of a peer''s share, for good')
-            [CompletionResult]::new('mv', 'mv', [CompletionResultType]::ParameterValue, 'Give an entry of a peer''s share another name; nothing is replaced')
+            [CompletionResult]::new('send', 'send', [CompletionResultType]::ParameterValue, 'Send files and directory trees to a peer''s share; an interrupted transfer resumes where it stopped')
+            [CompletionResult]::new('get', 'get', [CompletionResultType]::ParameterValue, 'Get files and directory trees from a peer''s share; an interrupted transfer resumes where it stopped')
+            [CompletionResult]::new('mirror', 'mirror', [CompletionResultType]::ParameterValue, 'Make a directory equal to another one, here or at a peer; what is deleted or replaced goes to the trash')
+            [CompletionResult]::new('trash', 'trash', [CompletionResultType]::ParameterValue, 'List, restore or remove what was deleted or replaced')
+            [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove files or directories of a peer''s share, not to the trash')
+            [CompletionResult]::new('mv', 'mv', [CompletionResultType]::ParameterValue, 'Rename a file or directory of a peer''s share; nothing is replaced')
             [CompletionResult]::new('du', 'du', [CompletionResultType]::ParameterValue, 'Count files and bytes below a directory of a peer''s share')
             [CompletionResult]::new('verify', 'verify', [CompletionResultType]::ParameterValue, 'Compare local files with a peer''s, both read back from the disk')
-            [CompletionResult]::new('mount', 'mount', [CompletionResultType]::ParameterValue, 'Mount a peer''s share at a directory, read-only or with --rw to be written')
-            [CompletionResult]::new('pipe', 'pipe', [CompletionResultType]::ParameterValue, 'Join standard input and output to a service of a peer')
-            [CompletionResult]::new('forward', 'forward', [CompletionResultType]::ParameterValue, 'Take connections to a port of this host to a service of a peer, until Ctrl-C')
+            [CompletionResult]::new('mount', 'mount', [CompletionResultType]::ParameterValue, 'Mount a peer''s share at a directory, read-only, or writable with --rw')
+            [CompletionResult]::new('pipe', 'pipe', [CompletionResultType]::ParameterValue, 'Connect standard input and output to a service of a peer')
+            [CompletionResult]::new('forward', 'forward', [CompletionResultType]::ParameterValue, 'Forward connections from a port of this host to a service of a peer, until Ctrl-C')
             [CompletionResult]::new('pair', 'pair', [CompletionResultType]::ParameterValue, 'Pair with a user of another host, so that each trusts the other from then on')
-            [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'This user''s key, and the peers that are trusted')
+            [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'Manage this user''s key and the peers that are trusted')
             [CompletionResult]::new('devmem', 'devmem', [CompletionResultType]::ParameterValue, 'Device-memory TCP: payload from the network card straight into GPU memory')
-            [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: allow hosts, set streams up, choose between programs and network')
-            [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used')
-            [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need')
+            [CompletionResult]::new('link', 'link', [CompletionResultType]::ParameterValue, 'Thunderbolt and USB4 cables: allow hosts, set up streams, choose direct use or a network interface')
+            [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run a command with the environment that makes NCCL and RCCL use linkspan, and print which paths it used')
+            [CompletionResult]::new('env', 'env', [CompletionResultType]::ParameterValue, 'Show every LINKSPAN_ environment variable, its value here and what it does; or the variables that NCCL and RCCL need')
             [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Write manual pages')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Write shell completions')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
@@ -912,14 +912,14 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             [CompletionResult]::new('bw', 'bw', [CompletionResultType]::ParameterValue, 'Bandwidth and message rate')
             [CompletionResult]::new('lat', 'lat', [CompletionResultType]::ParameterValue, 'Latency: half round trips of a ping-pong')
             [CompletionResult]::new('jitter', 'jitter', [CompletionResultType]::ParameterValue, 'Variation of latency: a ping-pong at a fixed pace')
-            [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency while bulk data moves, beside latency while it does not')
+            [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Latency with and without bulk data moving at the same time')
             [CompletionResult]::new('multi', 'multi', [CompletionResultType]::ParameterValue, 'Several streams at once')
             [CompletionResult]::new('all', 'all', [CompletionResultType]::ParameterValue, 'bw, lat, jitter, load and multi, one after another')
-            [CompletionResult]::new('compare', 'compare', [CompletionResultType]::ParameterValue, 'Every way that there is to a peer, one after another, in one table')
+            [CompletionResult]::new('compare', 'compare', [CompletionResultType]::ParameterValue, 'Every path to a peer, one after another, in one table')
             [CompletionResult]::new('matrix', 'matrix', [CompletionResultType]::ParameterValue, 'Bandwidth of each pair of several hosts or ranks, in one table; outliers are named')
             [CompletionResult]::new('connect', 'connect', [CompletionResultType]::ParameterValue, 'Connections only: set up and closed one after another')
-            [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, as the table of google-benchmark')
-            [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, as the table of google-benchmark')
+            [CompletionResult]::new('write', 'write', [CompletionResultType]::ParameterValue, 'One-sided writes into the peer''s memory, printed like google-benchmark')
+            [CompletionResult]::new('read', 'read', [CompletionResultType]::ParameterValue, 'One-sided reads from the peer''s memory, printed like google-benchmark')
             break
         }
         'lspan;help;perf;serve' {
@@ -977,7 +977,7 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;files' {
-            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve directories and services until Ctrl-C, to paired peers or to those with the cluster key')
+            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve directories and services until Ctrl-C, to paired peers or to holders of the cluster key')
             break
         }
         'lspan;help;files;serve' {
@@ -996,9 +996,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;trash' {
-            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Print what is in it: RUN/PATH, one line each')
-            [CompletionResult]::new('restore', 'restore', [CompletionResultType]::ParameterValue, 'Take files and directories back to where they were; nothing is replaced')
-            [CompletionResult]::new('empty', 'empty', [CompletionResultType]::ParameterValue, 'Remove all of it, for good')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List the content of the trash: RUN/PATH, one line each')
+            [CompletionResult]::new('restore', 'restore', [CompletionResultType]::ParameterValue, 'Restore files and directories to where they were; nothing is replaced')
+            [CompletionResult]::new('empty', 'empty', [CompletionResultType]::ParameterValue, 'Remove the content of the trash permanently')
             break
         }
         'lspan;help;trash;list' {
@@ -1036,10 +1036,10 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         }
         'lspan;help;key' {
             [CompletionResult]::new('new', 'new', [CompletionResultType]::ParameterValue, 'Make this user''s key')
-            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Print this user''s public key, as `lspan key add` reads it on another host')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Print this user''s public key, for `lspan key add` on another host')
             [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List the peers that are trusted')
-            [CompletionResult]::new('add', 'add', [CompletionResultType]::ParameterValue, 'Trust the peer whose public key standard input has, as `lspan key show` printed it there')
-            [CompletionResult]::new('forget', 'forget', [CompletionResultType]::ParameterValue, 'Trust a peer no more')
+            [CompletionResult]::new('add', 'add', [CompletionResultType]::ParameterValue, 'Trust a peer: reads the public key that `lspan key show` printed there from standard input')
+            [CompletionResult]::new('forget', 'forget', [CompletionResultType]::ParameterValue, 'Stop trusting a peer')
             break
         }
         'lspan;help;key;new' {
@@ -1059,8 +1059,8 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         }
         'lspan;help;devmem' {
             [CompletionResult]::new('probe', 'probe', [CompletionResultType]::ParameterValue, 'Say for each network card whether it can receive into and send from GPU memory, what is missing, and how to get it')
-            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set a network card up for device-memory TCP and give processes access to its queues, until this ends')
-            [CompletionResult]::new('down', 'down', [CompletionResultType]::ParameterValue, 'Undo what an `lspan devmem up` that was killed has left changed on a network card')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set up a network card for device-memory TCP and give processes access to its queues, until this command ends')
+            [CompletionResult]::new('down', 'down', [CompletionResultType]::ParameterValue, 'Undo the changes to a network card that a killed `lspan devmem up` left behind')
             break
         }
         'lspan;help;devmem;probe' {
@@ -1073,9 +1073,9 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
             break
         }
         'lspan;help;link' {
-            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set every cable up: USB4STREAM devices (Linux 7.2), and an address for the interface of linkspan.ko; root or whom polkit allows, on both hosts')
+            [CompletionResult]::new('up', 'up', [CompletionResultType]::ParameterValue, 'Set up every cable: USB4STREAM devices (Linux 7.2), and an address for the interface of linkspan.ko; run it on both hosts, as root or as a user that polkit allows')
             [CompletionResult]::new('allow', 'allow', [CompletionResultType]::ParameterValue, 'Allow a host to use the driver linkspan.ko')
-            [CompletionResult]::new('mode', 'mode', [CompletionResultType]::ParameterValue, 'Set what the driver linkspan.ko uses the cable to a host for; the same on both hosts, as root')
+            [CompletionResult]::new('mode', 'mode', [CompletionResultType]::ParameterValue, 'Set how the driver linkspan.ko uses the cable to a host; set the same on both hosts, as root')
             break
         }
         'lspan;help;link;up' {

@@ -17,7 +17,7 @@ pub(crate) struct Cli {
     /// Be the service of this user, on the session bus: tests, transfers, mirrors, mounts, shares and keys for its programs
     #[arg(long)]
     pub(crate) user: bool,
-    /// With --user: serve shares also as root, past every permission
+    /// With --user: serve shares also as root, without regard to permissions
     #[arg(long, requires = "user")]
     pub(crate) as_root: bool,
     /// Folder of linkspand.toml and linkspand.d/*.toml, of which a later one wins

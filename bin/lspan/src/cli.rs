@@ -30,23 +30,23 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Show cables, interfaces, RDMA devices and GPUs, and why each path is or is not used
     Status(StatusArgs),
-    /// Show the mesh of hosts joined by direct cables: who is cabled to whom, how each pair reaches each other, what is
-    /// wrong and the command that corrects it
+    /// Show the mesh of hosts joined by direct cables: which hosts a cable connects, the route of each pair, what is wrong
+    /// and the command that fixes it
     ///
     /// Listens for as long as --wait says. Sees hosts that run a job with LINKSPAN_MESH_PORT, `lspan mesh --serve`, or
     /// `lspan mesh` at the same time. Needs LINKSPAN_PSK_FILE.
     Mesh(MeshArgs),
-    /// Say what is wrong with this machine and its cables, what it costs and the command that mends it
+    /// Find what is wrong with this machine and its cables, what it costs and the command that fixes it
     #[command(
-        after_long_help = "Changes nothing, and needs neither root nor a running service; as root it also reads the firewall's rules. Exit code 0 where \
-                           all is well, 3 where something is slower than it could be, 1 where a path that should work does not. Two \
+        after_long_help = "Changes nothing, and needs neither root nor a running service; as root it also reads the firewall's rules. Exit code 0 if \
+                           nothing is wrong, 3 if something is slower than it could be, 1 if a path that should work does not. Two \
                            hosts: `ssh HOST lspan doctor --json > b.json`, `lspan doctor --json > a.json`, `lspan doctor --merge a.json b.json`."
     )]
     Doctor(DoctorArgs),
-    /// Wait until a peer is there: a cable has a host at its other end, or a host answers
+    /// Wait until a peer can be reached: a cable has a host at its other end, or a host answers
     #[command(
-        after_long_help = "Prints the address that answered. A host that refuses the connection is there; --serving waits for \
-                           `lspan perf serve` on it. Exit code 124 when the time is up."
+        after_long_help = "Prints the address that answered. A host that refuses the connection counts as reached; --serving waits for \
+                           `lspan perf serve` on it. Exit code 124 after --timeout."
     )]
     Wait(WaitArgs),
     /// Measure a path
@@ -58,7 +58,7 @@ pub(crate) enum Command {
     },
     /// Test every part that can be tested here: one line each of pass, fail or skip
     Selftest(SelftestArgs),
-    /// Put what is known of this machine and linkspan into one archive for a report, without secrets
+    /// Collect information about this machine and linkspan in one archive for a bug report, without secrets
     Bugreport(BugreportArgs),
     /// Show what running processes have moved over linkspan
     Stats(StatsArgs),
@@ -67,17 +67,17 @@ pub(crate) enum Command {
         after_long_help = "Press h for the keys. Colours are left out where NO_COLOR is set. Other hosts run `lspan stats --json --watch`."
     )]
     Top(TopArgs),
-    /// Show what happened to cables and jobs: plugged, unplugged, other speed, paths lost, back and slower than they could be
+    /// Show events of cables and jobs: plugged, unplugged, speed changed, paths lost, recovered or downgraded
     #[command(
-        after_long_help = "From linkspand where it runs, which keeps events; else what this process can see itself: the cables that are there, and \
-                           what has gone wrong in running jobs, of those whose statistics this user may read. Of other users' jobs the service tells root, and with \
-                           --all those to whom polkit allows it."
+        after_long_help = "If linkspand runs, it has recorded the events. Otherwise shows what this process can see itself: the cables that are plugged in, and \
+                           what went wrong in running jobs whose statistics this user may read. linkspand shows jobs of other users to root and, \
+                           with --all, to users that polkit allows."
     )]
     Events(EventsArgs),
-    /// Print the statistics as Prometheus reads them, or serve them over HTTP
+    /// Print the statistics in the format of Prometheus, or serve them over HTTP
     #[command(
-        after_long_help = "At most 64 jobs and 256 processes have labels of their own, the oldest; the others are added up as workload \
-                           \"other\". No privilege is needed: it shows the processes whose pages this user may read."
+        after_long_help = "The 64 oldest jobs and 256 oldest processes have their own labels; the others are added up as workload \
+                           \"other\". No privilege is needed: it shows the processes whose statistics this user may read."
     )]
     Metrics(MetricsArgs),
     /// Serve directories and services of this host to peers
@@ -87,45 +87,46 @@ pub(crate) enum Command {
     },
     /// List a peer's shares, or what is in one
     Ls(files::LsArgs),
-    /// Send files and trees to a peer's share; an interrupted transfer goes on where it was
+    /// Send files and directory trees to a peer's share; an interrupted transfer resumes where it stopped
     #[command(after_long_help = files::TRANSFER)]
     Send(files::SendArgs),
-    /// Get files and trees from a peer's share; an interrupted transfer goes on where it was
+    /// Get files and directory trees from a peer's share; an interrupted transfer resumes where it stopped
     #[command(after_long_help = files::TRANSFER)]
     Get(files::GetArgs),
-    /// Keep a directory like another one, here or at a peer; what is deleted or replaced goes to the trash
+    /// Make a directory equal to another one, here or at a peer; what is deleted or replaced goes to the trash
     #[command(after_long_help = files::MIRROR)]
     Mirror(files::MirrorArgs),
-    /// Show, take back or remove what was deleted or replaced
+    /// List, restore or remove what was deleted or replaced
     #[command(after_long_help = files::TRASH)]
     Trash {
         #[command(subcommand)]
         trash: files::Trash,
     },
-    /// Remove entries of a peer's share, for good
+    /// Remove files or directories of a peer's share, not to the trash
     Rm(files::RmArgs),
-    /// Give an entry of a peer's share another name; nothing is replaced
+    /// Rename a file or directory of a peer's share; nothing is replaced
     Mv(files::MvArgs),
     /// Count files and bytes below a directory of a peer's share
     Du(files::DuArgs),
     /// Compare local files with a peer's, both read back from the disk
     Verify(files::VerifyArgs),
-    /// Mount a peer's share at a directory, read-only or with --rw to be written
+    /// Mount a peer's share at a directory, read-only, or writable with --rw
     #[command(after_long_help = files::MOUNT)]
     Mount(files::MountArgs),
-    /// Join standard input and output to a service of a peer
+    /// Connect standard input and output to a service of a peer
     #[command(after_long_help = files::PIPE)]
     Pipe(files::PipeArgs),
-    /// Take connections to a port of this host to a service of a peer, until Ctrl-C
+    /// Forward connections from a port of this host to a service of a peer, until Ctrl-C
     ///
     /// Every local user who reaches the port uses the service in this user's name.
     Forward(files::ForwardArgs),
     /// Pair with a user of another host, so that each trusts the other from then on
     ///
-    /// Without LINE: prints a line for the other host, the join line, and waits ten minutes for it to be used there. With the line
-    /// that the other host printed: joins. Both sides show the same fingerprint. What is served to paired peers is named in `lspan key list`.
+    /// Without LINE: prints a line to type on the other host (the join line), and waits ten minutes until it is used there.
+    /// With the line that the other host printed: pairs with it. Both sides show the same fingerprint. `lspan key list` shows what is
+    /// served to paired peers.
     Pair(PairArgs),
-    /// This user's key, and the peers that are trusted
+    /// Manage this user's key and the peers that are trusted
     Key {
         #[command(subcommand)]
         key: KeyCommand,
@@ -135,19 +136,19 @@ pub(crate) enum Command {
         #[command(subcommand)]
         devmem: Devmem,
     },
-    /// Thunderbolt and USB4 cables: allow hosts, set streams up, choose between programs and network
+    /// Thunderbolt and USB4 cables: allow hosts, set up streams, choose direct use or a network interface
     Link {
         #[command(subcommand)]
         link: LinkCommand,
     },
-    /// Run a command with what NCCL and RCCL need to use linkspan, and say which paths it used
+    /// Run a command with the environment that makes NCCL and RCCL use linkspan, and print which paths it used
     #[command(
         after_long_help = "Works in front of a launcher, as in `lspan run -- torchrun train.py`, and behind one, as in `srun lspan run -- \
-                           python train.py`. Sets what `lspan env --nccl` prints, leaves what is set already, and is not run where it \
+                           python train.py`. Sets the variables that `lspan env --nccl` prints, except those already set. Does not run the command if it \
                            cannot work (exit code 125). Ends with the command's exit code, or by its signal."
     )]
     Run(RunArgs),
-    /// Show every LINKSPAN_ environment name, its value here and what it does; or what NCCL and RCCL need
+    /// Show every LINKSPAN_ environment variable, its value here and what it does; or the variables that NCCL and RCCL need
     Env(EnvArgs),
     /// Write manual pages
     Man {
@@ -190,11 +191,11 @@ pub(crate) struct PairArgs {
 pub(crate) enum KeyCommand {
     /// Make this user's key
     New {
-        /// Also where there is one; peers that trust the old one do not know the new one
+        /// Replace an existing key; peers that trust the old key do not trust the new one
         #[arg(long)]
         replace: bool,
     },
-    /// Print this user's public key, as `lspan key add` reads it on another host
+    /// Print this user's public key, for `lspan key add` on another host
     Show {
         /// What this side calls itself [default: this host's name]
         #[arg(long, value_name = "NAME")]
@@ -206,7 +207,7 @@ pub(crate) enum KeyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Trust the peer whose public key standard input has, as `lspan key show` printed it there
+    /// Trust a peer: reads the public key that `lspan key show` printed there from standard input
     ///
     /// With ssh to the peer, both ways: `lspan key show | ssh HOST lspan key add` and `ssh HOST lspan key show | lspan key add`.
     Add {
@@ -217,7 +218,7 @@ pub(crate) enum KeyCommand {
         #[arg(long, value_name = "HOST")]
         host: Vec<String>,
     },
-    /// Trust a peer no more
+    /// Stop trusting a peer
     Forget {
         /// Its name or fingerprint, as `lspan key list` shows them
         #[arg(value_name = "NAME")]
@@ -229,33 +230,32 @@ pub(crate) enum KeyCommand {
 pub(crate) enum Devmem {
     /// Say for each network card whether it can receive into and send from GPU memory, what is missing, and how to get it
     #[command(
-        after_long_help = "Changes nothing: the driver is asked with an invalid descriptor. As root it is asked more. \
-                           Exit code 0 where a card can, 4 where none can."
+        after_long_help = "Changes nothing: it tests the driver with an invalid descriptor. As root it tests more. \
+                           Exit code 0 if at least one card can, 4 if none can."
     )]
     Probe(ProbeArgs),
-    /// Set a network card up for device-memory TCP and give processes access to its queues, until this ends
+    /// Set up a network card for device-memory TCP and give processes access to its queues, until this command ends
     #[command(
-        after_long_help = "Keeps the last receive queues for GPU memory: switches on rules for streams and header split, and takes \
-                           these queues out of the table that spreads all other streams. Then waits: processes of the users that \
-                           are allowed have their GPU memory bound to the queues, over a local socket in /run/linkspan, and each \
-                           of their streams steered there by a rule of its own. All of it is undone when this ends, by Ctrl-C or a \
-                           failure. One that was killed leaves a journal there, from which the next one, or `lspan devmem down`, \
-                           undoes it. Needs root (CAP_NET_ADMIN)."
+        after_long_help = "Reserves the last receive queues for GPU memory: turns on flow rules (ntuple) and header split, and removes \
+                           these queues from the RSS table. Then it waits: processes of the allowed users ask over a local socket in \
+                           /run/linkspan to bind their GPU memory to the queues, and a flow rule steers each of their streams there. \
+                           All changes are undone when the command ends, by Ctrl-C or a failure. If it is killed, a journal remains \
+                           in /run/linkspan, from which the next `up`, or `lspan devmem down`, undoes them. Needs root (CAP_NET_ADMIN)."
     )]
     Up(UpArgs),
-    /// Undo what an `lspan devmem up` that was killed has left changed on a network card
+    /// Undo the changes to a network card that a killed `lspan devmem up` left behind
     #[command(
-        after_long_help = "Needs root (CAP_NET_ADMIN). Does nothing where nothing is left; an `up` that still runs is left alone."
+        after_long_help = "Needs root (CAP_NET_ADMIN). Does nothing if nothing is left, or while an `up` still runs."
     )]
     Down(DownArgs),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct EventsArgs {
-    /// Go on with what happens from now on, until Ctrl-C
+    /// Keep printing new events, until Ctrl-C
     #[arg(long)]
     pub(crate) follow: bool,
-    /// Jobs of all users
+    /// Events of the jobs of all users
     #[arg(long)]
     pub(crate) all: bool,
     /// Print JSON, a line for each event (schema linkspan.event/1)
@@ -284,13 +284,13 @@ pub(crate) struct UpArgs {
     /// Show what would be done, and change nothing
     #[arg(long)]
     pub(crate) plan: bool,
-    /// Receive queues to keep for GPU memory: the last ones
+    /// Number of receive queues to reserve for GPU memory: the last ones
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) queues: u32,
-    /// Queues for each process, which shares them with no other
+    /// Queues for each process; no two processes share a queue
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) each: u32,
-    /// Users whose processes may use them beside root, by number
+    /// Users, by number, whose processes may use the queues, in addition to root
     #[arg(long, value_name = "UID", value_delimiter = ',')]
     pub(crate) allow: Vec<u32>,
     /// Folder of the socket
@@ -310,20 +310,20 @@ pub(crate) struct ProbeArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
-    /// Host to ask too, as cable, NAME, HOST or HOST:PORT: is it reached, and by packets of which size?
+    /// Host to check too (cable, NAME, HOST or HOST:PORT): whether it can be reached, and with which packet size
     #[arg(value_name = "PEER", conflicts_with = "merge")]
     pub(crate) peer: Option<String>,
     /// Print JSON (schema linkspan.doctor/1)
     #[arg(long)]
     pub(crate) json: bool,
-    /// Judge several hosts together, from the output of `lspan doctor --json` on each
+    /// Check several hosts together, from the output of `lspan doctor --json` on each
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) merge: Vec<PathBuf>,
-    /// Measure each way to PEER too, which runs `lspan perf serve`: against what this pair did before, and equal rails against each
-    /// other. Nothing is measured while a process has connections over linkspan
+    /// Also measure each path to PEER, which must run `lspan perf serve`, and compare with earlier results of this pair and equal rails
+    /// with each other. Measures nothing while a process has connections over linkspan
     #[arg(long, requires = "peer", conflicts_with_all = ["merge", "no_probe", "root"])]
     pub(crate) speed: bool,
-    /// Send nothing
+    /// Send no packets
     #[arg(long, conflicts_with = "merge")]
     pub(crate) no_probe: bool,
     /// Folder with the sys, proc, dev, etc, run and lib of another machine
@@ -336,7 +336,7 @@ pub(crate) struct MeshArgs {
     /// Print JSON (schema linkspan.mesh/1)
     #[arg(long)]
     pub(crate) json: bool,
-    /// Measure every cable, those between other hosts too
+    /// Measure every cable, also those between other hosts
     #[arg(long)]
     pub(crate) check: bool,
     /// How long to listen before the mesh is shown
@@ -365,14 +365,14 @@ pub(crate) struct WaitArgs {
     /// Give up after this time, as in 30s [default: wait without limit]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Option<Duration>,
-    /// Until `lspan perf serve` answers there
+    /// Wait until `lspan perf serve` answers there
     #[arg(long)]
     pub(crate) serving: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    /// Allow no downgrade, a path slower than it could be (LINKSPAN_STRICT=1), and end with 3 in place of 0 where one was counted all the same
+    /// Fail instead of using a path slower than possible (LINKSPAN_STRICT=1); exit with 3 instead of 0 if a downgrade was counted nevertheless
     #[arg(long)]
     pub(crate) strict: bool,
     /// The command and its arguments
@@ -429,8 +429,8 @@ pub(crate) enum Perf {
     /// Wait for peers and be the other side of their tests
     #[command(
         after_long_help = "Sockets that a service manager has opened and passes (LISTEN_FDS, sd_listen_fds(3)) take the place of --bind and --port; \
-                           without --open paired peers and holders of the cluster key alone are let in there. lspan-perf.socket is such a unit of the \
-                           user, off by default: systemctl --user enable --now lspan-perf.socket"
+                           without --open only paired peers and holders of the cluster key are accepted there. lspan-perf.socket is such a user \
+                           unit, off by default: systemctl --user enable --now lspan-perf.socket"
     )]
     Serve(ServeArgs),
     /// Bandwidth and message rate
@@ -439,27 +439,27 @@ pub(crate) enum Perf {
     Lat(Measure),
     /// Variation of latency: a ping-pong at a fixed pace
     Jitter(JitterArgs),
-    /// Latency while bulk data moves, beside latency while it does not
+    /// Latency with and without bulk data moving at the same time
     Load(LoadArgs),
     /// Several streams at once
     Multi(MultiArgs),
     /// bw, lat, jitter, load and multi, one after another
     All(Measure),
-    /// Every way that there is to a peer, one after another, in one table
+    /// Every path to a peer, one after another, in one table
     Compare(CompareArgs),
     /// Bandwidth of each pair of several hosts or ranks, in one table; outliers are named
     #[command(
         after_long_help = "With HOSTs it starts `lspan perf serve` on each in turn, and `lspan perf bw` on the others, by ssh. Without any it is started on \
-                           each host by mpirun, srun or torchrun: the ranks find each other in the folder --dir, let nobody else in (a key of the job \
-                           lies there), and rank 0 prints. Exit code 3 where a pair is below 0.7 of the median, 4 where ranks do not come."
+                           each host by mpirun, srun or torchrun: the ranks find each other through the directory --dir, accept only each other (by a key of the \
+                           job in it), and rank 0 prints. Exit code 3 if a pair is below 0.7 of the median, 4 if ranks are missing."
     )]
     Matrix(MatrixArgs),
     /// Connections only: set up and closed one after another
     #[command(mut_args(hide_what_moves_data))]
     Connect(Measure),
-    /// One-sided writes into the peer's memory, as the table of google-benchmark
+    /// One-sided writes into the peer's memory, printed like google-benchmark
     Write(OneSided),
-    /// One-sided reads from the peer's memory, as the table of google-benchmark
+    /// One-sided reads from the peer's memory, printed like google-benchmark
     Read(OneSided),
 }
 
@@ -468,8 +468,8 @@ pub(crate) struct ServeArgs {
     /// Address to listen on; repeat it for more [default: loopback; with a cluster key or paired peers every usable interface]
     #[arg(long, value_name = "ADDR")]
     pub(crate) bind: Vec<std::net::IpAddr>,
-    /// Let every host in that reaches an address of ours, paired or not; without --bind on every usable interface and on
-    /// loopback. A cluster key (LINKSPAN_PSK_FILE) is needed all the same where it is set
+    /// Accept every host that can reach this one, paired or not; without --bind listens on every usable interface and on
+    /// loopback. If a cluster key (LINKSPAN_PSK_FILE) is set, clients still need it
     #[arg(long)]
     pub(crate) open: bool,
     /// TCP port to listen on
@@ -493,7 +493,7 @@ pub(crate) struct ServeArgs {
     /// Be the other side of a parent process: the handle goes to stdout, the end of stdin ends us
     #[arg(long, hide = true)]
     pub(crate) stdio: bool,
-    /// Memory of this side's messages, as in the tests
+    /// Memory of this side's messages: host, cuda:N or hip:N
     #[arg(long, value_name = "MEM", default_value_t = MemoryName::Host)]
     pub(crate) mem: MemoryName,
     /// As in the other tests, for the parent
@@ -516,26 +516,26 @@ pub(crate) struct CompareArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct MatrixArgs {
-    /// Hosts as ssh takes them, with =ADDRESS where the others reach one by another address; without any the ranks of the launcher that
-    /// started this, mpirun, srun or torchrun
+    /// Hosts as for ssh, with =ADDRESS if the other hosts reach it by another address; without hosts, the ranks of the launcher that
+    /// started this (mpirun, srun or torchrun)
     #[arg(value_name = "HOST", num_args = 2..)]
     pub(crate) hosts: Vec<String>,
-    /// What starts a command on a host, in place of ssh
+    /// Program that starts a command on another host
     #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "hosts")]
     pub(crate) rsh: String,
-    /// lspan on the hosts
+    /// Path of lspan on the hosts
     #[arg(long, value_name = "PROGRAM", default_value = "lspan", requires = "hosts")]
     pub(crate) lspan: String,
     /// TCP port of the servers
     #[arg(long, value_name = "N", default_value_t = linkspan_service::rendezvous::PERF.port, requires = "hosts")]
     pub(crate) port: u16,
-    /// Have the servers let every host in that reaches them, for as long as they run; else paired peers and holders of the cluster key
+    /// The servers accept every host that can reach them; without this, only paired peers and holders of the cluster key
     #[arg(long, requires = "hosts")]
     pub(crate) open: bool,
-    /// Folder that all ranks see, where they find each other [default: the working directory]
+    /// Directory that all ranks share, to find each other [default: the working directory]
     #[arg(long, value_name = "DIR", conflicts_with = "hosts")]
     pub(crate) dir: Option<PathBuf>,
-    /// How long rank 0 waits for the others to come, and for a measurement beyond its length
+    /// How long rank 0 waits for the other ranks, and how much longer than its duration a measurement may take
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s", conflicts_with = "hosts")]
     pub(crate) timeout: Duration,
     /// Length of each measurement
@@ -559,13 +559,13 @@ pub(crate) struct Measure {
     /// Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4
     #[arg(short, long, value_name = "SIZES", value_parser = sizes)]
     pub(crate) size: Option<Sizes>,
-    /// Messages (round trips, connections) of the timed part, in place of a duration
+    /// Number of messages (round trips, connections) to time, instead of --duration
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "duration")]
     pub(crate) iters: Option<u64>,
     /// Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) duration: Option<Duration>,
-    /// Messages before the timed part [default: 32 MiB of them, 2 to 1000]
+    /// Messages before the timed part [default: 32 MiB, but 2 to 1000 messages]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) warmup: Option<u32>,
     /// Messages in flight [default: 32 up to 4K, else 8]
@@ -584,7 +584,7 @@ pub(crate) struct Measure {
     /// Device number, as `lspan status` lists them
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) device: usize,
-    /// Give up after this time per size [default: a minute and four durations]
+    /// Time limit for each size [default: 1 minute plus 4 times the duration]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Option<Duration>,
     /// Do not check the data
@@ -593,14 +593,14 @@ pub(crate) struct Measure {
     /// Seed of the data
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Measure the machine's limits in the same run and the same way of waiting, and print ours as a ratio: a bare TCP
-    /// loop, the same with this window, both processes copying at once, memcpy (bw to the peer, and lat)
+    /// Also measure what the machine can do without linkspan, and print linkspan's result as a ratio: plain TCP, plain TCP with this
+    /// window, a copy by both processes at once, memcpy; in the same run, with the same --wait. For lat, and bw to the peer
     #[arg(long)]
     pub(crate) baseline: bool,
-    /// Interleaved pairs of a baseline
+    /// Number of interleaved pairs (linkspan, baseline)
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(10..=1000), requires = "baseline")]
     pub(crate) rounds: u32,
-    /// Columns
+    /// Columns of the table
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub(crate) format: Format,
     /// Print a histogram below each latency row
@@ -609,7 +609,7 @@ pub(crate) struct Measure {
     /// Print one JSON document (schema linkspan.perf/1)
     #[arg(long, conflicts_with = "json_stream")]
     pub(crate) json: bool,
-    /// Print JSON lines as results come (schema linkspan.perf.stream/1)
+    /// Print a line of JSON for each result as it comes (schema linkspan.perf.stream/1)
     #[arg(long)]
     pub(crate) json_stream: bool,
     /// Write a page with plots, everything in one file
@@ -672,10 +672,10 @@ pub(crate) struct OneSided {
     /// Sizes: 8,64K,1M or a range 8K..256M (factor 2) or 8K..256M:4
     #[arg(short, long, value_name = "SIZES", value_parser = sizes, default_value = "8K..256M")]
     pub(crate) size: Sizes,
-    /// Iterations of each size, in place of a duration
+    /// Iterations of each size, instead of --duration
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "duration")]
     pub(crate) iters: Option<u64>,
-    /// Least time of each size; iterations grow until one run takes as long
+    /// Minimum time for each size: the number of iterations grows until one run takes this long
     #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "500ms")]
     pub(crate) duration: Duration,
     /// Path to take [default: LINKSPAN_PATH, else auto]
@@ -684,7 +684,7 @@ pub(crate) struct OneSided {
     /// Device number, as `lspan status` lists them
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) device: usize,
-    /// Give up when one operation takes as long
+    /// Time limit for one operation
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s")]
     pub(crate) timeout: Duration,
     /// Do not check the data
@@ -737,7 +737,7 @@ fn path() -> impl TypedValueParser<Value = PathArg> {
     let all = linkspan_fabric::paths(&linkspan_transports::all());
     let value = |(name, title): &(&'static str, &'static str)| match *name == PathArg::AUTO.0 {
         true => PossibleValue::new(*name).help(*title),
-        false => PossibleValue::new(*name).help(format!("{title}, or nothing")),
+        false => PossibleValue::new(*name).help(format!("only {title}")),
     };
     let values: Vec<PossibleValue> = all.iter().map(value).collect();
     let found =
@@ -769,12 +769,12 @@ pub(crate) enum DirectionArg {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Our own
+    /// Human-readable
     #[default]
     Human,
-    /// Of nccl-tests
+    /// As nccl-tests prints them
     Nccl,
-    /// Of perftest
+    /// As perftest prints them
     Perftest,
 }
 

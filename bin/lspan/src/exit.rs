@@ -45,15 +45,15 @@ impl Exit {
 
 /// The table for the manual page and `--help`.
 pub(crate) const TABLE: &str = "Exit codes:
-  0    ok, also where a WARN line told of something that cost no path, as a setting that is not known
+  0    ok, also if a WARN line reported something that does not affect a path, such as an unknown setting
   1    failed
   2    the command line or an environment value cannot be understood
-  3    degraded: a path is missing, slower than this machine could give, relayed, or lost in mid-run (lspan, lspan status, lspan doctor, lspan mesh, lspan perf; every command with LINKSPAN_STRICT=1); what cannot be recreated was left out (send, get, mirror); entries could not be read (du); a pair of hosts far below the others (perf matrix); the other side did not confirm (pair)
+  3    degraded: a path is missing, slower than this machine could give, relayed, or lost during the run (lspan, lspan status, lspan doctor, lspan mesh, lspan perf; every command with LINKSPAN_STRICT=1); something was left out that the other side cannot recreate (send, get, mirror); entries could not be read (du); a pair of hosts is far slower than the others (perf matrix); the other side did not confirm (pair)
   4    no peer or no device
   5    not permitted
   6    wrong data arrived
-  124  the time was up
-  125  lspan run: the command was not run; its own exit code otherwise
+  124  timeout
+  125  lspan run: the command was not run (if it was run, the exit code is that of the command)
   126  lspan run: the command could not be started
   127  lspan run: there is no such command
   130  interrupted by Ctrl-C; what was measured until then is printed";

@@ -310,7 +310,7 @@ impl Config {
 pub fn paths(listed: &[Box<dyn Provider>]) -> Vec<(&'static str, &'static str)> {
     let [tcp, shm, devmem] = OWN;
     let listed = listed.iter().map(|transport| (transport.name(), transport.title()));
-    [("auto", "the best there is"), tcp, shm].into_iter().chain(listed).chain([devmem]).collect()
+    [("auto", "the best available path"), tcp, shm].into_iter().chain(listed).chain([devmem]).collect()
 }
 
 fn settings(get: &dyn Fn(&str) -> Option<String>) -> Result<BTreeMap<&'static str, String>, Error> {

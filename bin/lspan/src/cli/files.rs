@@ -15,17 +15,17 @@ pub(crate) const TRANSFER: &str = "Every byte is checked by BLAKE3 on arrival, a
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Files {
-    /// Serve directories and services until Ctrl-C, to paired peers or to those with the cluster key
+    /// Serve directories and services until Ctrl-C, to paired peers or to holders of the cluster key
     Serve(FilesServeArgs),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct FilesServeArgs {
-    /// A directory and the name that peers see it under; read-only, or with :rw behind it also to write, as in data=/srv/data:rw
+    /// A directory and the name under which peers see it; read-only, or writable with :rw at the end, as in data=/srv/data:rw
     #[arg(value_name = "NAME=DIR[:rw]", required_unless_present = "allow")]
     pub(crate) shares: Vec<String>,
-    /// A service that peers may be joined to (lspan pipe, lspan forward): ssh, rsync, sftp, sftp:ro, tcp:PORT; ssh=PORT or rsync=FILE
-    /// where its port or its rsyncd.conf is another; repeat it for more
+    /// A service that peers may connect to (lspan pipe, lspan forward): ssh, rsync, sftp, sftp:ro, tcp:PORT; ssh=PORT or rsync=FILE
+    /// for another port or another rsyncd.conf; repeat it for more
     #[arg(long, value_name = "SERVICE")]
     pub(crate) allow: Vec<String>,
     /// Address to listen on; repeat it for more [default: loopback and every usable interface]
@@ -34,7 +34,7 @@ pub(crate) struct FilesServeArgs {
     /// TCP port to listen on
     #[arg(long, value_name = "N", default_value_t = FILES.port)]
     pub(crate) port: u16,
-    /// Serve as root: peers then read, and where :rw is given write, whatever is below the directories
+    /// Serve as root: peers can then read, and with :rw write, everything below the directories
     #[arg(long)]
     pub(crate) as_root: bool,
     /// Device number, as `lspan status` lists them
@@ -52,7 +52,7 @@ pub(crate) struct PeerArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct LsArgs {
-    /// PEER: for its shares, PEER:SHARE or PEER:SHARE/PATH for what is in a directory
+    /// PEER: lists its shares, PEER:SHARE or PEER:SHARE/PATH the content of a directory
     #[arg(value_name = "PEER:[SHARE[/PATH]]")]
     pub(crate) at: String,
     /// With permissions, size and time
@@ -100,10 +100,10 @@ pub(crate) struct GetArgs {
 /// What a transfer deletes.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct DeleteArgs {
-    /// In directories that are sent, move to the trash of the receiver what the source has not, and what is replaced
+    /// In directories that are sent, move files that the source does not have, and files that are replaced, to the trash of the receiver
     #[arg(long)]
     pub(crate) delete: bool,
-    /// Most entries to delete [default: 1000, or a quarter of all where that is less, but 10 always]
+    /// Maximum number of entries to delete [default: 1000 or a quarter of all, whichever is less, but at least 10]
     #[arg(long, value_name = "N", requires = "delete")]
     pub(crate) max_delete: Option<u64>,
 }
@@ -114,16 +114,16 @@ pub(crate) struct HowArgs {
     /// Say what would be sent, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not wait until everything is on the disk: a loss of power may lose what was reported as done
+    /// Do not wait until everything is on the disk: a power failure may lose files that were reported as done
     #[arg(long)]
     pub(crate) no_fsync: bool,
-    /// With extended attributes of users (user.*)
+    /// Also transfer extended attributes of users (user.*)
     #[arg(long)]
     pub(crate) xattrs: bool,
-    /// Leave names alone that a rule of gitignore(5) matches, from the place of the transfer on; repeat it for more
+    /// Skip names that match this rule of gitignore(5), relative to the top of the transfer; repeat it for more
     #[arg(long, value_name = "RULE")]
     pub(crate) exclude: Vec<String>,
-    /// The same with the lines of a file
+    /// Read such rules from a file
     #[arg(long, value_name = "FILE")]
     pub(crate) exclude_from: Vec<PathBuf>,
     /// Print JSON, one object in a line for each file and a last one for all (schema linkspan.files/1)
@@ -132,23 +132,23 @@ pub(crate) struct HowArgs {
 }
 
 /// Behind the help of `mirror`.
-pub(crate) const MIRROR: &str = "One of SRC and DST is PEER:SHARE[/PATH], the other a directory of this host. What is in DST and not in SRC, and what is replaced, goes to .lspan/trash at the root of the share (lspan trash). A mark in both (.lspan/mirror), made by the first run with --init, keeps a run from deleting anything while a disk is not mounted. More than 1000 names, or a quarter of all, are deleted only with --max-delete. Files that were renamed in SRC are renamed in DST where size, time and hash say so. Exit code 1: something failed, or more would be deleted than may be.";
+pub(crate) const MIRROR: &str = "One of SRC and DST is PEER:SHARE[/PATH], the other a directory of this host. Files in DST that are not in SRC, and files that are replaced, go to .lspan/trash at the root of the share (lspan trash). The first run with --init writes a marker into both (.lspan/mirror); without the marker nothing is deleted, as when a disk is not mounted. More than 1000 names, or a quarter of all, are deleted only with --max-delete. Files that were renamed in SRC (same size, time and hash) are renamed in DST. Exit code 1: something failed, or more entries than allowed would be deleted.";
 
 #[derive(Args, Debug)]
 pub(crate) struct MirrorArgs {
-    /// What is to be mirrored: all that is in this directory
+    /// The directory to mirror, with everything in it
     #[arg(value_name = "SRC")]
     pub(crate) from: String,
-    /// Where: this directory becomes like SRC
+    /// The directory that is made equal to SRC
     #[arg(value_name = "DST")]
     pub(crate) to: String,
-    /// The first run: mark both as belonging together
+    /// First run: write a marker into both directories, so that later runs know that they belong together
     #[arg(long)]
     pub(crate) init: bool,
-    /// Go on until Ctrl-C: what changes is mirrored when it has been quiet for a second
+    /// Keep running until Ctrl-C, and mirror each change after one second without further changes
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) watch: bool,
-    /// Most entries to delete in one run [default: 1000, or a quarter of all where that is less, but 10 always]
+    /// Maximum number of entries to delete in one run [default: 1000 or a quarter of all, whichever is less, but at least 10]
     #[arg(long, value_name = "N")]
     pub(crate) max_delete: Option<u64>,
     #[command(flatten)]
@@ -158,15 +158,15 @@ pub(crate) struct MirrorArgs {
 }
 
 /// Behind the help of `trash`.
-pub(crate) const TRASH: &str = "What send --delete, get --delete and mirror delete or replace lies in .lspan/trash at the root of the share (of get: in DST), for 30 days or until all of it takes more than a tenth of the disk; then the oldest goes first.";
+pub(crate) const TRASH: &str = "Files that send --delete, get --delete and mirror delete or replace are kept in .lspan/trash at the root of the share (for get: in DST), for 30 days, or until the trash takes more than a tenth of the disk; then the oldest are removed first.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Trash {
-    /// Print what is in it: RUN/PATH, one line each
+    /// List the content of the trash: RUN/PATH, one line each
     List(TrashListArgs),
-    /// Take files and directories back to where they were; nothing is replaced
+    /// Restore files and directories to where they were; nothing is replaced
     Restore(TrashRestoreArgs),
-    /// Remove all of it, for good
+    /// Remove the content of the trash permanently
     Empty(TrashEmptyArgs),
 }
 
@@ -187,7 +187,7 @@ pub(crate) struct TrashRestoreArgs {
     /// A share, or a directory of this host
     #[arg(value_name = "PEER:SHARE|DIR")]
     pub(crate) at: String,
-    /// What to take back: PATH, the newest of it; or RUN/PATH
+    /// What to restore: PATH (its newest version), or RUN/PATH
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
@@ -199,7 +199,7 @@ pub(crate) struct TrashEmptyArgs {
     /// A share, or a directory of this host
     #[arg(value_name = "PEER:SHARE|DIR")]
     pub(crate) at: String,
-    /// Only what has been there for so many days
+    /// Only what has been there for at least this many days
     #[arg(long, value_name = "DAYS")]
     pub(crate) older: Option<u32>,
     #[command(flatten)]
@@ -211,7 +211,7 @@ pub(crate) struct RmArgs {
     /// What to remove
     #[arg(value_name = "PEER:SHARE/PATH", required = true)]
     pub(crate) at: Vec<String>,
-    /// Directories with all that is below them
+    /// Also directories, with everything in them
     #[arg(short)]
     pub(crate) recursive: bool,
     #[command(flatten)]
@@ -247,7 +247,7 @@ pub(crate) struct VerifyArgs {
     /// A local file or directory
     #[arg(value_name = "SRC")]
     pub(crate) own: PathBuf,
-    /// Its counterpart at the peer
+    /// The file or directory of the peer to compare with
     #[arg(value_name = "PEER:SHARE/PATH")]
     pub(crate) at: String,
     #[command(flatten)]
@@ -268,7 +268,7 @@ pub(crate) struct PipeArgs {
     /// ssh, rsync, sftp or tcp:PORT
     #[arg(value_name = "SERVICE")]
     pub(crate) service: String,
-    /// What `rsync -e` adds behind the name of its program: only `--server --daemon .`, which is what the service is anyway
+    /// Accepted for `rsync -e`, which adds `--server --daemon .`; these words change nothing, others are refused
     #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
@@ -277,10 +277,10 @@ pub(crate) struct PipeArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ForwardArgs {
-    /// Where to wait for connections: PORT of this host's loopback, or ADDRESS:PORT; port 0 takes a free one
+    /// Where to listen: PORT on loopback, or ADDRESS:PORT; port 0 chooses a free one
     #[arg(value_name = "LOCAL")]
     pub(crate) local: String,
-    /// Where they lead
+    /// The peer and its service
     #[arg(value_name = "PEER:SERVICE")]
     pub(crate) to: String,
     #[command(flatten)]
@@ -300,10 +300,10 @@ pub(crate) struct MountArgs {
     /// An empty directory of this host
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
-    /// It can be written, where the share can: a write returns when the peer has it, an fsync when the peer's disk has it
+    /// Mount it writable, if the share is: a write returns when the peer has the data, an fsync when the data is on the peer's disk
     #[arg(long)]
     pub(crate) rw: bool,
-    /// Longest time until a read or a write is answered, with EIO if need be, seconds; names and attributes have 5 s, or this where it is less
+    /// After this many seconds without an answer a read or write fails with EIO; for names and attributes the limit is 5 s, or this if less
     #[arg(long, value_name = "S", default_value = "60", value_parser = seconds)]
     pub(crate) timeout: Duration,
     #[command(flatten)]

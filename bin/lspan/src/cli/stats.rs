@@ -10,7 +10,7 @@ use super::time;
 
 #[derive(Args, Debug)]
 pub(crate) struct StatsArgs {
-    /// Show it again every so often, as in 500ms or 2s, with rates
+    /// Repeat at this interval, as in 500ms or 2s, with rates
     #[arg(long, value_name = "TIME", value_parser = time, num_args = 0..=1, default_missing_value = "1s")]
     pub(crate) watch: Option<Duration>,
     /// Print JSON (schema linkspan.stats/1), with --watch one line each time
@@ -20,16 +20,16 @@ pub(crate) struct StatsArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct TopArgs {
-    /// Time from one look to the next, as in 500ms or 2s
+    /// Update interval, as in 500ms or 2s
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
     pub(crate) every: Duration,
-    /// Look at these hosts in place of this one, over ssh
+    /// Show these hosts instead of this one, over ssh
     #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
     pub(crate) ssh: Vec<String>,
-    /// What runs a command on another host
+    /// Program that runs a command on another host
     #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "ssh")]
     pub(crate) rsh: String,
-    /// The program on the other hosts
+    /// Path of lspan on the other hosts
     #[arg(long, value_name = "PATH", default_value = "lspan", requires = "ssh")]
     pub(crate) lspan: String,
 }
@@ -39,7 +39,7 @@ pub(crate) struct MetricsArgs {
     /// Serve them over HTTP at /metrics; ADDR is a PORT of loopback or IP:PORT
     #[arg(long, value_name = "ADDR", value_parser = listen, conflicts_with = "textfile")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Write them to a file, as node_exporter's textfile collector reads (NAME.prom), in place of what was there
+    /// Write them to a file for node_exporter's textfile collector (NAME.prom), replacing its content
     #[arg(long, value_name = "FILE")]
     pub(crate) textfile: Option<PathBuf>,
 }
