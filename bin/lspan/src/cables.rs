@@ -38,11 +38,11 @@ fn by_service(client: &Client, command: &LinkCommand) -> Result<Option<Vec<Strin
         LinkCommand::Allow { uuid, deny: false } => {
             let told = client.manager().allow(uuid)?;
             let now = if told.is_empty() { ", once linkspan.ko is loaded" } else { "" };
-            vec![format!("{uuid} is let in whenever it is plugged in{now}")]
+            vec![format!("{uuid} is allowed whenever it is plugged in{now}")]
         }
         LinkCommand::Allow { uuid, deny: true } => {
             client.manager().forget(uuid)?;
-            vec![format!("{uuid} is shut out")]
+            vec![format!("{uuid} is no longer allowed")]
         }
         LinkCommand::Mode { .. } => return Ok(None),
     }))
@@ -53,7 +53,7 @@ fn alone(command: &LinkCommand) -> Result<Vec<String>, Failure> {
         LinkCommand::Up { streams, first_hop } => Root::default().up(*streams, *first_hop).map_err(failure)?,
         LinkCommand::Allow { uuid, deny } => {
             let told = Root::default().allow(uuid, !deny).map_err(failure)?;
-            let what = if *deny { "is shut out of" } else { "is let in to" };
+            let what = if *deny { "may no longer use" } else { "may use" };
             told.into_iter().map(|device| format!("{uuid} {what} {device}")).collect()
         }
         LinkCommand::Mode { mode, uuid } => {

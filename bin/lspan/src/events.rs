@@ -63,14 +63,14 @@ pub(crate) fn run(args: &EventsArgs) -> Result<Exit, Failure> {
                 eprintln!("lspan: linkspand or the bus has ended; what this process can see itself follows")
             }
             Ok(Kept::None) => eprintln!(
-                "lspan: linkspand ({}) is older than lspan ({}) and keeps no events; this is what is to be seen now",
+                "lspan: linkspand ({}) is older than lspan ({}) and keeps no events; this is the current state",
                 client.version(),
                 env!("CARGO_PKG_VERSION")
             ),
             Err(failure) => return Err(failure),
         }
     } else {
-        eprintln!("lspan: linkspand does not run, so no events are kept; this is what is to be seen now");
+        eprintln!("lspan: linkspand does not run, so no events are kept; this is the current state");
     }
     seen(args, &mut printer)
 }

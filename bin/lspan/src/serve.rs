@@ -82,7 +82,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         let measure = "measure with `lspan perf bw HOST` from another host";
         let whom = match (key, &paired, local) {
             _ if open && !usable => {
-                "for this host alone: no network interface is usable, `lspan status` says why".into()
+                "for this host only: no network interface is usable, `lspan status` says why".into()
             }
             (true, ..) => format!("for everybody who has the cluster key; {measure}"),
             (false, Some(ring), _) => {
@@ -91,15 +91,16 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
                 format!("for paired peers ({names}); {measure}, where HOST is what this one is called there")
             }
             (false, None, true) if open => {
-                "for everybody on this host: LINKSPAN_IFNAME chooses loopback alone, without it every host is let in"
+                "for everybody on this host, because LINKSPAN_IFNAME chooses only loopback; without it, for every host"
                     .into()
             }
             (false, None, true) => {
-                "for everybody on this host; `lspan pair` lets another host in, --open or --bind ADDR every host".into()
+                "for everybody on this host; to accept others: `lspan pair` for one, --open or --bind ADDR for all"
+                    .into()
             }
             (false, None, false) => format!(
-                "for everybody who reaches that, as there is no cluster key (LINKSPAN_PSK_FILE) and --open or --bind lets \
-                 every host in; {measure}"
+                "for everybody who can reach it: there is no cluster key (LINKSPAN_PSK_FILE), and --open or --bind accepts \
+                 every host; {measure}"
             ),
         };
         eprintln!("lspan: waiting on {}, {whom}", addrs.join(", "));
@@ -114,7 +115,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let mut begun = false;
     loop {
         if let Some(error) = rendezvous_server.as_mut().and_then(|server| server.serve(&listener.handle())) {
-            peer_lines::say(&format!("lspan: no peer can be taken at the moment: {error}"));
+            peer_lines::say(&format!("lspan: no peer can be accepted at the moment: {error}"));
         }
         loop {
             match listener.accept() {

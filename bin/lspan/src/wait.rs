@@ -38,7 +38,7 @@ pub(crate) fn run(args: &WaitArgs) -> Result<Exit, Failure> {
         let waited = since.elapsed();
         if args.timeout.is_some_and(|most| waited >= most) {
             progress.clear();
-            let text = format!("LS0742 {} is not there after {:.0} s: {why}", args.peer, waited.as_secs_f64());
+            let text = format!("LS0742 {} could not be reached within {:.0} s: {why}", args.peer, waited.as_secs_f64());
             return Err(Failure::new(Exit::Timeout, text));
         }
         progress.say(&format!("waiting for {}: {why}", args.peer));

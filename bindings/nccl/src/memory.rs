@@ -77,7 +77,7 @@ impl Domain {
             Mem::Device(range) => range,
         };
         if !self.device {
-            self.log.warn("device memory was registered, which this device never announced");
+            self.log.warn("NCCL registered device memory, but this device announced host memory only");
             return Err(Fail::InvalidUsage);
         }
         match gpus::owner(range.addr()) {
@@ -110,7 +110,7 @@ impl Domain {
             Ok((held, by, before)) => {
                 let before = before.map(|why| format!("; by dma-buf: {why}")).unwrap_or_default();
                 if first {
-                    self.log.info(&format!("RDMA devices reach device memory {}{before}", by.shown()));
+                    self.log.info(&format!("RDMA devices access device memory {}{before}", by.shown()));
                 }
                 Ok(Some(held))
             }

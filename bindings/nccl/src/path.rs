@@ -179,7 +179,7 @@ unsafe impl RecvComm for Receiving {
         let queue = match channel.attach(&gpu).and_then(|()| channel.offload()) {
             Ok(queue) => queue?,
             Err(error) => {
-                self.log.warn(&format!("linkspan: NCCL's kernels do not unpack: {}", chain(&error)));
+                self.log.warn(&format!("linkspan: NCCL's kernels cannot unpack device-memory TCP: {}", chain(&error)));
                 return None;
             }
         };

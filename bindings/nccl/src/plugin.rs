@@ -113,13 +113,13 @@ unsafe impl<M: Machine> NetPlugin for Plugin<M> {
                 log.info(&format!("linkspan {}: {}", release(), devices.join(", ")));
                 if takes_device(fabric) {
                     log.warn(
-                        "linkspan: LINKSPAN_GPU=staged: NCCL hands over device memory; under CUDA what the program queues behind a \
-                         collective can stop our copies, and NCCL hangs, as on an H100: see docs/GPU.md",
+                        "linkspan: LINKSPAN_GPU=staged: NCCL passes device memory; with CUDA, work that the program queues behind a collective \
+                         can block linkspan's copies, and NCCL hangs (seen on an H100): see docs/GPU.md",
                     );
                 } else if fabric.reaches_device_memory() {
                     log.info(
-                        "linkspan: device-memory TCP is set up, and NCCL hands over host memory all the same: LINKSPAN_GPU=staged \
-                         takes device memory, and docs/GPU.md says when that hangs",
+                        "linkspan: device-memory TCP is set up, but NCCL passes host memory: LINKSPAN_GPU=staged \
+                         uses device memory; docs/GPU.md says when that hangs",
                     );
                 }
             }

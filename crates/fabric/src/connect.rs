@@ -438,7 +438,7 @@ impl Connecting {
             }
         }
         for why in std::mem::take(&mut self.tries[n].setup.missing) {
-            self.fabric.downgrade(format!("fewer cables than lead to the peer: {why}"))?;
+            self.fabric.downgrade(format!("not every cable to the peer is used: {why}"))?;
         }
         Ok(())
     }
@@ -569,7 +569,7 @@ impl Connecting {
         }
         if !lost.is_empty() && self.shm.is_none() {
             let what = if verbs.is_some() {
-                "fewer rails beside TCP than there could be".to_owned()
+                "fewer rails than possible".to_owned()
             } else {
                 format!("TCP in place of {}", self.fabric.instead())
             };

@@ -87,7 +87,7 @@ pub(crate) fn ready(fabric: &Fabric, interface: &str) -> Result<(), String> {
     }
     let found = fabric.devmem().ready(interface);
     if config.encrypts() {
-        let why = "LINKSPAN_PSK_MODE=encrypt encrypts every byte, and a network card decrypts none";
+        let why = "LINKSPAN_PSK_MODE=encrypt encrypts every byte, and network cards cannot decrypt";
         // The card was set up without effect: the user is told.
         return Err(if found.is_ok() { why.to_owned() } else { only_forced(why) });
     }
@@ -156,7 +156,7 @@ impl Registrar for Lender {
     }
 
     fn register_peer(&self, _mem: MemSlice, _target: bool) -> Result<Registration, Refusal> {
-        Err("network cards take device memory by its dma-buf alone".into())
+        Err("network cards take device memory only by its dma-buf".into())
     }
 
     fn lend(&self, dmabuf: BorrowedFd<'_>, offset: u64, mem: MemSlice) -> Option<Registration> {

@@ -91,7 +91,7 @@ pub enum Error {
         why: String,
     },
     /// Forced path that cannot be taken.
-    #[error("LS0511 LINKSPAN_PATH={path} cannot be taken: {why}")]
+    #[error("LS0511 LINKSPAN_PATH={path} cannot be used: {why}")]
     Forced {
         /// The forced path.
         path: String,
@@ -100,7 +100,7 @@ pub enum Error {
     },
     /// A stream without ciphers while encryption is demanded.
     #[error(
-        "LS0513 LINKSPAN_PSK_MODE=encrypt forbids this connection: bytes to {peer} would travel in clear; both hosts need an unmodified linkspan"
+        "LS0513 LINKSPAN_PSK_MODE=encrypt forbids this connection: bytes to {peer} would be sent unencrypted; both hosts need an unmodified linkspan"
     )]
     Clear {
         /// The peer's address.

@@ -41,8 +41,8 @@ impl Wish {
         match interface.and_then(|i| i.speed_mbps) {
             _ if self.force => Ok(interface),
             Some(mbps) if mbps > CALLER_MBPS => Ok(interface),
-            Some(mbps) => Err(format!("{name} has {} Gb/s, which the caller's core can fill", f64::from(mbps) / 1e3)),
-            None => Err(format!("{name} does not tell its speed")),
+            Some(mbps) => Err(format!("{name} has {} Gb/s, which the calling thread can fill", f64::from(mbps) / 1e3)),
+            None => Err(format!("{name} does not report its speed")),
         }
     }
 }
@@ -73,7 +73,7 @@ impl Helpers {
                     Err((rail, why)) => (*rail, why),
                 }
             }
-            Err(why) => (rail, format!("{why} (LINKSPAN_HELPERS=force:{} has one all the same)", self.wish.per_card)),
+            Err(why) => (rail, format!("{why} (LINKSPAN_HELPERS=force:{} gives it one anyway)", self.wish.per_card)),
         };
         let info = rail.info();
         let info = RailInfo { reason: format!("{}; no helper thread: {why}", info.reason), ..info.clone() };

@@ -173,7 +173,7 @@ impl Fabric {
         if let Some(filter) = &config.interfaces {
             let names: Vec<&str> = survey.iter().map(|(i, _)| i.name.as_str()).collect();
             for name in filter.unmatched(&names) {
-                log.warn(&format!("{}: there is no interface called {name} (or beginning so)", filter.shown()));
+                log.warn(&format!("{}: no interface has a name that is or begins with {name}", filter.shown()));
             }
         }
         let stats = Arc::new(Stats::new(config.stats_dir.as_deref(), &config.job).unwrap_or_else(|why| {
@@ -522,7 +522,7 @@ impl Fabric {
 
 fn last_resort(survey: &[(Interface, Verdict)]) -> Option<String> {
     let (i, _) = survey.iter().find(|(_, verdict)| *verdict == Verdict::LastResort)?;
-    Some(format!("LS0517 {} ({}) carries what goes to other hosts, {LAST_RESORT}", i.name, i.kind))
+    Some(format!("LS0517 {} ({}) is used to reach other hosts, {LAST_RESORT}", i.name, i.kind))
 }
 
 /// A host that is no other, for tests.

@@ -79,11 +79,11 @@ impl Listener {
                 Ok(socket) => socket,
                 // The kernel may not be done with looking for a duplicate of it, or it went with its cable.
                 Err(why) if more => {
-                    fabric.log().info(&format!("{} is offered without {addr}: {}", port.name, chain(&why)));
+                    fabric.log().info(&format!("not listening on {} at {addr}: {}", port.name, chain(&why)));
                     continue;
                 }
                 Err(why) if port.addr.is_link_local() => {
-                    let line = format!("{} is left out by a listener: {}", port.name, chain(&why));
+                    let line = format!("not listening on {}: {}", port.name, chain(&why));
                     warn_seldom(fabric.log(), &port.name, &line);
                     refused = Some(why);
                     continue;
@@ -260,7 +260,7 @@ impl Acceptor {
             Ok(()) => a.since.elapsed() < patience,
             Err(why) => {
                 stats.count(Event::SetupsDropped);
-                log.info(&format!("dropped a connection from {} before it was up: {why}", a.peer));
+                log.info(&format!("dropped a connection from {} before it was set up: {why}", a.peer));
                 false
             }
         });
@@ -632,7 +632,7 @@ impl PendingConn {
             .unwrap_or(0);
         if relays > 0 {
             let what = format!(
-                "LS1424 the peer at {} is reached over {relays} other host(s): no cable joins it to this one",
+                "LS1424 the peer at {} is reached through {relays} other host(s): no cable connects it to this one",
                 self.peer
             );
             fabric.downgrade(what)?;

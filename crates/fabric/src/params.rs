@@ -39,31 +39,31 @@ macro_rules! params {
 
 params! {
     STRICT = "LINKSPAN_STRICT", Takes::Switch, "0",
-        "Turn every downgrade (a slower path than the machine could give) into an error of listen or connect.";
+        "Turn every downgrade (a path slower than the machine could give) into an error of listen or connect.";
     PATH = "LINKSPAN_PATH", Takes::Path, "auto",
         "Force one kind of path: `tcp`, `shm`, `verbs`, `thunderbolt` or `devmem`. `auto` takes shared memory on one host; between hosts RDMA (`verbs`) where both have a device on the interfaces that reach each other, else a Thunderbolt or USB4 cable (`thunderbolt`) that joins them, else device-memory TCP (`devmem`) where `lspan devmem up` runs for both interfaces, else TCP.";
     IFNAME = "LINKSPAN_IFNAME", Takes::Text, "",
-        "Interfaces to use: a comma list of name prefixes, `=` before a list of whole names, `^` to exclude. Overrides NCCL_SOCKET_IFNAME. Each side chooses its own: a peer that none of those reaches, by what it offers, is connected to by the routes, as NCCL does it, by TCP alone and over an interface that the path names: a downgrade (LS0550). Unset: those of network cards and cables (with link-local addresses alone only Thunderbolt cables); a bridge without a card, a virtual cable or a tunnel only where it has the default route and no other is usable, as in a container (a downgrade). `lspan status` says of each why.";
+        "Interfaces to use: a comma-separated list of name prefixes, `=` before a list of whole names, `^` to exclude. Overrides NCCL_SOCKET_IFNAME. Each side chooses its own. If none of them shares a network with an address of the peer, linkspan connects over TCP by the kernel's routing table, as NCCL does; the path then names the interface, and it is a downgrade (LS0550). Unset: the interfaces of network cards and cables that have an address (a link-local address alone counts only for Thunderbolt cables). A bridge without a card, a veth or a tunnel is used only if it has the default route and no other interface is usable, as in a container (a downgrade). `lspan status` gives the reason for each interface.";
     DEVICES = "LINKSPAN_DEVICES", Takes::Word(&["group", "split"]), "group",
         "`group`: one device per NUMA node with all its interfaces as rails. `split`: one device per interface.";
     PSK_FILE = "LINKSPAN_PSK_FILE", Takes::Text, "",
         "File (mode 0600) with the cluster key. Peers without it are refused.";
     PSK_MODE = "LINKSPAN_PSK_MODE", Takes::Word(&["auth", "encrypt"]), "auth",
-        "What the key does, be it the cluster key or a key pair of `lspan pair`: `auth` authenticates connections with it; `encrypt` also encrypts every byte on TCP (AES-256-GCM), and it is enough that one side asks for it.";
+        "What the cluster key, or the key pair of `lspan pair`, is used for: `auth` authenticates connections; `encrypt` also encrypts every byte on TCP (AES-256-GCM), if at least one side sets it.";
     CMA = "LINKSPAN_CMA", Takes::Switch, "1",
-        "Large messages between processes of one user on one host by cross-memory attach (process_vm_readv/writev).";
+        "Use cross-memory attach (process_vm_readv/writev) for large messages between processes of one user on one host.";
     STREAMS = "LINKSPAN_TCP_STREAMS", Takes::Number(0, 8), "0",
         "TCP streams per pair of interfaces; 0 chooses by link speed (1 up to 25 Gb/s, 2 up to 100, 4 above).";
     HELPERS = "LINKSPAN_HELPERS", Takes::Text, "0",
-        "Helper threads for each network card, 0 to 8: they move the bytes of its TCP streams, pinned to the processors near the card. Only links over 25 Gb/s get one, and at most 8 run in a process; `force:N` gives every TCP stream one, whatever its link. Encrypted streams have none.";
+        "Helper threads for each network card, 0 to 8: they send and receive on its TCP streams, pinned to the CPUs near the card. Only links above 25 Gb/s use them, and a process has at most 8; with `force:N` every TCP stream uses one, at any link speed. Encrypted streams use none.";
     ZEROCOPY = "LINKSPAN_ZEROCOPY", Takes::Text, "auto",
-        "Send payload from where it lies (MSG_ZEROCOPY) instead of having the kernel copy it. `auto`: on links of 25 Gb/s and more, payloads of 256 KiB and more; a number: from so many bytes on (at least 4096); `0`: never. A stream stops doing it when the kernel reports that it copied all the same. Streams inside one machine and encrypted ones never do it.";
+        "Send payload with MSG_ZEROCOPY, without the kernel's copy. `auto`: payloads of 256 KiB and more, on links of 25 Gb/s and more; a number: payloads of at least this many bytes (4096 or more); `0`: never. A stream stops using it when the kernel reports that it copied anyway. Streams within one machine and encrypted streams never use it.";
     CONGESTION = "LINKSPAN_TCP_CONGESTION", Takes::Text, "",
-        "Congestion control of our sockets. Unset: cubic in place of a pacing default (bbr) towards private and loopback addresses.";
+        "Congestion control of our sockets. Unset: the kernel's default; towards private and loopback addresses cubic, if that default is one with pacing (bbr).";
     TRAFFIC_CLASS = "LINKSPAN_TRAFFIC_CLASS", Takes::Number(0, 255), "",
         "IP traffic class (TOS) of our packets. Unset: what NCCL asks for, else the OS default.";
     IB_HCA = "LINKSPAN_IB_HCA", Takes::Text, "",
-        "RDMA devices to use: a comma list of name prefixes, `=` before a list of whole names, `^` to exclude.";
+        "RDMA devices to use: a comma-separated list of name prefixes, `=` before a list of whole names, `^` to exclude.";
     GID_INDEX = "LINKSPAN_GID_INDEX", Takes::Number(0, 254), "",
         "GID table entry that RoCE uses. Unset: the IPv4 (else global IPv6) RoCE v2 entry of the interface that reaches the peer.";
     QPS = "LINKSPAN_QPS", Takes::Number(1, 7), "1",
@@ -77,29 +77,29 @@ params! {
     IB_PKEY = "LINKSPAN_IB_PKEY", Takes::Number(0, 65_535), "0",
         "Partition table entry of the port, by index.";
     THUNDERBOLT_TIER = "LINKSPAN_THUNDERBOLT_TIER", Takes::Word(&["auto", "ring", "stream", "net", "off"]), "auto",
-        "How Thunderbolt and USB4 cables are used. `auto`: the best that works. `ring`: our driver linkspan.ko or nothing. `stream`: the kernel's USB4STREAM (Linux 7.2) or nothing. `net`, `off`: TCP over thunderbolt_net alone.";
+        "How Thunderbolt and USB4 cables are used. `auto`: the best that works. `ring`: only by our driver linkspan.ko. `stream`: only by the kernel's USB4STREAM (Linux 7.2). `net`, `off`: only by TCP over thunderbolt_net.";
     CONNECT_TIMEOUT_MS = "LINKSPAN_CONNECT_TIMEOUT_MS", Takes::Number(100, 3_600_000), "20000",
-        "How long a connection may take to come up, milliseconds.";
+        "Time limit for setting up a connection, milliseconds.";
     STALL_MS = "LINKSPAN_STALL_MS", Takes::Number(0, 86_400_000), "0",
-        "Report an operation on a live but silent peer as failed after so many milliseconds, sends aside that wait for their receive; 0 waits without limit.";
+        "Fail an operation after this many milliseconds in which the peer is alive but sends nothing; 0: no limit. Does not apply to sends that wait for the peer to post a receive.";
     REVOKE_MS = "LINKSPAN_REVOKE_MS", Takes::Number(100, 3_600_000), "1000",
-        "How long a one-sided operation that timed out waits for the peer to confirm that nothing of it lands any more, milliseconds; then it is reported as unrevoked. A host that lost its peer and cannot dial it waits twice as long, 2 s at least. Raise it on hosts with more work than processors.";
+        "How long a one-sided operation that timed out waits for the peer to confirm that no more bytes of it can arrive, milliseconds; after that it is reported as unrevoked. A host that lost its peer and cannot connect to it waits twice as long, at least 2 s. Raise it on overloaded hosts.";
     GPU = "LINKSPAN_GPU", Takes::Word(&["auto", "staged", "off"]), "auto",
-        "GPU memory. `auto`: NCCL is told host memory and copies by itself, which is quicker than staging; the library takes it where it was asked for a GPU. `staged`: NCCL is told device memory, which device-memory TCP reaches by itself, and RDMA cards where they can; elsewhere linkspan stages it. Under CUDA what a program queues behind a collective (item(), cpu()) can then stop linkspan's copies, and NCCL hangs, as on an H100. `off`: host memory only.";
+        "GPU memory. `auto`: the plugin announces host memory only to NCCL, which then copies by itself, faster than staging; the library uses GPU memory if the program names a GPU. `staged`: the plugin announces device memory to NCCL; device-memory TCP and capable RDMA cards access it directly, other paths copy it through host memory. With CUDA, work that a program queues behind a collective (item(), cpu()) can then block linkspan's copies, and NCCL hangs (seen on an H100). `off`: host memory only.";
     STAGE_MEMORY = "LINKSPAN_STAGE_MEMORY", Takes::Number(8, 1_048_576), "1024",
-        "Most pinned memory for staging GPU memory in a process, MiB. A direction of a connection takes 8 (40 on shared memory with direct copies), from its first message of GPU memory on.";
+        "Maximum pinned memory of a process for staging GPU memory, MiB. Each direction of a connection takes 8 (40 on shared memory with direct copies) when it carries its first message of GPU memory.";
     UNPACK = "LINKSPAN_UNPACK", Takes::Word(&["auto", "kernel", "d2d", "host"]), "auto",
-        "How pieces received by device-memory TCP are put in place on the GPU: one `kernel` launch, a copy for each (`d2d`), or copies through `host` memory; `auto` chooses by what the first messages of each size measure.";
+        "How fragments received by device-memory TCP are assembled on the GPU: by one GPU `kernel`, by one copy each (`d2d`), or by copies through `host` memory; `auto` measures the first messages of each size and takes the fastest.";
     DEVMEM_POOL = "LINKSPAN_DEVMEM_POOL", Takes::Number(1, 4095), "64",
-        "GPU memory that each network card fills by device-memory TCP, MiB: as much as is under way in a round trip and held by the GPU, twice over. Descriptors reach 4 GiB.";
+        "GPU memory into which each network card receives by device-memory TCP, MiB. Set it to twice the data in flight in one round trip plus what the GPU still holds. Maximum 4 GiB.";
     DEVMEM_QUEUES = "LINKSPAN_DEVMEM_QUEUES", Takes::Text, "",
-        "Receive queues that this process binds to GPU memory by itself, as in `eth0:12-15`, where `lspan devmem up` does not run: needs CAP_NET_ADMIN, header split on, and queues that nothing else is spread over.";
+        "Receive queues that this process binds to GPU memory itself, as in `eth0:12-15`, if `lspan devmem up` does not run. Needs CAP_NET_ADMIN, header split turned on, and queues that are not in the RSS table.";
     MESH_PORT = "LINKSPAN_MESH_PORT", Takes::Number(0, 65_535), "0",
-        "TCP and UDP port on which hosts joined by direct cables find each other, on cabled interfaces only; hosts without a cable between them are then reached over others. Needs LINKSPAN_PSK_FILE, and the same port on all hosts (7475 is a good one); 0: no mesh.";
+        "TCP and UDP port on which hosts joined by direct cables find each other, on cabled interfaces only; hosts without a cable between them are then reached through other hosts. Needs LINKSPAN_PSK_FILE, and the same port on all hosts (7475 is a good one); 0: no mesh.";
     MESH_FILE = "LINKSPAN_MESH_FILE", Takes::Text, "",
-        "File that declares the mesh, a line `node NAME ADDRESS/PREFIX ...` per host, in place of what the hosts announce to each other.";
+        "File that declares the mesh, one line `node NAME ADDRESS/PREFIX ...` per host, instead of the hosts' own announcements.";
     LOG = "LINKSPAN_LOG", Takes::Word(&["off", "warn", "info"]), "warn",
-        "What is logged to standard error outside NCCL (inside, NCCL_DEBUG decides).";
+        "What linkspan logs to standard error. In the NCCL plugin NCCL_DEBUG decides instead.";
     STATS_DIR = "LINKSPAN_STATS_DIR", Takes::Text, "",
         "Directory of the statistics pages that `lspan stats` and `lspan metrics` read, or a folder with the sticky bit that holds one per user; unset: `/run/linkspan/stats` where it is such a folder, else `$XDG_RUNTIME_DIR/linkspan`, else `/run/linkspan` for root, else `/tmp/linkspan-UID`; `off` writes none.";
 }
@@ -130,7 +130,7 @@ impl Param {
             return Ok(None);
         };
         if value.is_empty() {
-            let want = "it is set and empty, so what it guards would be left open without a word".to_owned();
+            let want = "it is set and empty, which would silently turn off what it protects".to_owned();
             return Err(BadParam { name: self.name.to_owned(), value, want });
         }
         let want = match self.takes {

@@ -176,7 +176,7 @@ impl Reconnector {
     fn failed(&mut self, fabric: &Fabric, why: &str, now: Instant) -> State {
         fabric.stats().count(Event::RailRetries);
         if let Some(way) = self.reach.way() {
-            fabric.log().info(&format!("mesh: {way} has failed: {why}; tried again in {} s", self.wait.as_secs()));
+            fabric.log().info(&format!("mesh: {way} has failed: {why}; next try in {} s", self.wait.as_secs()));
         }
         self.again(now)
     }

@@ -93,7 +93,7 @@ pub enum Error {
     #[error("LS1114 {0} regions are exposed on this transport already: unexpose some, or expose larger ones")]
     TooManyRegions(usize),
     /// A region that is not exposed.
-    #[error("LS1115 region key {0:#010x} is not exposed on this transport: it was taken back already")]
+    #[error("LS1115 region key {0:#010x} is not exposed on this transport: it was unexposed already")]
     NotExposed(u32),
     /// Text that is not a URL of ours.
     #[error(transparent)]

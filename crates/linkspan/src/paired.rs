@@ -42,7 +42,7 @@ impl Serve for UrlServer {
     fn serve(&self, fds: &mut Vec<WaitFd>, _now: Instant) -> Served {
         let mut server = self.server.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(error) = server.serve(&self.handle) {
-            self.ctx.fabric().log().warn(&format!("no peer can be told the URL at the moment: {error}"));
+            self.ctx.fabric().log().warn(&format!("peers cannot ask for the URL at the moment: {error}"));
         }
         // First: what is paused until then may be over by now, and is waited for as well.
         let most = server.wait_most().unwrap_or(SLEEP);

@@ -50,7 +50,7 @@ pub enum UrlError {
     Version(String),
     /// Another length.
     #[error(
-        "LS1122 the URL has {got} characters behind its version where {CHARS} belong: it was cut or has gained some"
+        "LS1122 the URL has {got} characters after its version in place of {CHARS}: it was cut off or has extra characters"
     )]
     Length {
         /// As found.

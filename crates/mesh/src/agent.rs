@@ -206,7 +206,7 @@ impl Agent {
             // Whoever was heard of this host before may have begun later than this process.
             self.renew();
             let seen: Vec<String> = self.listens.iter().map(|l| l.local_addr().to_string()).collect();
-            self.config.log.info(&format!("mesh: this process looks for neighbours on {}", seen.join(", ")));
+            self.config.log.info(&format!("mesh: this process listens for neighbours on {}", seen.join(", ")));
         }
         self.publish_own();
     }

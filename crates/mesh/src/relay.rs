@@ -166,7 +166,7 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, relay_slot: &WorkSlo
                 Ok(Some(crossed)) => {
                     match crossed {
                         Ok(relay) => {
-                            log.info(&format!("mesh: the stream on {name} changes to RDMA"));
+                            log.info(&format!("mesh: the stream on {name} is replaced by RDMA"));
                             rails = Some(Rails::new(relay, stats, &name));
                         }
                         Err(why) => log.info(&format!("mesh: the stream on {name} stays with TCP: {why}")),
@@ -242,7 +242,7 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, relay_slot: &WorkSlo
             if let Some(joined) = &mut rails {
                 joined.report();
                 if !joined.relay.look() {
-                    log.info(&format!("mesh: RDMA on {name} carries nothing any more"));
+                    log.info(&format!("mesh: RDMA on {name} moves no data any more"));
                     rails = None;
                 }
             }

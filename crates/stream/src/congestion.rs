@@ -41,10 +41,10 @@ impl Congestion {
                 let refused = |source| Error::Congestion { name: name.to_owned(), source };
                 socket.set_tcp_congestion(name.as_bytes()).map_err(refused)?;
             }
-            return Ok(Congestion { name: name.to_owned(), reason: "asked for".to_owned() });
+            return Ok(Congestion { name: name.to_owned(), reason: "as asked for".to_owned() });
         }
         let (true, Some(place)) = (!GOOD_NEARBY.contains(&now.as_str()), place) else {
-            return Ok(Congestion { name: now, reason: "the system's default".to_owned() });
+            return Ok(Congestion { name: now, reason: "by the system's default".to_owned() });
         };
         for name in ["cubic", "reno"] {
             if socket.set_tcp_congestion(name.as_bytes()).is_ok() {
@@ -53,7 +53,7 @@ impl Congestion {
             }
         }
         let reason = format!(
-            "the system's default; the peer is {place} and cubic or reno would be faster, but both were refused"
+            "by the system's default; the peer is {place} and cubic or reno would be faster, but the kernel refused both"
         );
         Ok(Congestion { name: now, reason })
     }

@@ -20,7 +20,7 @@ pub enum Verdict {
 }
 
 /// What there is to know of [`Verdict::LastResort`].
-pub const LAST_RESORT: &str = "for want of a better one: it has the default route, and no interface of a network card is usable here; \
+pub const LAST_RESORT: &str = "as a last resort: it has the default route, and no interface of a network card is usable here; \
                                one (host network, macvlan or SR-IOV) would be faster, and naming this one in LINKSPAN_IFNAME accepts it";
 
 impl Verdict {
@@ -77,21 +77,21 @@ impl fmt::Display for Reason {
             Reason::Excluded(setting) => write!(f, "not chosen by {setting}"),
             Reason::Down => f.write_str("down; bring it up with `ip link set DEV up`"),
             Reason::NoCarrier => f.write_str("no carrier: no cable, or nothing at its other end"),
-            Reason::PartOf(master) => write!(f, "part of {master}, which is used in its place"),
+            Reason::PartOf(master) => write!(f, "part of {master}, which is used instead"),
             Reason::NoAddress => f.write_str("has no IP address"),
             Reason::Loopback => f.write_str("reaches this host only"),
             Reason::Bridge => f.write_str(
                 "a bridge without a cable: other hosts often have one with the same subnet; name it in LINKSPAN_IFNAME to use it",
             ),
-            Reason::Veth => f.write_str("a virtual cable into a container; name it in LINKSPAN_IFNAME to use it"),
+            Reason::Veth => f.write_str("a veth interface of a container; name it in LINKSPAN_IFNAME to use it"),
             Reason::Tunnel(what) => write!(f, "a tunnel ({what}); name it in LINKSPAN_IFNAME to use it"),
             Reason::Virtual => f.write_str("a software device; name it in LINKSPAN_IFNAME to use it"),
             Reason::LinkLocalOnly => {
                 f.write_str("has link-local addresses only; give it an address or name it in LINKSPAN_IFNAME")
             }
-            Reason::Wireless => f.write_str("wireless beside a cable; name it in LINKSPAN_IFNAME to use it"),
+            Reason::Wireless => f.write_str("wireless, and a cable is there; name it in LINKSPAN_IFNAME to use it"),
             Reason::Management => f.write_str(
-                "has the default route, so it is taken for the management network, which a mesh keeps clear of payload; name it in LINKSPAN_IFNAME to use it",
+                "has the default route, so it is assumed to be the management network, which a mesh does not use; name it in LINKSPAN_IFNAME to use it",
             ),
             Reason::Slow { mbps, than, fastest_mbps } => write!(
                 f,

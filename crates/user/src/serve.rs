@@ -65,7 +65,7 @@ pub fn not_as_root() -> Result<(), Error> {
     match rustix::process::geteuid().is_root() {
         false => Ok(()),
         true => Err(Error::Refused(
-            "LS1814 this would serve files as root, past every permission: run it as the user whose files they are, or say --as-root"
+            "LS1814 this would serve files as root, without regard to permissions: run it as the user whose files they are, or say --as-root"
                 .into(),
         )),
     }
@@ -167,7 +167,7 @@ impl Waiting {
         let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
         while !stopped() {
             if let Some(error) = self.rendezvous.serve(&handle) {
-                say(&format!("no peer can be taken at the moment: {error}"));
+                say(&format!("no peer can be accepted at the moment: {error}"));
             }
             arrived.0.drain();
             while let Poll::Ready(Ok(transport)) = pin!(self.listener.accept()).poll(&mut Context::from_waker(&waker)) {

@@ -343,7 +343,7 @@ fn dead_relay() -> Outcome<String> {
 }
 
 fn heir() -> Outcome<String> {
-    const OWNS: &str = "INFO mesh: this process looks for neighbours";
+    const OWNS: &str = "INFO mesh: this process listens for neighbours";
     let mesh = Mesh::new(&["a", "b", "c"], &[("a", "b"), ("b", "c")])?;
     let _ends = mesh.sit(&["a", "c"])?;
     let mut ranks = mesh.sit(&["b", "b", "b"])?;
@@ -374,7 +374,7 @@ fn late_way() -> Outcome<String> {
     to.expect("at", SOON)?;
     let joined = Instant::now();
     let _late = mesh.sit(&["d"])?;
-    from.expect("INFO the mesh has learned of another route, over d", SOON)?;
+    from.expect("INFO the mesh has found another route, over d", SOON)?;
     from.expect("INFO rail added", SOON)?;
     let took = joined.elapsed();
     to.expect("done", SOON * 6)?;
@@ -518,7 +518,7 @@ fn replay() -> Outcome<String> {
 }
 
 fn descriptors() -> Outcome<String> {
-    const LOOKED: &str = "this process looks for neighbours on";
+    const LOOKED: &str = "this process listens for neighbours on";
     const WATCHED: Duration = Duration::from_secs(6);
     let mesh = Mesh::new(&["a", "b", "c", "x"], &[("a", "b"), ("b", "c"), ("x", "b")])?;
     let mut ranks = mesh.sit(&["b"])?;

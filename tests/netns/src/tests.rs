@@ -422,7 +422,7 @@ fn pods() -> Outcome<String> {
         ("perf bw -s 1M -n 20 10.88.0.3", &[][..], 3, 1, "# degraded: LS0517"),
         ("perf lat -s 8 -n 20 10.88.0.3", &[strict], 3, 1, "LS0509"),
         ("perf lat -s 8 -n 20 10.88.0.3", &[strict, ("LINKSPAN_IFNAME", "eth0")], 0, 0, "10.88.0.2:"),
-        ("status", &[], 3, 1, "yes, for want of a better one: it has the default route"),
+        ("status", &[], 3, 1, "yes, as a last resort: it has the default route"),
     ] {
         let (code, said) = world.lspan("a", env, line)?.end(SOON * 3)?;
         if code != Some(wanted) || said.matches(named).count() != warnings || !said.contains(text) {

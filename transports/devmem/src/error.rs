@@ -10,7 +10,7 @@ use linkspan_gpu::devmem::BadControl;
 #[non_exhaustive]
 pub enum Error {
     /// Device memory cannot be bound to the card for receiving.
-    #[error("LS1340 payload from {path} does not land in memory of {device}: {why}")]
+    #[error("LS1340 payload from {path} cannot be received into memory of {device}: {why}")]
     NotBound {
         /// The stream.
         path: String,
@@ -20,7 +20,7 @@ pub enum Error {
         why: String,
     },
     /// Device memory cannot be sent from where it lies.
-    #[error("LS1341 memory of {device} is not sent over {path} from where it lies: {why}")]
+    #[error("LS1341 memory of {device} cannot be sent over {path} without a copy: {why}")]
     NotLent {
         /// The stream.
         path: String,

@@ -98,14 +98,14 @@ impl Verdict {
     pub(crate) fn why(self, whose: &str) -> String {
         match self {
             Verdict::OK => "allowed".into(),
-            Verdict::OFF => format!("switched off by {whose}"),
+            Verdict::OFF => format!("switched off (LINKSPAN_CMA=0) by {whose}"),
             Verdict::PID_NAMESPACE => "the processes are in different pid namespaces".into(),
             Verdict::NONCE => format!("{whose} found another process at the announced pid"),
             Verdict(n) => {
                 let error = std::io::Error::from_raw_os_error(n.saturating_sub(Verdict::ERRNO) as i32);
                 let hint = match rustix::io::Errno::from_io_error(&error) {
                     Some(rustix::io::Errno::PERM) => hint(),
-                    Some(rustix::io::Errno::NOSYS) => "; the kernel or a seccomp filter lacks it".into(),
+                    Some(rustix::io::Errno::NOSYS) => "; the kernel lacks it or a seccomp filter forbids it".into(),
                     _ => String::new(),
                 };
                 format!("process_vm_readv by {whose}: {error}{hint}")

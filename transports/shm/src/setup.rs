@@ -201,7 +201,7 @@ fn rail(c: Common, e: Ends) -> Result<ShmRail, SetupError> {
     let bad = e.verdicts.iter().zip(whose).find(|(v, _)| **v != Verdict::OK);
     let reason = match bad {
         None => "same host; large chunks are copied by both processes at once (CMA)".into(),
-        Some((v, who)) => format!("same host; the ring carries all: {}", v.why(who)),
+        Some((v, who)) => format!("same host; all data is copied through the ring: {}", v.why(who)),
     };
     let remote = bad.is_none().then(|| Remote::new(c.peer.pid() as i32, e.guard));
     let pidfd = e.pidfd.map(Arc::new);

@@ -45,7 +45,7 @@ pub enum Error {
     #[error("LS1525 {0:?} names no tier; it is one of auto, ring, stream, net, off")]
     NoTier(String),
     /// A tier was forced and cannot be had.
-    #[error("LS1526 LINKSPAN_THUNDERBOLT_TIER={} cannot be had: {why}", tier.name())]
+    #[error("LS1526 LINKSPAN_THUNDERBOLT_TIER={} cannot be used: {why}", tier.name())]
     Forced {
         /// The tier.
         tier: Tier,

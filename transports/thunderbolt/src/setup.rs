@@ -280,7 +280,7 @@ impl Setup {
                 if of == self.asked && self.role == Role::Caller =>
             {
                 drop(rail);
-                self.refused.push(format!("{}: what it brings the peer is not from here", self.name(at)));
+                self.refused.push(format!("{}: the peer receives data of another host over it", self.name(at)));
                 self.ask(at + 1, 0)
             }
             (Word::No { of }, State::Asked { at, medium, tries, .. }) if of == self.asked => {
@@ -296,7 +296,7 @@ impl Setup {
             }
             (Word::None, _) if self.role == Role::Answerer => {
                 if !self.joins.is_empty() && self.refused.is_empty() && !self.config.one_of_many {
-                    self.refused.push("the peer could open none of its own".into());
+                    self.refused.push("the peer could not open any of its cables".into());
                 }
                 self.without()
             }
@@ -368,7 +368,7 @@ impl Setup {
         }
         match &self.theirs {
             Some(theirs) if !theirs.has(Tier::Ring) => "the peer has none".into(),
-            _ if self.refused.is_empty() => "neither side sees the other at the end of one".into(),
+            _ if self.refused.is_empty() => "no cable with it connects the two hosts".into(),
             _ => self.refused.join("; "),
         }
     }
@@ -392,7 +392,7 @@ impl Setup {
                 self.out.extend_from_slice(&Word::Passes { of: self.asked }.encode());
                 Ok(())
             }
-            Ok(Some(_)) => self.not_this("it shows another word than it told"),
+            Ok(Some(_)) => self.not_this("the host at the other end is not this peer"),
             Err(down) => self.not_this(&down.to_string()),
         }
     }
@@ -418,7 +418,7 @@ impl Setup {
         let spent = now.saturating_duration_since(self.since);
         let undone = matches!(self.state, State::Asked { .. } | State::Up { told: false, .. });
         if undone && self.config.one_of_many && self.role == Role::Caller && spent > self.config.deadline * 3 / 4 {
-            self.refused.push(format!("{}: the peer does not show itself", self.path));
+            self.refused.push(format!("{}: the peer sent nothing over it", self.path));
             self.out.extend_from_slice(&Word::None.encode());
             self.without()?;
         }

@@ -182,7 +182,7 @@ impl Ports {
             let other = |t: &Tier| *t != only;
             self.why_not.retain(|(t, _)| !other(t));
             for t in [Tier::Ring, Tier::Stream].into_iter().filter(other) {
-                self.why_not.push((t, format!("LINKSPAN_THUNDERBOLT_TIER={} leaves it out", only.name())));
+                self.why_not.push((t, format!("LINKSPAN_THUNDERBOLT_TIER={} excludes it", only.name())));
             }
         }
         self

@@ -11,7 +11,7 @@ pub(super) fn host(snapshot: &Snapshot, report: &Report, notes: &[String], named
     text.push_str(&format!("connections to other hosts use {used}\n"));
     findings(&mut text, &report.findings, false);
     let dim = Style::new().dimmed();
-    for (head, lines) in [("good to know", &report.facts[..]), ("not judged", notes)] {
+    for (head, lines) in [("good to know", &report.facts[..]), ("not checked", notes)] {
         if !lines.is_empty() {
             text.push_str(&format!("\n{dim}{head}:{dim:#}\n"));
             lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
@@ -19,8 +19,8 @@ pub(super) fn host(snapshot: &Snapshot, report: &Report, notes: &[String], named
     }
     if !named {
         text.push_str(
-            "\nonly this host was judged; next: `lspan doctor` on the other host, or `lspan doctor HOST`, which asks it from here; `lspan doctor --json` \
-             on each and `lspan doctor --merge FILE...` judges both ends together\n",
+            "\nonly this host was checked; next: `lspan doctor` on the other host, or `lspan doctor HOST`, which tests the path to it; `lspan doctor --json` \
+             on each and `lspan doctor --merge FILE...` check both ends together\n",
         );
     }
     text
@@ -38,7 +38,7 @@ fn summary(name: &str, found: &[Finding]) -> String {
     let (broken, slower) = (count(Severity::Broken), count(Severity::Slower));
     let bold = Style::new().bold();
     let what = match (broken, slower) {
-        (0, 0) => "nothing is wrong that can be seen from here".to_owned(),
+        (0, 0) => "found nothing wrong".to_owned(),
         (0, slower) => {
             format!("{slower} thing{} slower than it could be", if slower == 1 { " is" } else { "s are each" })
         }

@@ -184,8 +184,8 @@ fn toolbox(here: &Here) -> String {
 fn container(here: &Here, podman: bool) -> String {
     let program = if podman { "podman" } else { "docker" };
     let mut args: Vec<(String, &str)> = vec![
-        ("--network host".into(), "the host's cables and cards; else every packet goes through a virtual cable"),
-        ("--ipc host".into(), "shared memory between containers, and a /dev/shm that NCCL's own fits into"),
+        ("--network host".into(), "the host's cables and cards; without it every packet goes through a veth interface"),
+        ("--ipc host".into(), "shared memory between containers, and a /dev/shm large enough for NCCL"),
     ];
     if here.nvidia {
         let gpus = if podman { "--device nvidia.com/gpu=all" } else { "--gpus all" };

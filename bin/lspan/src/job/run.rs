@@ -30,7 +30,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let refusals = job.refusals();
     if !refusals.is_empty() {
         let text = refusals.join("\nlspan: ");
-        return Err(refused(format!("LS2031 not run, for it cannot work:\nlspan: {text}")));
+        return Err(refused(format!("LS2031 not run, because it cannot work:\nlspan: {text}")));
     }
     let pages = pages(args.strict)?;
     if first {

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
     let best = found.iter().filter_map(|(_, result)| Some(result.as_ref().ok()?.gbit_s)).fold(0.0, f64::max);
     if result.is_ok() && best == 0.0 {
         let peer = &args.peer;
-        let why = format!("LS0743 no way to {peer} carries anything: `lspan doctor {peer}` says what is missing");
+        let why = format!("LS0743 no path to {peer} works: `lspan doctor {peer}` says what is missing");
         result = Err(Failure::new(Exit::NoPeer, why));
     }
     let mut out = Out::default();

@@ -105,7 +105,7 @@ fn ask(file: &Path) -> Result<String, String> {
     let text = reader.join().unwrap_or_default().trim().to_owned();
     match (status.code(), status.signal()) {
         (Some(0), _) if !text.is_empty() => Ok(text),
-        (_, Some(signal)) => Err(format!("{} takes the process that loads it down: signal {signal}", file.display())),
+        (_, Some(signal)) => Err(format!("{} crashes the process that loads it: signal {signal}", file.display())),
         _ if text.is_empty() => Err(format!("{} ends the process that loads it: {status}", file.display())),
         _ => Err(text),
     }

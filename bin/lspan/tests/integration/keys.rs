@@ -194,7 +194,7 @@ fn a_server_that_no_other_host_can_reach_says_so_whoever_is_let_in() {
         let mut server = Ended(serve.spawn().unwrap());
         let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map_while(Result::ok);
         let said = lines.find(|line| line.contains("waiting on")).unwrap();
-        assert!(said.contains("for this host alone: no network interface is usable"), "{more}: {said}");
+        assert!(said.contains("for this host only: no network interface is usable"), "{more}: {said}");
     }
     let carl = User::new("alone-carl");
     let mut serve = carl.lspan("perf serve --port 0 --open");
@@ -202,7 +202,7 @@ fn a_server_that_no_other_host_can_reach_says_so_whoever_is_let_in() {
     let mut server = Ended(serve.spawn().unwrap());
     let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map_while(Result::ok);
     let said = lines.find(|line| line.contains("waiting on")).unwrap();
-    assert!(said.contains("LINKSPAN_IFNAME chooses loopback alone") && !said.contains("--open"), "{said}");
+    assert!(said.contains("LINKSPAN_IFNAME chooses only loopback") && !said.contains("--open"), "{said}");
 }
 
 /// `lspan perf serve` as a service manager starts it: with this as the socket that is passed.

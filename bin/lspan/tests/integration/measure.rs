@@ -103,7 +103,7 @@ fn shared_memory_works_or_says_why_not() {
             );
         }
         // A container may forbid it.
-        Some(4) => assert!(record["error"].as_str().unwrap().contains("LINKSPAN_PATH=shm cannot be taken"), "{record}"),
+        Some(4) => assert!(record["error"].as_str().unwrap().contains("LINKSPAN_PATH=shm cannot be used"), "{record}"),
         other => panic!("{other:?}: {record}"),
     }
 }

@@ -365,7 +365,7 @@ fn it_says_who_may_measure_and_lets_other_hosts_in_only_when_told_to() {
     assert!(local && whom.contains("on this host"), "{whom}");
     let (open, whom) = first_line("--open", false);
     // A machine may have no other interface.
-    assert!(open || whom.contains("who reaches that") && whom.contains("LINKSPAN_PSK_FILE"), "{whom}");
+    assert!(open || whom.contains("who can reach it") && whom.contains("LINKSPAN_PSK_FILE"), "{whom}");
     let (keyed, whom) = first_line("", true);
     assert!(whom.contains("who has the cluster key"), "{whom}");
     assert_eq!(keyed, open, "with a key it listens where --open would");

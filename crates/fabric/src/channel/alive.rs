@@ -115,7 +115,7 @@ impl Channel {
                 && self.conn.lost().is_none()
                 && self.conn.rails().all(|(_, rail)| rail.info().caps.tells_end)
             {
-                let line = format!("the keepalive connection was closed, the rails carry on: {}", cause(&why));
+                let line = format!("the keepalive connection was closed, the rails stay in use: {}", cause(&why));
                 return self.fabric.log().info(&line);
             }
             self.unwatched = Some(Unwatched { since: now, reported: false, waits: false, renewed: false, why });

@@ -25,7 +25,7 @@ impl Channel {
             Ok::<(), std::convert::Infallible>(())
         });
         debug_assert!(told.is_ok());
-        self.fabric.log().info(&format!("NCCL's kernels unpack what comes to {}", gpu.info().id()));
+        self.fabric.log().info(&format!("NCCL's kernels unpack what {} receives", gpu.info().id()));
         self.queue = Some(queue.clone());
         Ok(Some(queue))
     }

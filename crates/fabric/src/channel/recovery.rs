@@ -94,7 +94,7 @@ impl Channel {
             {
                 continue;
             }
-            let what = format!("LS1423 the path to the peer carries nothing any more; relaying over {over}");
+            let what = format!("LS1423 no data passes on the path to the peer any more; relaying over {over}");
             if self.fabric.config().strict {
                 self.fabric.log().warn(&format!("LINKSPAN_STRICT=1 forbids this downgrade: {what}"));
                 return;
@@ -173,7 +173,7 @@ impl Channel {
             self.fabric.log().warn(&format!("rail back: {transport} {path}"));
         } else {
             let now = self.conn.rails().count();
-            self.fabric.log().info(&format!("rail added: {transport} {path}: it can be reached now; {now} in all"));
+            self.fabric.log().info(&format!("rail added: {transport} {path}: reachable now; {now} rails in all"));
         }
     }
 }
@@ -200,7 +200,7 @@ fn add_routes(fabric: &Fabric, reconnectors: &mut Vec<Reconnector>, way: MeshRou
             Path::Over(route) => format!("another route, over {}", route.over.join(", ")),
             Path::Plain { to, .. } => format!("a cable to {}", to.ip()),
         };
-        fabric.log().info(&format!("the mesh has learned of {what}"));
+        fabric.log().info(&format!("the mesh has found {what}"));
         reconnectors.push(Reconnector::now(reach).wanting(rdma));
     }
 }
@@ -211,7 +211,7 @@ fn transport_for_one(fabric: &Fabric, reconnectors: &mut Vec<Reconnector>) -> bo
         && let Some(idle) = reconnectors.iter().position(|r| !r.is_up() && !r.is_busy() && r.reach().relays() > 0)
     {
         let way = reconnectors.remove(idle).reach().way().unwrap_or_default();
-        fabric.log().info(&format!("mesh: {way} carries nothing and is not tried any more: a newer route replaces it"));
+        fabric.log().info(&format!("mesh: {way} is down and is given up: a newer route replaces it"));
     }
     reconnectors.len() < MAX_ROUTES
 }

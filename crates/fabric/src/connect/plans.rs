@@ -65,7 +65,7 @@ impl Connecting {
             self.tries.iter().filter(|t| t.is_up() && self.counts(t, cabled)).find_map(|t| t.outside.as_ref());
         if let Some(over) = outside {
             let to = self.handle.addrs().first().map_or_else(String::new, |addr| addr.ip.to_string());
-            let what = format!("LS0550 the peer at {to} is reached over {over}: none that it chooses leads there");
+            let what = format!("LS0550 the peer at {to} is reached over {over}: no chosen interface leads to it");
             self.fabric.downgrade(what)?;
         }
         // Said when the fabric was made.

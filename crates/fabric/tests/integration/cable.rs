@@ -197,7 +197,7 @@ fn a_tier_can_be_forced_and_says_when_it_cannot_be_had() {
     let (mut a, mut b) = world.pair();
     message(&mut a, &mut b, 100_000, 1).unwrap();
     assert!(a.describe().contains("tier 2 (stream)"), "{}", a.describe());
-    assert!(world.all(0).contains("LINKSPAN_THUNDERBOLT_TIER=stream leaves it out"), "{}", world.all(0));
+    assert!(world.all(0).contains("LINKSPAN_THUNDERBOLT_TIER=stream excludes it"), "{}", world.all(0));
 
     for tier in ["off", "net"] {
         let env: Env = if tier == "off" {

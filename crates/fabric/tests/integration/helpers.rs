@@ -96,7 +96,7 @@ fn a_link_that_is_not_known_to_be_fast_has_none_and_says_so() {
     message(&mut a, &mut b, 1 << 20);
     for end in [&a, &b] {
         let line = end.describe();
-        assert!(line.contains("no helper thread: lo does not tell its speed (LINKSPAN_HELPERS=force:2"), "{line}");
+        assert!(line.contains("no helper thread: lo does not report its speed (LINKSPAN_HELPERS=force:2"), "{line}");
     }
     assert_eq!(names(), [""; 0]);
 }

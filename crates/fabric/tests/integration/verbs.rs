@@ -234,7 +234,7 @@ fn the_path_can_be_forced_either_way() {
     let both = world([verbs, verbs], false);
     assert_eq!(end_transports(&both.pair().0), ["verbs"]);
     let refused = world([verbs, tcp], false).connect().0.unwrap_err().to_string();
-    assert!(refused.starts_with("LS0511 LINKSPAN_PATH=verbs cannot be taken"), "{refused}");
+    assert!(refused.starts_with("LS0511 LINKSPAN_PATH=verbs cannot be used"), "{refused}");
 }
 
 #[test]

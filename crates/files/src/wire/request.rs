@@ -315,12 +315,12 @@ impl Fault {
 
     /// Bytes that the disk did not take.
     pub(crate) fn unwritten(call: &str, error: &io::Error) -> Fault {
-        Fault::io(&format!("LS1808 the disk did not take what was written ({call})"), error)
+        Fault::io(&format!("LS1808 writing the data to the disk failed ({call})"), error)
     }
 
     /// A name that the disk did not take.
     pub(crate) fn unnamed(call: &str, error: &io::Error) -> Fault {
-        Fault::io(&format!("LS1809 the disk did not take the name ({call})"), error)
+        Fault::io(&format!("LS1809 writing the name to the disk failed ({call})"), error)
     }
 
     /// A system call that failed at something.

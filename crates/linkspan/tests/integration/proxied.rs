@@ -305,7 +305,7 @@ fn a_connection_outlives_a_proxy_that_closes_its_idle_keepalive() {
             cable.end(side, |number| number == KEEPALIVE);
         }
         let seen = |what: &str| lines.lock().unwrap().iter().filter(|line| line.contains(what)).count();
-        until("both sides see the end", || seen("the keepalive connection was closed, the rails carry on") == 2);
+        until("both sides see the end", || seen("the keepalive connection was closed, the rails stay in use") == 2);
         a.write_blocking(&filled(20_000, 3).view(), &to_b, None, Some(LONG)).unwrap();
         b.write_blocking(&filled(20_000, 4).view(), &to_a, None, Some(LONG)).unwrap();
         check(&there, 0, 20_000, 3);

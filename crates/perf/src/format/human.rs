@@ -118,14 +118,14 @@ fn baseline(base: &BaselineRow) -> String {
         "msg_per_s" => format!("{:.3} M/s", value / 1e6),
         _ => format!("{value:.3} GB/s"),
     };
-    let mut text = format!("{:.2}x {name}: {} beside {}", base.ratio, value(base.ours), value(base.base));
+    let mut text = format!("{:.2}x {name}: {} against {}", base.ratio, value(base.ours), value(base.base));
     if base.rounds > 1 {
         let _ = write!(text, "; {} pairs, {:.2}x to {:.2}x", base.rounds, base.ratio_min, base.ratio_max);
     }
     if let (Some(cpu), Some(ours), Some(theirs)) =
         (base.cpu_ratio, base.cpu_ours_s_per_gbyte, base.cpu_base_s_per_gbyte)
     {
-        let _ = write!(text, "; CPU {cpu:.2}x, {} beside {} s/GB", seconds(ours), seconds(theirs));
+        let _ = write!(text, "; CPU {cpu:.2}x, {} against {} s/GB", seconds(ours), seconds(theirs));
     }
     if let Some(congestion) = base.congestion.as_deref().filter(|name| !name.is_empty()) {
         let _ = write!(text, "; {congestion}");

@@ -127,14 +127,14 @@ fn baselines_read_as_ratios() {
         ..base.clone()
     };
     let text = Printer::new(Style::Human).row(&Row { baseline: vec![base], ..latency(8) });
-    assert!(text.contains("1.10x bare TCP loop: 3.300 us beside 3.000 us; 10 pairs, 1.05x to 1.20x; cubic"), "{text}");
+    assert!(text.contains("1.10x bare TCP loop: 3.300 us against 3.000 us; 10 pairs, 1.05x to 1.20x; cubic"), "{text}");
     let row = Row { baseline: vec![busy], baseline_notes: vec!["split_cma not measured: why".into()], ..bulk(8) };
     let text = Printer::new(Style::Human).row(&row);
     assert!(
-        text.contains("same window: 0.003 M/s beside 0.003 M/s") && text.contains("split_cma not measured: why"),
+        text.contains("same window: 0.003 M/s against 0.003 M/s") && text.contains("split_cma not measured: why"),
         "{text}"
     );
-    assert!(text.contains("CPU 1.10x, 0.330 beside 0.300 s/GB"), "{text}");
+    assert!(text.contains("CPU 1.10x, 0.330 against 0.300 s/GB"), "{text}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ const TOLD: [(Counter, Kind, &str, &str); 3] = [
 
 /// Of what happens while connections are set up, what is an event, with its words.
 const REFUSED: [(SetupEvent, &str); 2] = [
-    (SetupEvent::RefusedKey, "whose key is another, or that had none"),
+    (SetupEvent::RefusedKey, "with another key or without one"),
     (SetupEvent::RefusedVersion, "of another protocol version"),
 ];
 

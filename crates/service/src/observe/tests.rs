@@ -160,7 +160,7 @@ fn a_refused_peer_is_told_with_the_reason() {
     job.events[SetupEvent::RefusedKey as usize] = 2;
     let events = watch.look(&[job.clone()]);
     assert_eq!(kinds(&events), [Kind::PeerRefused]);
-    assert_eq!(events[0].text, "job (7, user 1): 2 peers were refused whose key is another, or that had none");
+    assert_eq!(events[0].text, "job (7, user 1): 2 peers were refused with another key or without one");
     assert_eq!(watch.look(&[job]), []);
 }
 

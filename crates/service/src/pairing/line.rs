@@ -50,7 +50,7 @@ pub enum LineError {
     )]
     Version(u8),
     /// Its handle is none.
-    #[error("LS0544 the join line leads nowhere")]
+    #[error("LS0544 the join line holds no valid address")]
     Handle(#[from] HandleError),
 }
 

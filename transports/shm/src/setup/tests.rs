@@ -130,5 +130,5 @@ fn another_pid_namespace_costs_the_direct_copy_and_says_so() {
 fn verdicts_are_told_in_words() {
     assert!(Verdict(1001).why("the listening side").contains("process_vm_readv by the listening side"));
     assert!(Verdict(u32::MAX).why("x").contains('x') && Verdict(500).why("x").contains('x'));
-    assert!(Verdict::OFF.why("the connecting side").contains("switched off by the connecting side"));
+    assert!(Verdict::OFF.why("the connecting side").contains("switched off (LINKSPAN_CMA=0) by the connecting side"));
 }

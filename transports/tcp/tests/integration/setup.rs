@@ -60,7 +60,7 @@ fn every_option_is_on_both_ends() {
     for at in [V4, V6] {
         let (a, b) = streams(at, &options);
         for end in [&a, &b] {
-            assert_eq!((end.congestion().name.as_str(), end.congestion().reason.as_str()), ("reno", "asked for"));
+            assert_eq!((end.congestion().name.as_str(), end.congestion().reason.as_str()), ("reno", "as asked for"));
             let socket = SockRef::from(end);
             assert!(socket.tcp_congestion().unwrap().starts_with(b"reno"));
             let class = if at == V4 { socket.tos_v4() } else { socket.tclass_v6() };

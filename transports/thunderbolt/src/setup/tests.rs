@@ -155,7 +155,7 @@ fn a_cable_that_leads_to_another_program_is_found_out() {
     }
     a.output();
     let refused = a.input(&b.output()).expect_err("there is no other").to_string();
-    assert!(refused.starts_with("LS1521") && refused.contains("is not from here"), "{refused}");
+    assert!(refused.starts_with("LS1521") && refused.contains("receives data of another host over it"), "{refused}");
     let refused = b.input(&a.output()).expect_err("found out").to_string();
     assert!(refused.starts_with("LS1524"), "{refused}");
 }

@@ -239,6 +239,6 @@ fn a_way_around_that_fails_is_told() {
     }
     for (line, wait) in failed().iter().zip([1, 2, 4]) {
         assert!(line.starts_with("mesh: the route over spark-b to 10.0.9.9:7 has failed: "), "{line}");
-        assert!(line.contains("refused") && line.ends_with(&format!("; tried again in {wait} s")), "{line}");
+        assert!(line.contains("refused") && line.ends_with(&format!("; next try in {wait} s")), "{line}");
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn ruled(lab: &mut Lab, on: Service<'_>) -> Result<()> {
     on.rule()?;
     let allow = format!("lspan link allow {uuid}");
     let said = on.guest.run(SOON, &by(on.guest, "friend").line(&allow))?;
-    let told = format!("{uuid} is let in whenever it is plugged in");
+    let told = format!("{uuid} is allowed whenever it is plugged in");
     check(said.code == 0 && said.out.contains(&told), || format!("{allow} as friend: {}{}", said.out, said.err))?;
     check(on.remembered()?.contains(&uuid), || "allowed, and not remembered".to_owned())?;
     let remembered = on.of_peer("Remembered")?;
