@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 mod attributes;
 mod killed;
+mod many;
 mod mirror;
 mod mount;
 mod pipe;
