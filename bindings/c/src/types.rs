@@ -18,7 +18,7 @@ pub const LINKSPAN_TIMED_OUT_UNREVOKED: i32 = 1102;
 pub const LINKSPAN_ABORTED: i32 = 1103;
 /// LS1104: the transport is permanently broken; close it and open another one.
 pub const LINKSPAN_BROKEN: i32 = 1104;
-/// LS1105: a message was under way when another operation revoked the path.
+/// LS1105: a message was under way when its path was lost, or revoked for another operation.
 pub const LINKSPAN_INTERRUPTED: i32 = 1105;
 /// LS1106: there is no peer yet.
 pub const LINKSPAN_NOT_CONNECTED: i32 = 1106;
