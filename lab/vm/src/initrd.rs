@@ -11,7 +11,10 @@ use crate::modules::Modules;
 use crate::root;
 
 /// Programs of the root.
-const PROGRAMS: [&str; 14] = [
+const PROGRAMS: [&str; 17] = [
+    "dmsetup",
+    "mke2fs",
+    "mkfs.btrfs",
     "ethtool",
     "ip",
     "iperf3",
@@ -29,8 +32,9 @@ const PROGRAMS: [&str; 14] = [
 ];
 
 /// Modules of all guests; they load what a test names.
-const MODULES: [&str; 17] = [
+const MODULES: [&str; 22] = [
     "virtio_pci",
+    "virtio_blk",
     "virtio_console",
     "virtio_net",
     "configfs",
@@ -48,6 +52,11 @@ const MODULES: [&str; 17] = [
     "sch_netem",
     "sch_tbf",
     "bonding",
+    "dm_flakey",
+    "ext4",
+    // What ext4 and btrfs before 6.14 ask the crypto API for by name.
+    "crc32c_generic",
+    "btrfs",
 ];
 
 /// What runs first in a guest.

@@ -128,10 +128,11 @@ impl Tally {
 }
 
 /// Tests that are not for the kernels with checkers, and why.
-const NOT_FOR_CHECKED: [(&str, &str); 3] = [
+const NOT_FOR_CHECKED: [(&str, &str); 4] = [
     ("cable-rings", "its largest operations take longer there than the minute that each has"),
     ("ring-install", "DKMS builds for kernels whose headers are installed as a package"),
     ("ring-memory", "its numbers of pages are for Debian's kernels"),
+    ("use-power", "it has no file system that lies on a disk"),
 ];
 
 /// Why a test is not for this kernel, if so.

@@ -28,8 +28,11 @@ pub(crate) const RELEASE: &str = "trixie";
 pub(crate) const BACKPORTS: &str = "trixie-backports";
 
 /// What guests run, from the release.
-const PACKAGES: [&str; 10] = [
+const PACKAGES: [&str; 13] = [
+    "btrfs-progs",
     "busybox-static",
+    "dmsetup",
+    "e2fsprogs",
     "ethtool",
     "ibverbs-providers",
     "ibverbs-utils",

@@ -13,6 +13,7 @@ mod loss;
 mod memory;
 mod network;
 mod perf;
+mod power;
 mod rdma;
 mod ring;
 mod shapes;
@@ -332,6 +333,13 @@ pub(crate) const ALL: &[Test] = &[
         drivers: Drivers::Ours,
         what: "every lspan perf test and the plugin over thunderbolt_net; a cut cable is told; an Ethernet rail carries on",
         run: usage::cable,
+    },
+    Test {
+        name: "use-power",
+        since: ANY,
+        drivers: Drivers::Stock,
+        what: "lspan get and send onto a disk whose power goes, in mid-transfer and right after done: whole files, ended by the next run",
+        run: power::power,
     },
     Test {
         name: "rxe-one",

@@ -31,6 +31,8 @@ pub(crate) struct Spec {
     pub(crate) cables: Vec<PathBuf>,
     /// An archive behind the initramfs: its files are taken in place of those before.
     pub(crate) more: Option<PathBuf>,
+    /// A file that is a disk: what the guest has written to it is there in its next life.
+    pub(crate) disk: Option<PathBuf>,
     nics: Vec<Nic>,
     system: Option<SystemDisk>,
     root: PathBuf,
@@ -90,6 +92,7 @@ impl Spec {
             viommu: false,
             cables: Vec::new(),
             more: None,
+            disk: None,
             nics: Vec::new(),
             system: place.system.clone(),
             root: place.root.clone(),
@@ -203,6 +206,10 @@ impl Spec {
         for (n, disk) in disks.into_iter().flatten().enumerate() {
             command.arg("-drive").arg(format!("{disk},if=none,id=disk{n}"));
             command.arg("-device").arg(format!("virtio-blk-pci,drive=disk{n}"));
+        }
+        if let Some(disk) = &self.disk {
+            command.arg("-drive").arg(format!("file={},format=raw,cache=unsafe,if=none,id=own", disk.display()));
+            command.args(["-device", "virtio-blk-pci,drive=own"]);
         }
         command.arg("-kernel").arg(&self.image).arg("-initrd").arg(initramfs).arg("-append").arg(self.words());
         command
