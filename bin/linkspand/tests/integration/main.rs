@@ -12,6 +12,7 @@ use std::io::Read;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use linkspan_bus::ManagerProxyBlocking;
@@ -50,7 +51,8 @@ fn until(what: &str, is: impl Fn() -> bool) {
 struct Running {
     fix: Fixture,
     bus: Bus,
-    notified: UnixDatagram,
+    /// What the service tells its manager.
+    notified: Receiver<String>,
     process: Child,
 }
 
@@ -58,8 +60,17 @@ impl Running {
     /// `None`, with a line: there is no dbus-daemon here.
     fn start() -> Option<Running> {
         let (fix, bus) = (Fixture::tree(STRIX_HALO), Bus::start()?);
-        let notified = UnixDatagram::bind(fix.root.join("notify")).unwrap();
-        notified.set_read_timeout(Some(PATIENCE)).unwrap();
+        let socket = UnixDatagram::bind(fix.root.join("notify")).unwrap();
+        let (tell, notified) = channel();
+        // The kernel keeps ten for a socket that nobody reads; who tells the next one waits.
+        std::thread::spawn(move || {
+            let mut bytes = [0; 512];
+            while let Ok(n) = socket.recv(&mut bytes) {
+                if tell.send(String::from_utf8_lossy(&bytes[..n]).into_owned()).is_err() {
+                    break;
+                }
+            }
+        });
         let process = spawn(&fix, &bus.address());
         let running = Running { fix, bus, notified, process };
         running.hear("READY=1");
@@ -73,8 +84,7 @@ impl Running {
 
     /// Until the service has told this to its manager.
     fn hear(&self, state: &str) {
-        let mut bytes = [0; 512];
-        while self.notified.recv(&mut bytes).map(|n| !String::from_utf8_lossy(&bytes[..n]).contains(state)).unwrap() {}
+        while !self.notified.recv_timeout(PATIENCE).unwrap().contains(state) {}
     }
 
     fn signal(&self, signal: rustix::process::Signal) {

@@ -324,9 +324,6 @@ fn what_other_users_write_takes_a_bounded_part_of_its_memory() {
         }
         chown(&dir, Some(uid), None).unwrap();
     }
-    // The service tells that it lives as long as somebody hears it.
-    let notified = running.notified.try_clone().unwrap();
-    std::thread::spawn(move || while notified.recv(&mut [0; 512]).is_ok() {});
     let manager = running.manager();
     let before = peak(&running);
     let users = || {
