@@ -656,3 +656,47 @@ fn a_peer_that_gives_another_name_than_was_asked_for_is_refused_and_nothing_is_m
     }
     peer.finish();
 }
+
+/// Of so many MiB how many have their first byte in the page cache.
+fn cached(path: &Path) -> u64 {
+    use rustix::io::{ReadWriteFlags, preadv2};
+    let file = fs::File::open(path).unwrap();
+    let mib = file.metadata().unwrap().len() >> 20;
+    let is_there =
+        |at: &u64| preadv2(&file, &mut [std::io::IoSliceMut::new(&mut [0])], at << 20, ReadWriteFlags::NOWAIT);
+    (0..mib).filter(|at| is_there(at).is_ok()).count() as u64
+}
+
+#[test]
+fn files_from_a_size_on_leave_the_page_cache_where_they_are_read_and_written_and_smaller_ones_stay() {
+    const TMPFS: i64 = 0x0102_1994;
+    let folder = Folder::new("cache");
+    if rustix::fs::statfs(&folder.0).unwrap().f_type as i64 == TMPFS {
+        return eprintln!("skipped: {} is a tmpfs, where all is in memory", folder.0.display());
+    }
+    let peer = Peer::serve(&folder);
+    let mut client = peer.client().unwrap();
+    let root = Arc::new(RealFs::root(&folder.0).unwrap());
+    // What is written is let go of two windows of 64 MiB behind.
+    for (name, len) in [("large", 160 << 20), ("small", 8 << 20)] {
+        let path = folder.0.join("src").join(name);
+        fs::write(&path, vec![7; len]).unwrap();
+        fs::File::open(path).unwrap().sync_all().unwrap();
+    }
+    let count = |dir: &str| ["large", "small"].map(|name| cached(&folder.0.join(dir).join(name)));
+    assert_eq!(count("src"), [160, 8]);
+    let path = |text: &str| RelPath::new(text.as_bytes()).unwrap();
+    let mut watcher = StopAfter { most: u64::MAX, busy: false };
+    let load = Load::new(Arc::new(RealFs), 16 << 20);
+    let start = Start { dir: root.clone(), name: Name::new(b"src").ok(), path: path("src"), shallow: false };
+    client.send(load, vec![start], &place(), true, None, &mut watcher).unwrap();
+    let read = count("src");
+    let from = PeerPath { share: "data".into(), path: path("src") };
+    let into = DestDir::new(Arc::new(RealFs), root, RelPath::default(), None, 16 << 20);
+    client.get(vec![(from, path("out"))], false, Vec::new(), into, &mut watcher).unwrap();
+    let written = count("out");
+    // The peer's limit is 1 GiB.
+    assert_eq!(count("share/src"), [160, 8]);
+    assert!(read[0] <= 16 && written[0] <= 96 + 8, "{read:?} {written:?}");
+    assert_eq!((read[1], written[1]), (8, 8));
+}
