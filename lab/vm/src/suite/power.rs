@@ -30,7 +30,8 @@ const BTRFS: [&str; 2] = ["btrfs", "mkfs.btrfs -q -f"];
 /// bytes that any transfer of it has to bring and to write.
 const TREES: [(&str, u64); 3] = [("large", 40_000_000), ("small", 8_900_000), ("replaced", 16_000_000)];
 
-/// Makes them in `old` and `new`. Of a replaced file the first MiB is as it was, and every third has its old size.
+/// Makes them in `old` and `new`. Of a replaced file the first MiB is as it was, and every third has its old size: those differ by their
+/// time, of which a kernel before 6.13 has only one for all that is made within a tick.
 const SOURCES: &str = "put() { head -c $1 /dev/urandom; }
 cd /tmp; mkdir -p old/large/t old/small/t old/replaced/t/deep new/large/t new/small/t/deep new/replaced/t/deep || exit
 put 41000000 >new/large/t/file
@@ -40,7 +41,8 @@ put $((n * 100 + 1)) >old/replaced/t/deep/$n; put $((n * 100 + 1 + n % 3)) >new/
 n=$((n + 1)); done
 n=0; while [ $n -lt 6 ]; do
 put 4000000 >old/replaced/t/$n; { head -c 1048576 old/replaced/t/$n; put $((2951424 + n % 3)); } >new/replaced/t/$n
-n=$((n + 1)); done";
+n=$((n + 1)); done
+find old -type f -exec touch -d '2020-01-01 00:00' {} +";
 
 /// Contents by path, as sums.
 type Files = BTreeMap<String, String>;
