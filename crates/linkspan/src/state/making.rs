@@ -198,9 +198,11 @@ impl TransportState {
         self.up(ch, &Hello { epoch, ..*hello });
     }
 
-    /// Whether a path is of the peer that we have, or the first one. The number of a transport is no secret among peers of a listener.
+    /// Whether a path is of the peer that we have, or the first one. The number of a transport is no secret among peers of a listener: from
+    /// the first path on its key tells it from others.
     fn is_peer(&self, hello: &Hello, ch: &Channel) -> bool {
-        self.peer == 0 || hello.from == self.peer && ch.peer_key() == self.peer_key.as_ref()
+        let of_our_key = || self.epoch == 0 || ch.peer_key() == self.peer_key.as_ref();
+        self.peer == 0 || hello.from == self.peer && of_our_key()
     }
 
     /// What is wrong with the key of whoever answers at the target: it is not that of the host which was named.

@@ -40,6 +40,18 @@ fn child() {
             Err(error) => say(&error.to_string()),
         },
         "taken" => taken(word()),
+        "bind" => {
+            let transport = Context::paired().unwrap().transport().unwrap();
+            say(&transport.bind().unwrap().to_string());
+            transport.wait_connected_blocking(LONG).unwrap();
+            say(&transport.peer_name().unwrap());
+            let _ = std::io::stdin().read_line(&mut String::new());
+        }
+        "join" => {
+            let transport = Context::paired().unwrap().transport().unwrap();
+            transport.connect_blocking(&word().parse().unwrap(), LONG).unwrap();
+            say(&transport.peer_name().unwrap());
+        }
         "come" => {
             let endpoint = Context::paired().unwrap().endpoint("hub").unwrap();
             let url = Context::paired().unwrap().find_host(word(), LONG).unwrap();
@@ -212,6 +224,15 @@ fn a_paired_host_is_found_by_its_name_and_both_sides_know_who_the_other_is() {
         // A transport has no name but the one that it was paired under.
         assert_eq!(said, ["ada is ada", "ada told 2", "worker is ada", "worker told 1"]);
     }
+}
+
+#[test]
+fn transports_of_paired_users_connect_by_url() {
+    let (ada, bob) = (User::keyed("url", "ada"), User::keyed("url", "bob"));
+    ada.paired_with(&bob);
+    let mut binds = bob.begin("bind");
+    let mut joins = ada.begin(&format!("join {}", binds.said()));
+    assert_eq!((joins.said(), binds.said()), ("bob".to_owned(), "ada".to_owned()));
 }
 
 #[test]

@@ -17,6 +17,10 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 const MARK: &str = "LSP";
+
+/// `lspan pair`, as a line's text is read.
+const COMMAND: &str = "LSPANPAIR";
+
 const VERSION: u8 = 1;
 const HEAD: usize = 5;
 const SUM: usize = 4;
@@ -105,7 +109,9 @@ impl JoinLine {
         // As above: a character has up to four bytes.
         let mut plain = Zeroizing::new(String::with_capacity(4 * LONGEST));
         plain.extend(characters.take(LONGEST));
-        let code = plain.strip_prefix(MARK).ok_or(LineError::Foreign)?.as_bytes();
+        // The command that was printed with it, where all of that is pasted; no line begins so.
+        let line = plain.strip_prefix(COMMAND).filter(|line| line.starts_with(MARK)).unwrap_or(&plain);
+        let code = line.strip_prefix(MARK).ok_or(LineError::Foreign)?.as_bytes();
         let mut bytes = Zeroizing::new(vec![0; BASE32_NOPAD.decode_len(code.len()).map_err(|_| LineError::Damaged)?]);
         let len = BASE32_NOPAD.decode_mut(code, &mut bytes).map_err(|_| LineError::Damaged)?;
         bytes.truncate(len);
@@ -175,6 +181,7 @@ mod tests {
             assert_eq!(JoinLine::parse(&text).unwrap(), line);
             let broken: String = text.to_lowercase().chars().flat_map(|c| [c, '\n']).collect();
             assert_eq!(JoinLine::parse(&broken).unwrap(), line);
+            assert_eq!(JoinLine::parse(&format!("lspan pair {text}\n")).unwrap(), line, "pasted with its command");
         }
         assert!(!format!("{:?}", line(1)).contains("0123"), "{:?}", line(1));
     }
