@@ -192,7 +192,7 @@ fn print(out: &mut Out, entry: &Entry, args: &LsArgs) -> Result<(), Failure> {
         let bits = entry.mode >> shift;
         [(4, 'r'), (2, 'w'), (1, 'x')].map(|(bit, c)| if bits & bit != 0 { c } else { '-' }).iter().collect::<String>()
     };
-    let date = linkspan_perf::format::gbench::date(entry.mtime.sec.max(0) as u64);
+    let date = u64::try_from(entry.mtime.sec).map_or("before 1970".into(), linkspan_perf::format::gbench::date);
     out.text(&format!("{}{}{}{} {:>14} {date} {name}{}\n", kind.1, right(6), right(3), right(0), entry.size, kind.2))
 }
 
@@ -256,7 +256,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let place = Place::whole(&args.at)?;
     let Local { dir, name, .. } = Local::find(&args.own)?;
     let mut client = connect(&place.peer, &args.peer)?;
-    let (mut out, mut exit, mut broken, mut checked) = (Out::default(), Exit::Ok, None, 0u64);
+    let (mut out, mut exit, mut broken) = (Out::default(), Exit::Ok, None);
+    let (mut files, mut others) = (0u64, 0u64);
     let start = Start { dir, name: Some(name), path: RelPath::default(), shallow: false };
     let shown = |path: &RelPath| {
         let below = std::ffi::OsString::from_vec(path.bytes().to_vec());
@@ -265,13 +266,20 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     };
     client.verify(start, &place.at(), |path, result| {
         let line = match result {
-            Ok(Compared::Same(hash)) => {
-                checked += 1;
+            Ok(Compared::Same(None)) => {
+                others += 1;
+                Ok(())
+            }
+            Ok(Compared::Same(Some(hash))) => {
+                files += 1;
                 out.text(&format!("{}  {}\n", hex(&hash), shown(path)))
             }
             Ok(Compared::Different) => {
                 exit = Exit::WrongData;
-                let text = format!("LS1813 {} differs from the peer's; send it again", shown(path));
+                let name = shown(path);
+                let text = format!(
+                    "LS1813 {name} differs from the peer's; files of equal size and time are not sent again: remove one of both (`lspan rm`), then send or get it"
+                );
                 eprintln!("lspan: {text}");
                 Ok(())
             }
@@ -288,7 +296,11 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     if let Some(failure) = broken {
         return Err(failure);
     }
-    let are = if checked == 1 { "is" } else { "are" };
-    eprintln!("lspan: {} {are} the same at both ends", counted(checked, "file", "files"));
+    let others = match others {
+        0 => String::new(),
+        n => format!(" and {}", counted(n, "directory or link", "directories and links")),
+    };
+    let are = if files == 1 && others.is_empty() { "is" } else { "are" };
+    eprintln!("lspan: {}{others} {are} the same at both ends", counted(files, "file", "files"));
     Ok(exit)
 }

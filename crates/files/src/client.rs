@@ -1,6 +1,7 @@
 //! The client's side: requests and transfers, with a peer that serves.
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,9 +9,9 @@ use linkspan::{Context, Transport, Url};
 
 use crate::Error;
 use crate::engine::{Clock, Violation};
-use crate::fs::{Kind, RealFs};
+use crate::fs::{Fs, Kind, RealFs};
 use crate::link::{ASKING, Control, Incoming, Line, say};
-use crate::name::RelPath;
+use crate::name::{Name, RelPath};
 use crate::ops;
 use crate::sink::DestDir;
 use crate::source::{self, Load, Source, Start};
@@ -272,10 +273,11 @@ impl Client {
         self.over(result)
     }
 
-    /// Compares a local file, or every file of a local tree, with what the peer has, both read back from the disk.
+    /// Compares a local file, or everything in a local tree, with what the peer has: files by their bytes, read back from the disk at both
+    /// ends, links by their targets, directories by their being there.
     ///
     /// # Errors
-    /// As [`Client::request`]. What is wrong with one file goes to `each`.
+    /// As [`Client::request`]. What is wrong with one entry goes to `each`.
     pub fn verify(
         &mut self,
         start: Start<RealFs>,
@@ -284,33 +286,46 @@ impl Client {
     ) -> Result<(), Error> {
         let fs = RealFs;
         for (path, found) in source::below(&fs, start) {
-            let own = match found {
-                Err(fault) => Err(fault),
-                Ok((_, _, kind)) if kind != Kind::File => continue,
-                Ok((dir, name, _)) => RelPath::new(name.bytes())
-                    .map_err(|why| Fault::new(FaultKind::Invalid, why.to_string()))
-                    .and_then(|name| ops::hash(&fs, &dir, &name)),
-            };
-            let result = match own {
-                Err(fault) => Err(fault),
-                Ok(own) => {
-                    let there = at.path.join_path(&path).map_err(|why| Fault::new(FaultKind::Limit, why.to_string()));
-                    match there.map(|path| PeerPath { share: at.share.clone(), path }) {
-                        Err(fault) => Err(fault),
-                        Ok(at) => match self.request(Request::Hash(at)) {
-                            Ok(Answer::Hash(size, hash)) => {
-                                Ok(if (size, hash) == own { Compared::Same(hash) } else { Compared::Different })
-                            }
-                            Ok(_) => return Err(wrong()),
-                            Err(Error::Refused(fault)) => Err(fault),
-                            Err(error) => return Err(error),
-                        },
-                    }
-                }
+            let there = at.path.join_path(&path).map_err(|why| Fault::new(FaultKind::Limit, why.to_string()));
+            let there = there.map(|path| PeerPath { share: at.share.clone(), path });
+            let result = match (found, there) {
+                (Ok((_, _, Kind::Special)), _) => continue,
+                (Err(fault), _) | (_, Err(fault)) => Err(fault),
+                (Ok(own), Ok(there)) => match self.compare(&fs, own, there) {
+                    Ok(compared) => Ok(compared),
+                    Err(Error::Refused(fault)) => Err(fault),
+                    Err(error) => return Err(error),
+                },
             };
             each(&path, result);
         }
         Ok(())
+    }
+
+    fn compare(
+        &mut self,
+        fs: &RealFs,
+        (dir, name, kind): (Arc<OwnedFd>, Name, Kind),
+        at: PeerPath,
+    ) -> Result<Compared, Error> {
+        let same = |same, hash| if same { Compared::Same(hash) } else { Compared::Different };
+        if kind == Kind::File {
+            let name = RelPath::new(name.bytes())
+                .map_err(|why| Error::Refused(Fault::new(FaultKind::Invalid, why.to_string())))?;
+            let own = ops::hash(fs, &dir, &name).map_err(Error::Refused)?;
+            let Answer::Hash(size, hash) = self.request(Request::Hash(at)).map_err(at_the_peer)? else {
+                return Err(wrong());
+            };
+            return Ok(same((size, hash) == own, Some(hash)));
+        }
+        let looked = self.request(Request::Look(at.clone())).map_err(at_the_peer)?;
+        let Answer::Stat(entry) = looked else { return Err(wrong()) };
+        if kind == Kind::Dir || entry.kind != kind {
+            return Ok(same(entry.kind == kind, None));
+        }
+        let own = fs.read_link(&dir, &name).map_err(|error| Error::Refused(Fault::io("the link", &error)))?;
+        let Answer::Bytes(target) = self.request(Request::Follow(at))? else { return Err(wrong()) };
+        Ok(same(own == target, None))
     }
 
     fn begin(&mut self, what: Request) -> Result<[u8; 16], Error> {
@@ -340,12 +355,22 @@ impl Client {
     }
 }
 
-/// What a comparison of two files has shown.
+/// Where two are compared, it is said which of them is missing.
+fn at_the_peer(error: Error) -> Error {
+    match error {
+        Error::Refused(fault) if fault.kind == FaultKind::NotFound => {
+            Error::Refused(Fault::new(fault.kind, format!("at the peer: {}", fault.text)))
+        }
+        error => error,
+    }
+}
+
+/// What a comparison of two entries has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compared {
-    /// They have the same bytes, with this hash.
-    Same(crate::hash::Value),
-    /// They do not.
+    /// They are the same: files with this hash; links with one target, or directories.
+    Same(Option<crate::hash::Value>),
+    /// They are not.
     Different,
 }
 
@@ -353,7 +378,7 @@ pub enum Compared {
 ///
 /// # Errors
 /// [`Fault`]: it cannot be opened.
-pub fn usage(dir: &std::os::fd::OwnedFd, path: &RelPath) -> Result<Sum, Fault> {
+pub fn usage(dir: &OwnedFd, path: &RelPath) -> Result<Sum, Fault> {
     ops::usage(&RealFs, dir, path)
 }
 

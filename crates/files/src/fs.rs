@@ -189,6 +189,8 @@ pub trait Fs: Send + Sync + 'static {
     /// A copy of a file that shares its blocks and has no name (O_TMPFILE, FICLONE).
     fn clone_file(&self, at: &Self::Dir, file: &Self::File) -> io::Result<Self::File>;
     fn set_times(&self, file: &Self::File, mtime: Time) -> io::Result<()>;
+    /// What remains of a time that a file in this directory is given: FAT has 2 s, exFAT 10 ms.
+    fn kept_time(&self, at: &Self::Dir, mtime: Time) -> Time;
     fn set_mode(&self, file: &Self::File, mode: u32) -> io::Result<()>;
     /// Names of extended attributes.
     fn list_xattrs(&self, file: &Self::File) -> io::Result<Vec<Vec<u8>>>;

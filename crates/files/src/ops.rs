@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::fs::{Fs, Kind, Links, Rename, Stat, read_full};
+use crate::fs::{Fs, Kind, Links, Stat, read_full};
 use crate::hash::Value;
 use crate::name::{DEPTH_MAX, Name, RelPath, escape, is_partial, is_reserved};
 use crate::trash;
@@ -51,7 +51,10 @@ pub(crate) fn perform<F: Fs>(fs: &F, root: &F::Dir, what: &Request) -> Result<An
             Answer::Done
         }
         Request::Restore(at, run) => {
-            trash::restore(fs, root, &at.path, run.as_deref()).map_err(failed(&at.path))?;
+            trash::restore(fs, root, &at.path, run.as_deref()).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => Fault::new(FaultKind::NotFound, "it is not in the trash"),
+                _ => failed(&at.path)(error),
+            })?;
             Answer::Done
         }
         _ => return Err(Fault::new(FaultKind::Invalid, "it is about no place")),
@@ -187,7 +190,9 @@ pub(crate) fn remove_dir<F: Fs>(fs: &F, at: &F::Dir, name: &Name, depth: usize) 
 pub(crate) fn rename<F: Fs>(fs: &F, root: &F::Dir, from: &RelPath, to: &RelPath) -> Result<(), Fault> {
     let (old_dir, old) = parent(fs, root, from, Links::Refuse)?;
     let (new_dir, new) = parent(fs, root, to, Links::Refuse)?;
-    fs.rename((&old_dir, &old), (&new_dir, &new), Rename::NoReplace).map_err(failed(to))?;
+    // Whichever of both is missing is named.
+    fs.stat(&old_dir, &old).map_err(failed(from))?;
+    trash::move_new(fs, (&old_dir, &old), (&new_dir, &new)).map_err(failed(to))?;
     // The new name first: between the two syncs there are rather two names than none.
     fs.sync_dir(&new_dir).map_err(failed(to))?;
     fs.sync_dir(&old_dir).map_err(failed(from))

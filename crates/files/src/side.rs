@@ -42,6 +42,8 @@ impl Side<'_> {
                 Err(error) => Err(Error::system("the trash", error)),
             },
             Side::There(client, at) => {
+                // A share that is not there is no share without a trash.
+                client.request(Request::Stat(PeerPath { share: at.share.clone(), path: RelPath::default() }))?;
                 let at = PeerPath { share: format!("{}{TRASH}", at.share), path: RelPath::default() };
                 match client.request(Request::Stat(at.clone())) {
                     Ok(_) => Ok(Some(Side::There(client, at))),

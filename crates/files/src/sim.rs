@@ -661,6 +661,10 @@ impl Fs for SimFs {
         Ok(())
     }
 
+    fn kept_time(&self, _: &Dir, mtime: Time) -> Time {
+        mtime
+    }
+
     fn set_mode(&self, file: &File, mode: u32) -> io::Result<()> {
         let mut world = self.call(None)?;
         if let Some(inode) = world.inodes.get_mut(&file.ino) {

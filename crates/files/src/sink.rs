@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
+use rustix::io::Errno;
+
 use crate::engine::{Clock, Engine, Event, Geometry, Happened, LinkLost, UNITS_MAX, Violation, key};
 use crate::fs::{Fs, Kind, Links, Stat, Time};
 use crate::hash::{Merger, Value};
@@ -327,7 +329,7 @@ impl<F: Fs> Sink<F> {
         };
         // Where nothing may go it is no question of how many.
         let extras = self.extras.as_mut().filter(|extras| extras.most != Some(0));
-        extras.ok_or(fault)?.conflict(&*fs, dir, name)?;
+        extras.ok_or(fault)?.conflict(&*fs, dir, name, self.place.dry_run)?;
         if !self.place.dry_run {
             let whole = self.place.base.join_path(path).map_err(|why| Fault::new(FaultKind::Limit, why.to_string()))?;
             self.open_sync()?;
@@ -336,6 +338,12 @@ impl<F: Fs> Sink<F> {
         }
         self.tell_extra(path.clone(), extras::extra(old));
         Ok(())
+    }
+
+    fn would_be_made(&self, error: &std::io::Error) -> bool {
+        let loops = error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
+        let other = loops || error.kind() == std::io::ErrorKind::NotADirectory;
+        error.kind() == std::io::ErrorKind::NotFound || other && self.extras.is_some()
     }
 
     fn judge(&mut self, key: Key, item: Item) -> Result<Verdict, Fault> {
@@ -348,8 +356,8 @@ impl<F: Fs> Sink<F> {
         }
         let dir = match self.dir(&parent) {
             Ok(dir) => dir,
-            // The directory would have been made.
-            Err(error) if self.place.dry_run && error.kind() == std::io::ErrorKind::NotFound => {
+            // The directory would have been made, in place of something else where that goes.
+            Err(error) if self.place.dry_run && self.would_be_made(&error) => {
                 if let What::File(info) = &item.what {
                     self.tell(item.path.clone(), Happened::Would(info.ident.size, info.mtime()));
                     return Ok(Verdict::Want);
@@ -414,7 +422,9 @@ impl<F: Fs> Sink<F> {
         if !self.place.dry_run {
             self.open_sync()?;
             // What comes into it must be writable by us.
-            self.fs().mkdir(dir, name, mode & 0o777 | 0o700).map_err(|error| Fault::io("the directory", &error))?;
+            self.fs()
+                .mkdir(dir, name, mode & 0o777 | 0o700)
+                .map_err(|error| commit::refused("the directory", &error))?;
         }
         Ok(Verdict::Made)
     }
@@ -427,7 +437,7 @@ impl<F: Fs> Sink<F> {
         target: &[u8],
         old: Option<Stat>,
     ) -> Result<Verdict, Fault> {
-        let failed = |error: std::io::Error| Fault::io("the link", &error);
+        let failed = |error: std::io::Error| commit::refused("the link", &error);
         if old.is_some_and(|old| old.kind == Kind::Symlink) && self.fs().read_link(dir, name).map_err(failed)? == target
         {
             return Ok(Verdict::Have);
@@ -458,7 +468,10 @@ impl<F: Fs> Sink<F> {
         if size > SIZE_MAX {
             return Err(Fault::new(FaultKind::Limit, format!("{size} bytes are more than any file may have (64 TiB)")));
         }
-        if old.is_some_and(|old| old.kind == Kind::File && old.size == size && old.mtime == info.mtime()) {
+        let of_this_size = old.filter(|old| old.kind == Kind::File && old.size == size);
+        if of_this_size
+            .is_some_and(|old| old.mtime == info.mtime() || old.mtime == self.fs().kept_time(dir, info.mtime()))
+        {
             return Ok(Verdict::Have);
         }
         if self.place.dry_run {

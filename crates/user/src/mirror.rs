@@ -13,7 +13,7 @@ use linkspan_files::mirror::watch::{Due, SCAN, Watch};
 use linkspan_files::mirror::{Changes, together};
 use linkspan_files::name::RelPath;
 use linkspan_files::source::{Load, Start};
-use linkspan_files::wire::{Delete, FaultKind};
+use linkspan_files::wire::{Delete, Fault, FaultKind};
 use linkspan_files::{Error as FilesError, Outcome, Rules, Side, sink};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -110,31 +110,34 @@ struct Core {
 }
 
 /// What a dry run finds.
-struct Plan<'a> {
+#[derive(Default)]
+struct Plan {
     changes: Changes,
     any: bool,
-    stopped: &'a dyn Fn() -> bool,
 }
 
-impl Watcher for Plan<'_> {
+/// A plan that is made until it is to end.
+struct Planning<'a>(Plan, &'a dyn Fn() -> bool);
+
+impl Watcher for Planning<'_> {
     fn event(&mut self, event: Event) {
         match event.what {
             Happened::Would(size, mtime) => {
-                self.changes.new_file(event.path, size, mtime);
-                self.any = true;
+                self.0.changes.new_file(event.path, size, mtime);
+                self.0.any = true;
             }
             Happened::Extra(extra) => {
-                self.changes.extra(event.path, &extra);
-                self.any = true;
+                self.0.changes.extra(event.path, &extra);
+                self.0.any = true;
             }
             // What failed is told by the transfer.
-            Happened::Made(_) | Happened::Failed(_) => self.any = true,
+            Happened::Made(_) | Happened::Failed(_) => self.0.any = true,
             Happened::Same | Happened::Done(..) | Happened::LeftOut(_) | Happened::Again => {}
         }
     }
 
     fn tick(&mut self, _: u64, _: u64) -> bool {
-        !(self.stopped)()
+        !(self.1)()
     }
 }
 
@@ -210,6 +213,21 @@ impl Core {
         self.client.send(load, self.starts(due), &self.peer.at(), self.how.no_fsync, delete, watcher)
     }
 
+    /// What would be done, and why not where more names would go than may, with their number.
+    fn plan(
+        &mut self,
+        due: &Due,
+        most: Option<u64>,
+        stopped: &dyn Fn() -> bool,
+    ) -> Result<(Plan, Option<(Fault, u64)>), Error> {
+        let mut planning = Planning(Plan::default(), stopped);
+        let found = self.transfer(due, true, most, &mut planning)?;
+        match found.failed {
+            Some(fault) if fault.kind != FaultKind::Limit => Err(FilesError::Refused(fault).into()),
+            limit => Ok((planning.0, limit.map(|fault| (fault, found.extra.0)))),
+        }
+    }
+
     fn starts(&self, due: &Due) -> Vec<Start<RealFs>> {
         match due {
             Due::All => vec![Start { dir: self.own.clone(), name: None, path: RelPath::default(), shallow: false }],
@@ -223,6 +241,18 @@ impl Core {
             }
         }
     }
+}
+
+/// Gives files at the destination the names that they have at the source; whether there was one.
+fn rename<F: Face>(core: &mut Core, face: &mut F, plan: &Plan) -> bool {
+    let mut any = false;
+    for (old, new) in plan.changes.pairs() {
+        if core.rename(&old, &new) {
+            face.renamed(&old, &new);
+            any = true;
+        }
+    }
+    any
 }
 
 impl<F: Face> Mirror<F> {
@@ -264,28 +294,24 @@ impl<F: Face> Mirror<F> {
         if core.how.dry_run {
             return face.carry(&mut |watcher| core.transfer(due, true, most, watcher));
         }
-        let stopped = || face.stopped();
-        let mut plan = Plan { changes: Changes::default(), any: false, stopped: &stopped };
-        let found = core.transfer(due, true, most, &mut plan).map_err(Error::from)?;
-        let Plan { changes, any, .. } = plan;
+        let (mut plan, mut limit) = core.plan(due, most, &|| face.stopped())?;
+        if limit.is_some() && *due != Due::All {
+            // Much of a few directories may be little of the tree.
+            return self.round(&Due::All, alone);
+        }
+        // What has only another name now is no deletion.
+        if rename(core, face, &plan) && limit.is_some() {
+            (plan, limit) = core.plan(due, most, &|| face.stopped())?;
+        }
         let mut most = most;
-        if let Some(fault) = found.failed {
-            if fault.kind == FaultKind::Limit && *due != Due::All {
-                // Much of a few directories may be little of the tree.
-                return self.round(&Due::All, alone);
-            }
-            if fault.kind != FaultKind::Limit || !(alone && face.ask(&fault.text)) {
+        if let Some((fault, names)) = limit {
+            if !(alone && face.ask(&fault.text)) {
                 return Err(Error::Files(FilesError::Refused(fault)).into());
             }
-            most = Some(found.extra.0);
+            most = Some(names);
         }
-        if !any && !alone {
+        if !plan.any && !alone {
             return Ok(true);
-        }
-        for (old, new) in changes.pairs() {
-            if core.rename(&old, &new) {
-                face.renamed(&old, &new);
-            }
         }
         if core.from_peer {
             let told = std::cell::RefCell::new(&mut *face);

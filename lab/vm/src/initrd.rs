@@ -11,10 +11,14 @@ use crate::modules::Modules;
 use crate::root;
 
 /// Programs of the root.
-const PROGRAMS: [&str; 17] = [
+const PROGRAMS: [&str; 21] = [
     "dmsetup",
     "mke2fs",
     "mkfs.btrfs",
+    "mkfs.exfat",
+    "mkfs.f2fs",
+    "mkfs.vfat",
+    "mkfs.xfs",
     "ethtool",
     "ip",
     "iperf3",
@@ -32,7 +36,7 @@ const PROGRAMS: [&str; 17] = [
 ];
 
 /// Modules of all guests; they load what a test names.
-const MODULES: [&str; 22] = [
+const MODULES: [&str; 29] = [
     "virtio_pci",
     "virtio_blk",
     "virtio_console",
@@ -57,6 +61,14 @@ const MODULES: [&str; 22] = [
     // What ext4 and btrfs before 6.14 ask the crypto API for by name.
     "crc32c_generic",
     "btrfs",
+    "xfs",
+    "f2fs",
+    "overlay",
+    "vfat",
+    "exfat",
+    // What FAT asks for by name.
+    "nls_cp437",
+    "nls_ascii",
 ];
 
 /// What runs first in a guest.

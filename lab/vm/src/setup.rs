@@ -28,18 +28,22 @@ pub(crate) const RELEASE: &str = "trixie";
 pub(crate) const BACKPORTS: &str = "trixie-backports";
 
 /// What guests run, from the release.
-const PACKAGES: [&str; 13] = [
+const PACKAGES: [&str; 17] = [
     "btrfs-progs",
     "busybox-static",
     "dmsetup",
+    "dosfstools",
     "e2fsprogs",
     "ethtool",
+    "exfatprogs",
+    "f2fs-tools",
     "ibverbs-providers",
     "ibverbs-utils",
     "iperf3",
     "iproute2",
     "kmod",
     "perftest",
+    "xfsprogs",
     "xz-utils",
     "zstd",
 ];

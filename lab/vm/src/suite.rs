@@ -13,6 +13,7 @@ mod loss;
 mod memory;
 mod network;
 mod perf;
+mod places;
 mod power;
 mod rdma;
 mod ring;
@@ -333,6 +334,13 @@ pub(crate) const ALL: &[Test] = &[
         drivers: Drivers::Ours,
         what: "every lspan perf test and the plugin over thunderbolt_net; a cut cable is told; an Ethernet rail carries on",
         run: usage::cable,
+    },
+    Test {
+        name: "use-places",
+        since: ANY,
+        drivers: Drivers::Stock,
+        what: "lspan's files on xfs, btrfs, f2fs, tmpfs, overlayfs, vfat and exfat: what each lacks costs what the documents say",
+        run: places::places,
     },
     Test {
         name: "use-power",

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::io::Errno;
+
 use super::DestDir;
 use super::target::Target;
 use crate::fs::{Fs, Ident, Rename, Stat};
@@ -119,8 +121,18 @@ fn is_same(found: &Ident, old: &Ident, ctime: bool) -> bool {
 fn name_new<F: Fs>(fs: &F, from: (&F::Dir, &Name), to: (&F::Dir, &Name)) -> Result<(), Fault> {
     move_new(fs, from, to).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            Fault::new(FaultKind::Exists, "something has got this name in the meantime and was left as it is")
+            let why = "something has got this name, or one that the file system takes for the same, in the meantime and was left as it is";
+            Fault::new(FaultKind::Exists, why)
         }
-        _ => Fault::io("its name", &error),
+        _ => refused("its name", &error),
     })
+}
+
+/// A name or a link that was not made; FAT and exFAT have no links, and not every name.
+pub(super) fn refused(what: &str, error: &io::Error) -> Fault {
+    let lacking = [Errno::INVAL, Errno::ILSEQ, Errno::OVERFLOW, Errno::PERM, Errno::OPNOTSUPP];
+    if lacking.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) {
+        return Fault::io(&format!("{what}, which the file system there may not take"), error);
+    }
+    Fault::io(what, error)
 }

@@ -48,6 +48,8 @@ pub(super) struct Extras<F: Fs> {
     /// Names that go, with all below them, and all names that were compared.
     names: u64,
     all: u64,
+    /// Those that have gone already, replaced by what has their name.
+    replaced: u64,
     /// There are more that go than are kept.
     cut: bool,
 }
@@ -55,7 +57,8 @@ pub(super) struct Extras<F: Fs> {
 impl<F: Fs> Extras<F> {
     pub(super) fn new(delete: &Delete) -> Result<Extras<F>, crate::BadRule> {
         let rules = Rules::new(&delete.keep)?;
-        Ok(Extras { most: delete.most, rules, levels: Vec::new(), found: Vec::new(), names: 0, all: 0, cut: false })
+        let (levels, found) = (Vec::new(), Vec::new());
+        Ok(Extras { most: delete.most, rules, levels, found, names: 0, all: 0, replaced: 0, cut: false })
     }
 
     /// Names that go, and all.
@@ -73,10 +76,15 @@ impl<F: Fs> Extras<F> {
         self.levels.clear();
         let (names, all, allowed, found) = (self.names, self.all, self.allowed(), std::mem::take(&mut self.found));
         if names > allowed {
+            let but = match self.replaced {
+                0 => "nothing was".to_owned(),
+                replaced => format!("only the {replaced} that something else replaced were"),
+            };
             let why = format!(
-                "LS1826 {names} of {all} names at the receiver are not the sender's and would be deleted; the limit is {allowed}, and nothing was deleted: see which with --dry-run, then allow it with --max-delete {names}"
+                "LS1826 {names} of {all} names at the receiver are not the sender's and would be deleted; the limit is {allowed}, and {but} deleted: see which with --dry-run, then allow it with --max-delete {names}"
             );
-            return (Vec::new(), Some(Fault::new(FaultKind::Limit, why)));
+            let shown = if dry_run { found } else { Vec::new() };
+            return (shown, Some(Fault::new(FaultKind::Limit, why)));
         }
         let why =
             format!("LS1832 {AT_ONCE} entries are deleted in one run and there are more: run it again for the rest");
@@ -158,18 +166,26 @@ impl<F: Fs> Extras<F> {
         }
     }
 
-    /// Something of another kind has the name of what comes: it goes at once, if as many may.
-    pub(super) fn conflict(&mut self, fs: &F, dir: &F::Dir, name: &Name) -> Result<(), Fault> {
+    /// Something of another kind has the name of what comes: it goes at once, if as many may by what has been compared by now. A dry run
+    /// only counts it, for all names decide there.
+    pub(super) fn conflict(&mut self, fs: &F, dir: &F::Dir, name: &Name, dry_run: bool) -> Result<(), Fault> {
         let below = ops::usage_below(fs, dir, name);
         let names = below.files + below.dirs + below.others + below.unread;
-        if self.names + names > self.most.unwrap_or(MOST) {
+        self.names += names;
+        self.all += names;
+        // One name is no more than what replaces it.
+        let allowed = if names > 1 { self.allowed() } else { self.most.unwrap_or(MOST) };
+        if dry_run {
+            return Ok(());
+        }
+        if self.names > allowed {
+            self.names -= names;
             let why = format!(
-                "LS1827 a directory of {names} names has this name and would be replaced: allow it with --max-delete"
+                "LS1827 a directory of {names} names has this name and would be replaced: allow it with --max-delete {names}"
             );
             return Err(Fault::new(FaultKind::Limit, why));
         }
-        self.names += names;
-        self.all += names;
+        self.replaced += names;
         Ok(())
     }
 }

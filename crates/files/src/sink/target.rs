@@ -104,7 +104,16 @@ impl<F: Fs> Target<F> {
             }
             None => None,
         };
-        reserve(place, &dir, &file, &info, &ours)?;
+        if let Err(fault) = reserve(place, &dir, &file, &info, &ours, old.as_ref()) {
+            // What ext4 got before its end would stay.
+            if !resumed {
+                let _ = fs.unlink(&dir, &part);
+                if let (Some(journal), Some(state)) = (&journal, &place.state) {
+                    let _ = fs.unlink(state, &journal.name);
+                }
+            }
+            return Err(fault);
+        }
         let old_file = match &old {
             Some(old) if old.kind == Kind::File => fs.open_read(&dir, &name, Links::Refuse).ok().map(|(file, _)| file),
             _ => None,
@@ -193,20 +202,28 @@ fn unlock<F: Fs>(fs: &F, dir: &F::Dir, part: &Name) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Space for all of it, so that a full disk is known before the first byte.
-fn reserve<F: Fs>(place: &DestDir<F>, dir: &F::Dir, file: &F::File, info: &FileInfo, ours: &Stat) -> Result<(), Fault> {
+/// Space for all of it, so that a full disk is known before the first byte. Where blocks of an old file may be shared it is only looked
+/// for: on btrfs what was reserved as one piece stays in use as long as any of it is.
+fn reserve<F: Fs>(
+    place: &DestDir<F>,
+    dir: &F::Dir,
+    file: &F::File,
+    info: &FileInfo,
+    ours: &Stat,
+    old: Option<&Stat>,
+) -> Result<(), Fault> {
     let fs = &*place.fs;
     let failed = |error: io::Error| Fault::io("space for the file", &error);
     if ours.size != info.ident.size {
         fs.truncate(file, info.ident.size).map_err(failed)?;
     }
-    if info.sparse() {
-        let (_, free) = fs.space(dir).map_err(failed)?;
-        let wanted = info.disk.saturating_sub(ours.disk);
-        if wanted > free {
-            let why = format!("{wanted} bytes are needed and {free} are free");
-            return Err(Fault::new(FaultKind::NoSpace, why));
-        }
+    let (_, free) = fs.space(dir).map_err(failed)?;
+    let wanted = info.disk.min(info.ident.size).saturating_sub(ours.disk);
+    if wanted > free {
+        let why = format!("{wanted} bytes are needed and {free} are free");
+        return Err(Fault::new(FaultKind::NoSpace, why));
+    }
+    if info.sparse() || old.is_some_and(|old| old.kind == Kind::File && old.size > 0) {
         return Ok(());
     }
     fs.reserve(file, info.ident.size).map_err(failed)

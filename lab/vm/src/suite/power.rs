@@ -207,7 +207,7 @@ impl World<'_> {
     }
 }
 
-const KILL: &str = "killall -9 lspan 2>/dev/null; while pidof lspan >/dev/null; do usleep 10000; done";
+pub(super) const KILL: &str = "killall -9 lspan 2>/dev/null; while pidof lspan >/dev/null; do usleep 10000; done";
 
 /// A script that exchanges what is below the file system without a word to it: nothing is written first.
 fn table(target: &str) -> String {
@@ -265,7 +265,7 @@ fn reported(a: &Guest, b: &Guest, round: &Round) -> Result<Vec<String>> {
 }
 
 /// What is in a directory, but for what linkspan keeps.
-fn contents(guest: &Guest, dir: &str) -> Result<Files> {
+pub(super) fn contents(guest: &Guest, dir: &str) -> Result<Files> {
     let said = guest.sh_for(SOON, &format!("cd {dir} && find . -type f -exec md5sum {{}} +"))?;
     let files = said.lines().filter_map(|line| line.split_once("  ./"));
     let files = files.filter(|(_, path)| !path.split('/').any(|name| name.starts_with(".lspan")));

@@ -69,7 +69,13 @@ fn send_and_get_delete_what_the_source_has_not_and_the_trash_gives_it_back() {
     assert_eq!(refused.status.code(), Some(1), "{}", err(&refused));
     assert_eq!(fs::read(world.path("share/src/one")).unwrap(), b"another");
     assert_eq!(trashed(&world, &share), ["src/one"]);
-    assert_eq!(world.run(&["trash", "restore", &share, "src/none"]).status.code(), Some(1));
+    let none = world.run(&["trash", "restore", &share, "src/none"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(err(&none).contains("src/none: LS1803 it is not in the trash"), "{}", err(&none));
+    for what in ["list", "empty"] {
+        let nowhere = world.run(&["trash", what, &world.place("nosuch")]);
+        assert!(err(&nowhere).contains("LS1803"), "a share that is not there: {}", err(&nowhere));
+    }
     world.ok(&["trash", "empty", &share, "--older", "1"]);
     assert_eq!(trashed(&world, &share), ["src/one"]);
     world.ok(&["trash", "empty", &share]);
@@ -106,6 +112,9 @@ fn more_than_may_go_goes_only_when_asked_for_and_names_of_rules_stay() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(err(&refused).contains("LS1826 41 of 42 names"), "{}", err(&refused));
     assert_eq!(fs::read_dir(world.path("share/src/many")).unwrap().count(), 40);
+    let shown = send(&["--dry-run"]);
+    assert!(err(&shown).contains("LS1826 41 of 43 names"), "{}", err(&shown));
+    assert!(text(&shown).contains("src/many/7"), "it says to look here for which: {}", text(&shown));
     let sent = send(&["--max-delete", "41"]);
     assert_eq!(sent.status.code(), Some(0), "{}", err(&sent));
     assert!(!world.path("share/src/many").exists() && world.path("share/src/kept.log").exists());
@@ -113,6 +122,94 @@ fn more_than_may_go_goes_only_when_asked_for_and_names_of_rules_stay() {
     let bad = world.run(&["send", "src", &world.place("data/"), "--exclude", "[z-a]"]);
     assert_eq!(bad.status.code(), Some(2));
     assert!(err(&bad).contains("LS1825"), "{}", err(&bad));
+}
+
+#[test]
+fn a_directory_is_replaced_by_a_file_only_where_as_many_names_may_go() {
+    let world = World::new("replaced");
+    let _server = world.serve(&[], ":rw");
+    fs::create_dir_all(world.path("share/src/big")).unwrap();
+    (0..60).for_each(|n| fs::write(world.path(&format!("share/src/big/{n}")), b"x").unwrap());
+    fs::write(world.path("src/big"), b"x").unwrap();
+    let send = |more: &[&str]| world.run(&[&["send", "src", &world.place("data/"), "--delete"], more].concat());
+    let shown = send(&["--dry-run"]);
+    assert!(err(&shown).contains("LS1826 61 of 62 names"), "{}", err(&shown));
+    let refused = send(&[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(err(&refused).contains("LS1827 a directory of 61 names"), "{}", err(&refused));
+    assert_eq!(fs::read_dir(world.path("share/src/big")).unwrap().count(), 60);
+    let sent = send(&["--max-delete", "61"]);
+    assert_eq!(sent.status.code(), Some(0), "{}", err(&sent));
+    assert!(world.path("share/src/big").is_file());
+}
+
+#[test]
+fn a_dry_run_shows_what_comes_where_something_else_has_the_name_of_its_directory() {
+    let world = World::new("would-replace");
+    let _server = world.serve(&[], ":rw");
+    fs::create_dir_all(world.path("src/sub")).unwrap();
+    fs::write(world.path("src/sub/in"), b"x").unwrap();
+    fs::create_dir_all(world.path("share/src")).unwrap();
+    for link in [false, true] {
+        let there = world.path("share/src/sub");
+        let _ = fs::remove_file(&there);
+        if link {
+            std::os::unix::fs::symlink("/", there).unwrap()
+        } else {
+            fs::write(there, b"y").unwrap()
+        }
+        let shown = world.run(&["send", "src", &world.place("data/"), "--delete", "--dry-run"]);
+        assert_eq!(shown.status.code(), Some(0), "{}", err(&shown));
+        assert!(text(&shown).contains("src/sub/in"), "{}", text(&shown));
+    }
+}
+
+#[test]
+fn a_renamed_directory_is_no_deletion() {
+    let world = World::new("renamed");
+    let _server = world.serve(&[], ":rw");
+    fs::create_dir_all(world.path("src/d")).unwrap();
+    (0..20).for_each(|n| fs::write(world.path(&format!("src/d/{n}")), noise(100 + n, 1)).unwrap());
+    (0..20).for_each(|n| fs::write(world.path(&format!("src/{n}")), noise(200 + n, 1)).unwrap());
+    let to = world.place("data/copy");
+    world.ok(&["mirror", "src", &to, "--init"]);
+    fs::rename(world.path("src/d"), world.path("src/e")).unwrap();
+    let said = err(&world.ok(&["mirror", "src", &to]));
+    assert_eq!(said.matches("has the name").count(), 20, "{said}");
+    assert!(equal(&world.path("src"), &world.path("share/copy")));
+}
+
+#[test]
+fn verify_compares_links_and_directories_too_and_names_what_is_missing() {
+    let world = World::new("verify");
+    let _server = world.serve(&[], ":rw");
+    let link = std::os::unix::fs::symlink::<&str, std::path::PathBuf>;
+    for dir in ["blobs", "snap", "empty"] {
+        fs::create_dir_all(world.path("src").join(dir)).unwrap();
+    }
+    fs::write(world.path("src/blobs/a"), b"weights").unwrap();
+    link("../blobs/a", world.path("src/snap/model")).unwrap();
+    world.ok(&["send", "src", &world.place("data/")]);
+    let at = world.place("data/src");
+    let verify = || world.run(&["verify", "src", &at]);
+    let said = err(&verify());
+    assert!(said.contains("1 file and 5 directories and links are the same at both ends"), "{said}");
+    fs::remove_file(world.path("share/src/snap/model")).unwrap();
+    link("../blobs/b", world.path("share/src/snap/model")).unwrap();
+    let other = verify();
+    assert_eq!(other.status.code(), Some(6), "{}", err(&other));
+    assert!(err(&other).contains("LS1813 src/snap/model"), "{}", err(&other));
+    fs::remove_file(world.path("share/src/snap/model")).unwrap();
+    fs::remove_dir(world.path("share/src/empty")).unwrap();
+    let missing = verify();
+    assert_eq!(missing.status.code(), Some(1), "{}", err(&missing));
+    for name in ["src/empty", "src/snap/model"] {
+        assert!(
+            err(&missing).lines().any(|line| line.contains(name) && line.contains("at the peer")),
+            "{}",
+            err(&missing)
+        );
+    }
 }
 
 #[test]
