@@ -58,6 +58,14 @@ impl PendingHello {
             Err(error) => Err(fail(&self.channel, error)),
         }
     }
+
+    /// Ends a path that is lost. The peer, which may use it already, is told that this process lives.
+    pub(crate) fn leave(self, why: &str) {
+        let PendingHello { mut channel, buf, .. } = self;
+        channel.cut(why);
+        drop(channel.peer_state());
+        drop(buf);
+    }
 }
 
 pub(crate) struct Acceptor {

@@ -167,6 +167,8 @@ pub(crate) struct Ops {
     stats: TransportStats,
     /// Operations that were done without the peer.
     pub(crate) alone: u32,
+    /// Messages of the path have been reported as sent.
+    pub(crate) sent: bool,
     pub(crate) left: Leftovers,
 }
 
@@ -626,6 +628,7 @@ impl Ops {
             None => Ok(op.bytes),
             Some(error) => Err(Fail::Op(error)),
         };
+        let sent = matches!(op.kind, Kind::Send(_)) && result.is_ok();
         // The connection drops the notification of a large write that was refused, and of one whose memory could not be read; that of a
         // small one that has left follows in its turn.
         let alone = op.parts.len() == 1 && op.tail == Tail::None;
@@ -633,6 +636,7 @@ impl Ops {
         if op.emitted && op.fail.is_some() && dropped {
             self.emitted.retain(|&e| e != id);
         }
+        self.sent |= sent;
         self.finish(id, result);
         while self.emitted.front().is_some_and(|&id| !self.is_open(id)) {
             self.emitted.pop_front();

@@ -160,11 +160,15 @@ pub(crate) struct TransportState {
     pub(crate) why: Arc<str>,
     /// Paths made so far.
     pub(crate) epoch: u32,
+    /// The highest number that a path was dialled with. One that came to nothing here may be up at the peer, which takes none that is not newer.
+    dialled: u32,
+    /// The last paths on which notifications came or messages were sent. Of any other one a hello would say nothing that its absence does not,
+    /// and some of them in a row, that the peer was never on, must not displace one that it was on.
     past: [(u32, u64, Refused); PAST],
     /// Of our control messages on each of these, how many the peer was known to have; the low half of their number.
     acked: [u32; PAST],
-    /// The peer's control messages that came on the newest of these.
-    heard: u64,
+    /// The last path that ended here, and the peer's control messages that came on it.
+    ended: (u32, u64),
     /// Notifications of paths that have ended.
     pub(crate) carry: VecDeque<u64>,
     steps: u32,
@@ -209,9 +213,10 @@ impl TransportState {
             gpu: None,
             why: Arc::from("no peer has connected"),
             epoch: 0,
+            dialled: 0,
             past: Default::default(),
             acked: [0; PAST],
-            heard: 0,
+            ended: (0, 0),
             carry: VecDeque::new(),
             steps: 0,
             checked: Instant::now(),
@@ -506,11 +511,14 @@ impl TransportState {
         while let Some(message) = ch.take_unexpected() {
             self.ops.keep(message);
         }
-        self.past.rotate_right(1);
-        self.acked.rotate_right(1);
         let (heard, acked) = ch.control_counts();
-        (self.heard, self.acked[0]) = (heard, acked as u32);
-        self.past[0] = (self.epoch, ch.notifies_seen(), ch.notifies_refused());
+        self.ended = (self.epoch, heard);
+        if std::mem::take(&mut self.ops.sent) || ch.notifies_seen() > 0 {
+            self.past.rotate_right(1);
+            self.acked.rotate_right(1);
+            self.past[0] = (self.epoch, ch.notifies_seen(), ch.notifies_refused());
+            self.acked[0] = acked as u32;
+        }
         ch.cut(why);
         let peer_state = ch.peer_state();
         self.settle_regions();

@@ -70,7 +70,8 @@ impl TransportState {
                     if let Err(why) = self.outfit(&mut ch) {
                         return self.give_up(&why);
                     }
-                    if !say(&mut ch, self.hello(self.epoch + 1)) {
+                    self.dialled = self.dialled.max(self.epoch).saturating_add(1);
+                    if !say(&mut ch, self.hello(self.dialled)) {
                         return self.undialled("the new path was lost at once".to_owned(), true, now);
                     }
                     Dial::Join(Box::new(PendingHello::new(ch)))
@@ -97,7 +98,10 @@ impl TransportState {
                     self.up(pending.channel, &hello);
                     return true;
                 }
-                Err(why) => return self.undialled(why, true, now),
+                Err(why) => {
+                    pending.leave(&why);
+                    return self.undialled(why, true, now);
+                }
             },
             (dial, _) => dial,
         };
@@ -185,7 +189,7 @@ impl TransportState {
             self.breaks(&why);
             return;
         }
-        let epoch = hello.epoch.max(self.epoch + 1);
+        let epoch = hello.epoch.max(self.epoch.saturating_add(1));
         let answer = Hello { to: hello.from, ..self.hello(epoch) };
         if !say(&mut ch, answer) {
             // It has gone again; it, or we, will dial once more.
@@ -240,7 +244,7 @@ impl TransportState {
     }
 
     fn up(&mut self, ch: Channel, hello: &Hello) {
-        let (seen, refused) = hello.seen(self.past[0].0);
+        let (seen, refused) = hello.seen(self.ended.0);
         self.epoch = hello.epoch;
         (self.peer, self.peer_endpoint, self.peer_key) = (hello.from, hello.endpoint, ch.peer_key().copied());
         if let Some(target) = &mut self.target {
@@ -256,7 +260,7 @@ impl TransportState {
             self.news = true;
         }
         self.ops.relink(seen, &refused);
-        self.ops.keep_known(hello.known(self.past[0].0, self.heard));
+        self.ops.keep_known(hello.known(self.ended.0, self.ended.1));
         self.ops.meet_all();
         self.ops.connected();
         self.settle();

@@ -8,6 +8,7 @@ mod concurrency;
 mod device;
 mod endpoint;
 mod examples;
+mod half_made;
 mod hostile;
 mod idle;
 mod paired;

@@ -311,7 +311,7 @@ impl<B: Buf> Engine<B> {
                     Offered::Grants(run) => self.grants_left(run, seq),
                     Offered::Notify => self.notify_left(seq),
                     Offered::Landed(slot) => self.rails.told(slot),
-                    _ => drop(self.control.queue.pop_front()),
+                    _ => self.control.queued_left(seq),
                 }
             }
         }

@@ -38,6 +38,8 @@ pub(super) struct Control {
     /// leaves before the acknowledgement of what it refuses.
     pub(super) queue: VecDeque<(Head, u64)>,
     log: Option<Log>,
+    /// Refusals that the peer is not known to have, in order: the number of each, and what may be acknowledged before it has come.
+    refusals: VecDeque<(u64, u64)>,
     /// Next message to send again, while a replay is under way.
     replay: Option<u64>,
     /// What the message acknowledges that was offered last.
@@ -59,6 +61,7 @@ impl Control {
             owes_ack: false,
             queue: VecDeque::with_capacity(64),
             log: acked.then(Log::new),
+            refusals: VecDeque::new(),
             replay: None,
             offered_ack: 0,
         }
@@ -183,10 +186,21 @@ impl Control {
         seq
     }
 
-    /// What tells the peer what has been processed, outside the numbered order.
+    /// The oldest of what the state machine itself had to say has left, as the message with number `seq`.
+    pub(super) fn queued_left(&mut self, seq: u64) {
+        if let Some((head, before)) = self.queue.pop_front()
+            && head.kind == Kind::Refused as u8
+            && self.log.is_some()
+        {
+            self.refusals.push_back((seq, before));
+        }
+    }
+
+    /// What tells the peer what has been processed, outside the numbered order. Not while refusals may be among what is to be sent again: each is
+    /// to come before the acknowledgement of what it refuses.
     pub(super) fn next_report(&mut self) -> Option<Head> {
         let ack = self.processed();
-        if !self.owes_ack || ack <= self.reported || planted::is(Bug::LostAcknowledgement) {
+        if !self.owes_ack || self.replay.is_some() || ack <= self.reported || planted::is(Bug::LostAcknowledgement) {
             return None;
         }
         self.offered_ack = ack;
@@ -226,6 +240,9 @@ impl Control {
             if let Some(log) = &mut self.log {
                 log.trim(ack as u32);
             }
+            while self.refusals.front().is_some_and(|refusal| refusal.0 < ack) {
+                self.refusals.pop_front();
+            }
         }
         if kind == Kind::Ack && head.id.get() == NO_RAIL {
             return Ok(false); // that was all it had to say
@@ -248,9 +265,10 @@ impl Control {
 
 impl<B: Buf> Engine<B> {
     /// What the peer's control messages have come to, outside their order: said twice it changes nothing, so any rail may carry it
-    /// at any time.
+    /// at any time. Of what is refused it says nothing before the refusal is known to have come.
     pub fn report(&self) -> Head {
-        self.control.report(self.control.processed())
+        let refused = self.control.refusals.front().map_or(u64::MAX, |refusal| refusal.1);
+        self.control.report(self.control.processed().min(refused))
     }
 
     /// Control messages that have come so far: the peer's here, and ours there as far as it has said.

@@ -1,6 +1,6 @@
 //! One-sided operations where refusals, acknowledgements and notifications cross.
 
-use super::super::{Access, MAX_OPS, OpError, Outcome, RemoteSlice};
+use super::super::{Access, Action, MAX_OPS, OpError, Outcome, RemoteSlice};
 use super::wire::memory_fails;
 use super::{Joined, Mem};
 use crate::{Buf, Head, Kind};
@@ -293,4 +293,41 @@ fn one_sided_kinds_are_refused_without_acknowledgements() {
     let mut head = Head::new(Kind::Put);
     head.len.set(1);
     assert!(joined.ends[0].place(0, &head).is_err());
+}
+
+/// A rail stalls with the refusal still on it, and the other one is given what the first has acknowledged so far, as
+/// [`Engine::report`] says that any rail may.
+#[test]
+fn a_refusal_is_not_overtaken_by_a_report_on_another_rail() {
+    let mut joined = Joined::new(2, true);
+    let write = joined.write(0, Mem::new(8), at(77 << 12), None).unwrap();
+    joined.deliver(0, 0).unwrap();
+    joined.pump(1, true);
+    assert_eq!(joined.wires[1].sent(Kind::Refused), 1, "it is on its way");
+    let report = joined.ends[1].report();
+    joined.ends[0].on_ctrl(1, &report, &[]).unwrap();
+    assert_eq!(joined.test(0, write), Outcome::Pending, "its refusal is still to come");
+    while joined.deliver(1, 0).unwrap() {}
+    assert_eq!(joined.failed(0, write), OpError::RemoteAccess { key: 77 << 12 });
+}
+
+/// The refusals are lost with their rail. Another one has space for them only after something else, an acknowledgement say, was offered.
+#[test]
+fn a_refusal_is_not_overtaken_by_a_report_while_it_waits_to_be_sent_again() {
+    let mut joined = Joined::new(2, true);
+    let writes = [1, 2].map(|n| joined.write(0, Mem::new(8), at(n << 12), None).unwrap());
+    while joined.deliver(0, 0).unwrap() {}
+    joined.pump(1, true);
+    assert!(joined.lose(1, 0));
+    joined.wires[1].queues[0].clear();
+    let end = &mut joined.ends[1];
+    end.round(|_| 0, false);
+    assert!(matches!(end.next_action(), Some(Action::Ctrl { head, .. }) if head.kind == Kind::Refused as u8));
+    end.busy();
+    joined.wires[1].carry(&mut joined.ends[1]);
+    while joined.deliver(1, 1).unwrap() {}
+    assert_eq!(writes.map(|write| joined.test(0, write)), [Outcome::Pending; 2], "their refusals are still to come");
+    joined.settle();
+    assert_eq!(joined.failed(0, writes[0]), OpError::RemoteAccess { key: 1 << 12 });
+    assert_eq!(joined.failed(0, writes[1]), OpError::RemoteAccess { key: 2 << 12 });
 }
