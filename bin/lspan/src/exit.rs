@@ -103,6 +103,7 @@ impl From<linkspan::Error> for Failure {
         let exit = match error {
             linkspan::Error::Fabric(error) => return error.into(),
             ref error if error.is_timeout() => Exit::Timeout,
+            ref error if error.is_refused() => Exit::Permission,
             linkspan::Error::Connect(_) => Exit::NoPeer,
             _ => Exit::Failed,
         };

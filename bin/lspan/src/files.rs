@@ -37,6 +37,7 @@ impl From<Error> for Failure {
             Error::Refused(fault) => exit_of(fault.kind),
             Error::Rule(_) => Exit::Usage,
             Error::System { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Exit::Permission,
+            Error::Link(error) if error.is_refused() => Exit::Permission,
             Error::Link(linkspan::Error::Connect(_)) => Exit::NoPeer,
             _ => Exit::Failed,
         };

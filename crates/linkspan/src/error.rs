@@ -250,6 +250,12 @@ impl Error {
         matches!(self, Error::Timeout | Error::TimedOutUnrevoked)
     }
 
+    /// Whether no connection came about because one side does not admit the other's key or version.
+    pub fn is_refused(&self) -> bool {
+        // The code of the fabric's `Refused`, with which its causes begin.
+        matches!(self, Error::Connect(why) if why.contains("LS0516 "))
+    }
+
     pub(crate) fn system(call: &'static str) -> impl FnOnce(std::io::Error) -> Error {
         move |source| Error::System { call, source }
     }

@@ -171,8 +171,10 @@ fn a_served_peer_lets_in_whom_it_is_paired_with() {
         assert!(output.status.code() == Some(code) && err(&output).contains(text), "{peer}: {}", err(&output));
     }
     assert_eq!(eve.run("key new").status.code(), Some(0));
-    let output = eve.run(&format!("perf lat -s 8 -n 5 127.0.0.1:{port}"));
-    assert!(output.status.code() == Some(5) && err(&output).contains("LS0230"), "{}", err(&output));
+    for refused in ["perf lat -s 8 -n 5 127.0.0.1:{}", "ls 127.0.0.1: --port {}", "pipe 127.0.0.1 ssh --port {}"] {
+        let output = eve.run(&refused.replace("{}", &port.to_string()));
+        assert!(output.status.code() == Some(5) && err(&output).contains("LS0230"), "{refused}: {}", err(&output));
+    }
     drop(server);
 
     // Where everybody is let in, a paired peer's name is not what answers there.
