@@ -131,10 +131,11 @@ fn here(path: PathArg, memory: MemoryName) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// The settings of the environment, with a path that there is.
+/// The settings of the environment, with a path and a congestion control that there are.
 pub(crate) fn settings() -> Result<Config, Error> {
     let config = Config::from_env()?;
     config.check_path(&linkspan_transports::all())?;
+    config.check_congestion()?;
     Ok(config)
 }
 

@@ -285,6 +285,25 @@ impl Config {
         Err(params::BadParam { name: params::PATH.name.to_owned(), value: path.to_owned(), want }.into())
     }
 
+    /// That the kernel lets this process take the congestion control that `LINKSPAN_TCP_CONGESTION` names.
+    ///
+    /// # Errors
+    /// [`Error::Param`]: it does not.
+    pub fn check_congestion(&self) -> Result<(), Error> {
+        let Some(name) = &self.congestion else { return Ok(()) };
+        let socket = |domain| socket2::Socket::new(domain, socket2::Type::STREAM, None);
+        let socket = socket(socket2::Domain::IPV4).or_else(|_| socket(socket2::Domain::IPV6));
+        // That there are no sockets is told where one is needed.
+        let refused = socket.map_or(None, |socket| socket.set_tcp_congestion(name.as_bytes()).err());
+        refused.map_or(Ok(()), |why| {
+            let want = format!(
+                "the kernel refuses it ({why}): net.ipv4.tcp_available_congestion_control lists what it has, and without \
+                 CAP_NET_ADMIN only net.ipv4.tcp_allowed_congestion_control may be chosen"
+            );
+            Err(params::BadParam { name: params::CONGESTION.name.to_owned(), value: name.clone(), want }.into())
+        })
+    }
+
     /// That encryption is asked for only where there is a key to encrypt with.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.guard {

@@ -120,7 +120,7 @@ impl Fabric {
     ///
     /// # Errors
     /// [`Error::NoInterface`]: the machine has no interface to use, not even loopback. [`Error::Interfaces`]: they
-    /// cannot be listed. [`Error::Param`]: no such path; encryption without a key. [`Error::Setting`]: a transport refuses a setting.
+    /// cannot be listed. [`Error::Param`]: no such path or congestion control; encryption without a key. [`Error::Setting`]: a transport refuses a setting.
     pub fn new(config: Config, log: Log, acked: bool, transports: Vec<Box<dyn Provider>>) -> Result<Fabric, Error> {
         let devmem = devmem::of_this_machine(&config);
         Fabric::build(config, log, acked, transports, devmem, this_host())
@@ -154,6 +154,7 @@ impl Fabric {
     ) -> Result<Fabric, Error> {
         config.check()?;
         config.check_path(&transports)?;
+        config.check_congestion()?;
         // The library lets its callers unmap what no operation uses (what the kernel does not watch, as files, is not kept registered);
         // NCCL says when, and may unload the plugin.
         for transport in &mut transports {

@@ -111,12 +111,14 @@ fn files_that_are_none_are_refused_by_name() {
 
 #[test]
 fn a_setting_that_is_refused_is_a_finding_and_the_rest_is_judged() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lspan"));
-    let command =
-        command.args(["doctor", "--json", "--no-probe"]).env("LINKSPAN_STRICT", "perhaps").env("NCCL_MESH_DEBUG", "1");
-    let output = command.output().unwrap();
-    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let codes: Vec<&str> = value["findings"].as_array().unwrap().iter().map(|f| f["code"].as_str().unwrap()).collect();
-    assert!(codes.contains(&"LS2301") && codes.contains(&"LS2801"), "{codes:?}");
-    assert_eq!(output.status.code(), Some(1));
+    for (name, value) in [("LINKSPAN_STRICT", "perhaps"), ("LINKSPAN_TCP_CONGESTION", "no-such-control")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lspan"));
+        let command = command.args(["doctor", "--json", "--no-probe"]).env(name, value).env("NCCL_MESH_DEBUG", "1");
+        let output = command.output().unwrap();
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let codes = value["findings"].as_array().unwrap().iter().map(|f| f["code"].as_str().unwrap());
+        let codes: Vec<&str> = codes.collect();
+        assert!(codes.contains(&"LS2301") && codes.contains(&"LS2801"), "{name}: {codes:?}");
+        assert_eq!(output.status.code(), Some(1));
+    }
 }

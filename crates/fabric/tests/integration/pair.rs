@@ -117,10 +117,15 @@ fn the_peers_end_is_an_error_and_not_silence() {
 }
 
 #[test]
-fn a_forced_path_that_cannot_be_taken_is_an_error() {
-    let fabric = fabric(&[("LINKSPAN_TCP_CONGESTION", "no-such-control")], false);
-    let error = fabric.listen(0).unwrap_err().to_string();
-    assert!(error.contains("no-such-control"), "{error}");
+fn a_congestion_control_that_cannot_be_taken_is_told_before_anything_connects() {
+    let made = |name: &'static str| {
+        let set = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_STATS_DIR", "off"), ("LINKSPAN_TCP_CONGESTION", name)];
+        let get = move |name: &str| set.iter().find(|p| p.0 == name).map(|p| p.1.to_owned());
+        Fabric::new(Config::read(&get).unwrap(), Log::off(), false, Vec::new())
+    };
+    let error = made("no-such-control").unwrap_err();
+    assert!(matches!(&error, Error::Param(bad) if bad.value == "no-such-control"), "{error}");
+    made("reno").unwrap();
 }
 
 #[test]
