@@ -291,14 +291,16 @@ impl Keyring {
         })
     }
 
-    /// Trusts the peer of this name, or fingerprint, no more; says whom.
+    /// Trusts the peer of this name, or fingerprint, no more, also where its key has several lines; says whom.
     ///
     /// # Errors
     /// [`KeyError::Unknown`]; [`KeyError::File`].
     pub fn forget(&self, name: &str) -> Result<Peer, KeyError> {
         self.change(|peers| {
             let at = peers.iter().position(|peer| peer.name == name || peer.key.fingerprint() == name);
-            Ok(peers.remove(at.ok_or_else(|| KeyError::Unknown { name: name.to_owned() })?))
+            let found = peers.remove(at.ok_or_else(|| KeyError::Unknown { name: name.to_owned() })?);
+            peers.retain(|peer| peer.key != found.key);
+            Ok(found)
         })
     }
 

@@ -94,6 +94,12 @@ fn peers_are_added_renamed_and_forgotten_and_another_process_sees_it() {
     assert_eq!(ring.forget(&bob.key.fingerprint()).unwrap(), bob);
     assert!(matches!(ring.forget("bob"), Err(KeyError::Unknown { .. })));
     assert_eq!(other.name_of(&bob.key), None);
+
+    // As files that were merged by hand have it.
+    let twice = format!("{}\n{}\n", bob.line(), Peer { name: "bob2".into(), ..bob.clone() }.line());
+    std::fs::write(dir.join("peers"), twice).unwrap();
+    assert_eq!(ring.forget("bob").unwrap(), bob);
+    assert_eq!(other.name_of(&bob.key), None, "no other line lets it in");
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
