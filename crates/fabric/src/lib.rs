@@ -178,7 +178,13 @@ impl Fabric {
             }
         }
         let stats = Arc::new(Stats::new(config.stats_dir.as_deref(), &config.job).unwrap_or_else(|why| {
-            log.info(&why);
+            // Where nobody named a directory, a machine may well have none.
+            let named = config.settings.contains_key(params::STATS_DIR.name);
+            if named {
+                log.warn(&why)
+            } else {
+                log.info(&why)
+            }
             Stats::default()
         }));
         let log = counting(log, stats.clone());

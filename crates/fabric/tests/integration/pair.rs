@@ -3,10 +3,11 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::stats::{self, Counter};
-use linkspan_fabric::{Access, Buf, Cancel, Channel, Config, Error, Fabric, Log, Poll, RemoteSlice, Ticket};
+use linkspan_fabric::{Access, Buf, Cancel, Channel, Config, Error, Fabric, Level, Log, Poll, RemoteSlice, Ticket};
 use linkspan_transport::StaticBuf;
 use linkspan_transport::conformance::{Direction, Proxy};
 use linkspan_verbs::Rdma;
@@ -126,6 +127,24 @@ fn a_congestion_control_that_cannot_be_taken_is_told_before_anything_connects() 
     let error = made("no-such-control").unwrap_err();
     assert!(matches!(&error, Error::Param(bad) if bad.value == "no-such-control"), "{error}");
     made("reno").unwrap();
+}
+
+#[test]
+fn statistics_that_cannot_be_written_are_warned_of_where_a_directory_was_named() {
+    for (name, warned) in [("LINKSPAN_STATS_DIR", true), ("XDG_RUNTIME_DIR", false)] {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let to = lines.clone();
+        let log = Log::to(move |level, line| {
+            if level == Level::Warn {
+                to.lock().unwrap().push(line.to_owned());
+            }
+        });
+        let set = [("LINKSPAN_IFNAME", "=lo"), (name, "/proc/none")];
+        let get = |name: &str| set.iter().find(|p| p.0 == name).map(|p| p.1.to_owned());
+        let _fabric = Fabric::new(Config::read(&get).unwrap(), log, false, Vec::new()).unwrap();
+        let told = lines.lock().unwrap().iter().any(|line| line.starts_with("no statistics: /proc/none"));
+        assert_eq!(told, warned, "{name}");
+    }
 }
 
 #[test]
