@@ -41,7 +41,7 @@ impl UrlServer {
 impl Serve for UrlServer {
     fn serve(&self, fds: &mut Vec<WaitFd>, _now: Instant) -> Served {
         let mut server = self.server.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(error) = server.serve(&self.handle) {
+        if let Some(error) = server.serve(&mut || self.handle) {
             self.ctx.fabric().log().warn(&format!("peers cannot ask for the URL at the moment: {error}"));
         }
         // First: what is paused until then may be over by now, and is waited for as well.

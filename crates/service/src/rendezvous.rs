@@ -258,9 +258,9 @@ impl RendezvousServer {
         (paused || !self.later.is_empty()).then_some(LATER)
     }
 
-    /// Hands the handle to everybody who waits. Never blocks: what is said fits into any socket's buffer. Some: peers cannot be
-    /// taken at the moment, and why; said once in a minute.
-    pub fn serve(&mut self, handle: &[u8; HANDLE_LEN]) -> Option<io::Error> {
+    /// Hands the handle to everybody who waits; it is asked for once, and only if somebody does. Never blocks: what is said fits into
+    /// any socket's buffer. Some: peers cannot be taken at the moment, and why; said once in a minute.
+    pub fn serve(&mut self, handle: &mut dyn FnMut() -> [u8; HANDLE_LEN]) -> Option<io::Error> {
         let now = Instant::now();
         if !self.later.is_empty() && now >= self.next {
             self.next = now + LATER;
@@ -276,8 +276,7 @@ impl RendezvousServer {
         if !self.pause.is_over(now) {
             return None;
         }
-        let mut said = HELLO.to_vec();
-        said.extend_from_slice(handle);
+        let mut said = Vec::new();
         let mut shortage = None;
         for listener in &self.listeners {
             // At most as many at a time as a listen queue holds, then it is the connections' turn.
@@ -291,6 +290,9 @@ impl RendezvousServer {
                         break;
                     }
                 };
+                if said.is_empty() {
+                    said.extend(HELLO.iter().copied().chain(handle()));
+                }
                 // A visitor that leaves early has only itself to blame.
                 let _ = stream.set_nonblocking(true).and_then(|()| stream.write_all(&said));
             }

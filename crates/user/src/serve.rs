@@ -166,7 +166,7 @@ impl Waiting {
         let waker = Waker::from(arrived.clone());
         let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
         while !stopped() {
-            if let Some(error) = self.rendezvous.serve(&handle) {
+            if let Some(error) = self.rendezvous.serve(&mut || handle) {
                 say(&format!("no peer can be accepted at the moment: {error}"));
             }
             arrived.0.drain();

@@ -807,6 +807,11 @@ fn lspan_perf() -> Outcome<String> {
     if code != Some(0) {
         return Err(format!("the server does not go on after a client's Ctrl-C: {said}"));
     }
+    world.cable("cab1", ("a", "10.77.1.1/24"), ("b", "10.77.1.2/24"))?;
+    let (code, said) = world.lspan("a", &[CABLES], "perf bw -s 1M -n 50 10.77.0.2")?.end(SOON)?;
+    if code != Some(0) || !said.contains("10.77.1.2:") {
+        return Err(format!("a cable that came after the server is not used: {code:?}: {said}"));
+    }
     Ok(lines.concat())
 }
 
