@@ -41,7 +41,7 @@ impl From<Error> for Failure {
             Error::Link(linkspan::Error::Connect(_)) => Exit::NoPeer,
             _ => Exit::Failed,
         };
-        Failure::new(exit, linkspan_fabric::chain(&error))
+        Failure::new(exit, linkspan_user::Error::from(error).text())
     }
 }
 

@@ -116,7 +116,12 @@ fn carry(
     socket: TcpStream,
 ) -> Result<(), Failure> {
     let ends = Ends::of_socket(socket).map_err(|error| Failure::system("a connection", &error))?;
-    match Pipe::open(context, &find()?, service)?.join(ends)? {
+    let url = find().map_err(|error| match error {
+        // Of no transfer: nothing has come that could be kept.
+        Error::Lost(why) => Failure::new(Exit::NoPeer, why),
+        other => other.into(),
+    })?;
+    match Pipe::open(context, &url, service)?.join(ends)? {
         Ended::Both | Ended::Program(0) => Ok(()),
         Ended::Program(code) => Err(ended(service, code)),
     }
@@ -141,6 +146,12 @@ fn target(text: &str) -> Result<(String, String), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let failed = Error::System { what: "writing".into(), source: io::Error::other("no reader") };
+        assert_eq!(Failure::from(failed).message, "LS1811 writing: no reader");
+    }
 
     #[test]
     fn places_are_read_with_colons_in_them() {

@@ -305,6 +305,9 @@ fn forwarded_connections_are_pipes_each_and_end_as_they_do() {
     other.read_exact(&mut [0; 4]).unwrap();
     server.kill();
     assert_eq!(other.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    drop(connect());
+    let said = std::io::BufRead::lines(lines).map_while(Result::ok).find(|line| line.contains("LS0732")).unwrap();
+    assert!(!said.contains("LS1801"), "nothing had arrived: {said}");
     child.kill().unwrap();
     child.wait().unwrap();
 }
