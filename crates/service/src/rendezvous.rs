@@ -450,6 +450,10 @@ fn resolve(peer: &str, service: Service, ring: Option<&Keyring>) -> Result<Found
     if peer.is_empty() || peer.starts_with('-') || peer.chars().any(char::is_whitespace) {
         return Err(bad("cannot be a host"));
     }
+    let bare = peer.trim_start_matches('[').split(']').next().and_then(|ip| ip.parse::<Ipv6Addr>().ok());
+    if bare.is_some_and(|ip| ip.is_unicast_link_local()) {
+        return Err(bad("is at the end of some link: name the interface"));
+    }
     if let Ok(ip) = peer.parse::<IpAddr>() {
         return Ok(Found { key: None, addrs: vec![SocketAddr::new(ip, service.port)], host: peer.to_owned() });
     }
@@ -474,6 +478,9 @@ fn resolve(peer: &str, service: Service, ring: Option<&Keyring>) -> Result<Found
         addrs.extend((place.as_str(), port).to_socket_addrs().into_iter().flatten());
     }
     let known = (host, port).to_socket_addrs();
+    if known.is_err() && is_scoped(host) {
+        return Err(bad("names an interface that this host does not have"));
+    }
     if let Ok(found) = known.as_ref() {
         addrs.extend(found.clone().filter(|addr| !addrs.contains(addr)).collect::<Vec<_>>());
     }

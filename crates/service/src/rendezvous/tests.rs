@@ -19,7 +19,9 @@ fn spellings_of_a_peer() {
     assert_eq!(shown(&one("[fe80::9%lo]:77")), "[fe80::9%lo]:77");
     assert_eq!(shown(&"[fe80::9%4000000]:77".parse().unwrap()), "[fe80::9%4000000]:77");
     assert_eq!(shown(&one("10.0.0.1:77")), "10.0.0.1:77");
-    for peer in ["", "a b", "-x", "127.0.0.1:x", "127.0.0.1:0", "127.0.0.1:99999"] {
+    let mistakes = ["", "a b", "-x", "127.0.0.1:x", "127.0.0.1:0", "127.0.0.1:99999"];
+    let no_link = ["fe80::1", "[fe80::1]", "[fe80::1]:77", "fe80::1%no-such-if", "[fe80::1%no-such-if]:77"];
+    for peer in mistakes.into_iter().chain(no_link) {
         let error = resolve(peer, PERF, None).unwrap_err();
         assert!(matches!(error, RendezvousError::Spelling { .. }), "{peer}");
         let text = error.to_string();
