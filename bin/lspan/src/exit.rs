@@ -81,6 +81,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let exit = match &error {
             Error::Param(_)
+            | Error::Setting { .. }
             | Error::Filter(_)
             | Error::Psk { .. }
             | Error::Mesh(MeshError::File { .. } | MeshError::Read { .. }) => Exit::Usage,

@@ -91,6 +91,7 @@ fn mistakes_name_the_thing_the_value_and_the_way_out() {
         ("status", &[("LINKSPAN_STRICT", "yes")], 2, &["LINKSPAN_STRICT=yes", "0 or 1"]),
         ("status", &[("LINKSPAN_PATH", "rdma")], 2, &["LINKSPAN_PATH=rdma", "tcp"]),
         ("status", &[("LINKSPAN_TCP_CONGESTION", "foo")], 2, &["LINKSPAN_TCP_CONGESTION=foo:", "the kernel refuses"]),
+        ("status", &[("LINKSPAN_IB_HCA", "^")], 2, &["LS0518", "LINKSPAN_IB_HCA"]),
         ("env", &[("LINKSPAN_STALL_MS", "-1")], 2, &["LINKSPAN_STALL_MS=-1"]),
         ("perf lat", &[("LINKSPAN_PSK_FILE", "/no/such/key")], 2, &["LINKSPAN_PSK_FILE=/no/such/key"]),
         // Set by a script whose own variable is not: never as if there were no key.
