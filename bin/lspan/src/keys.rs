@@ -147,10 +147,10 @@ pub(crate) fn pair(args: &PairArgs) -> Result<Exit, Failure> {
     let line = match args.line.as_slice() {
         [] => None,
         [dash] if dash == "-" => {
-            let mut text = String::new();
-            let read = io::stdin().lock().take(4096).read_to_string(&mut text);
+            let mut text = Vec::new();
+            let read = io::stdin().lock().take(4096).read_to_end(&mut text);
             read.map_err(|error| Failure::system("standard input", &error))?;
-            Some(JoinLine::parse(&text).map_err(PairError::from)?)
+            Some(JoinLine::parse(&String::from_utf8_lossy(&text)).map_err(PairError::from)?)
         }
         parts => Some(JoinLine::parse(&parts.concat()).map_err(PairError::from)?),
     };

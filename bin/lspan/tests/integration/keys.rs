@@ -31,10 +31,10 @@ impl User {
         self.lspan(line).output().unwrap()
     }
 
-    fn given(&self, line: &str, input: &str) -> Output {
+    fn given(&self, line: &str, input: impl AsRef<[u8]>) -> Output {
         let mut command = self.lspan(line);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.stdin.take().unwrap().write_all(input.as_ref()).unwrap();
         child.wait_with_output().unwrap()
     }
 }
@@ -94,6 +94,8 @@ fn what_is_no_key_is_refused_and_changes_nothing() {
         let output = bob.given(line, input);
         assert!(output.status.code() == Some(2) && err(&output).contains(code), "{line}: {}", err(&output));
     }
+    let noise = bob.given("pair -", [0xff; 99]);
+    assert!(noise.status.code() == Some(2) && err(&noise).contains("LS0541"), "{}", err(&noise));
     let own = out(&bob.run("key show --name bob"));
     assert!(err(&bob.given("key add", &own)).contains("LS0529"));
     assert!(out(&bob.run("key list")).contains("no peer is trusted yet"));

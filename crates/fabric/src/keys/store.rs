@@ -7,6 +7,7 @@ use std::path::Path;
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use linkspan_proto::login::{KeyPair, Secret};
+use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
 use super::{KeyError, LINE_MAX, PEERS_MAX, Peer};
@@ -29,15 +30,19 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Key
 
 /// Opens a file of ours. `None`: there is none. Others may not write it, nor read it where it is `private`.
 fn open(path: &Path, private: bool) -> Result<Option<File>, KeyError> {
-    let file = match File::open(path) {
+    // The open of a fifo would wait for whoever writes to it.
+    let file = match OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed("read", path)(error)),
     };
     let meta = file.metadata().map_err(failed("read", path))?;
+    if !meta.is_file() {
+        return Err(failed("read", path)(std::io::Error::other("it is no regular file")));
+    }
     let (mode, owner, user) = (meta.mode(), meta.uid(), rustix::process::geteuid().as_raw());
     let forbidden = if private { 0o077 } else { 0o022 };
-    if !meta.is_file() || mode & forbidden != 0 || owner != user {
+    if mode & forbidden != 0 || owner != user {
         return Err(KeyError::Open { path: path.to_owned(), mode, owner, user, private });
     }
     Ok(Some(file))
@@ -76,8 +81,10 @@ pub(super) fn write_key(path: &Path, pair: &KeyPair) -> Result<(), KeyError> {
 
 pub(super) fn read_peers(path: &Path) -> Result<Vec<Peer>, KeyError> {
     let Some(file) = open(path, false)? else { return Ok(Vec::new()) };
-    let mut text = String::new();
-    file.take((PEERS_MAX * LINE_MAX) as u64).read_to_string(&mut text).map_err(failed("read", path))?;
+    let mut bytes = Vec::new();
+    file.take((PEERS_MAX * LINE_MAX) as u64).read_to_end(&mut bytes).map_err(failed("read", path))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| KeyError::Line { place: format!("{}: ", path.display()), why: "it is not text" })?;
     let mut peers = Vec::new();
     for (n, line) in text.lines().enumerate() {
         if line.trim().is_empty() || line.starts_with('#') {

@@ -48,7 +48,15 @@ fn a_private_key_that_others_may_read_is_refused_and_so_is_one_that_is_damaged()
         std::fs::write(&key, bad).unwrap();
         assert!(matches!(Keyring::open_in(&dir), Err(KeyError::NotAKey { .. })), "{bad:?}");
     }
+    std::fs::remove_file(&key).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &key, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    assert!(matches!(Keyring::open_in(&dir), Err(KeyError::File { .. })), "a fifo is not waited for");
+    std::fs::remove_file(&key).unwrap();
     std::fs::write(&key, &good).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::write(dir.join("peers"), b"\xff").unwrap();
+    let error = Keyring::open_in(&dir).unwrap_err();
+    assert!(matches!(&error, KeyError::Line { place, .. } if place.contains("peers")), "{error}");
     std::fs::write(dir.join("peers"), "").unwrap();
     std::fs::set_permissions(dir.join("peers"), std::fs::Permissions::from_mode(0o666)).unwrap();
     assert!(matches!(Keyring::open_in(&dir), Err(KeyError::Open { private: false, .. })), "anybody could add a peer");
