@@ -101,8 +101,12 @@ impl Engine {
     fn run(&self) {
         let (mut entries, mut set): (Vec<Entry>, WaitSet) = (Vec::new(), WaitSet::new());
         let mut blind = false;
-        while !self.stop.load(Ordering::SeqCst) {
+        loop {
+            // Before the look at what it may have been rung for: the ring of a stop after that look is kept for the sleep.
             self.notifier.drain();
+            if self.stop.load(Ordering::SeqCst) {
+                return;
+            }
             let added = std::mem::take(&mut *self.added.lock().unwrap_or_else(|e| e.into_inner()));
             entries.extend(added.into_iter().map(Entry::new));
             let now = Instant::now();
@@ -201,5 +205,19 @@ mod tests {
         }
         assert_eq!(first.served.load(Ordering::SeqCst), 1);
         engine.stop();
+    }
+
+    #[test]
+    fn a_stop_at_any_moment_ends_the_thread() {
+        for _ in 0..50 {
+            let engines: Vec<Arc<Engine>> = (0..100).map(|_| Engine::start().unwrap()).collect();
+            engines.iter().for_each(|engine| engine.kick());
+            engines.iter().for_each(|engine| engine.stop());
+            let begun = Instant::now();
+            while engines.iter().any(|engine| Arc::strong_count(engine) > 1) {
+                assert!(begun.elapsed() < Duration::from_secs(60), "one sleeps on");
+                std::thread::yield_now();
+            }
+        }
     }
 }
