@@ -1,7 +1,7 @@
 //! How an event loop hears of operations: one descriptor for all that are awaited in it.
 
-use std::sync::{Arc, Mutex};
-use std::task::{Wake, Waker};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Wake;
 
 use linkspan::Error;
 use pyo3::prelude::*;
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::arguments::blocking;
 use crate::process::Held;
 
-struct Inner {
+pub(crate) struct Inner {
     notifier: linkspan_net::Notifier,
     ready: Mutex<Vec<u64>>,
 }
@@ -18,21 +18,43 @@ struct Inner {
 #[pyclass(frozen, module = "linkspan")]
 pub(crate) struct Notifier(Held<Inner>);
 
-struct Token {
-    inner: Arc<Inner>,
-    token: u64,
-}
+/// All that await one operation, which has one place for a waker.
+#[derive(Default)]
+pub(crate) struct Watchers(Mutex<Vec<(Arc<Inner>, u64)>>);
 
-impl Wake for Token {
-    fn wake(self: Arc<Self>) {
-        self.inner.ready.lock().unwrap_or_else(|e| e.into_inner()).push(self.token);
-        self.inner.notifier.signal();
+impl Watchers {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<Inner>, u64)>> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub(crate) fn add(&self, notifier: &Notifier, token: u64) {
+        self.remove(notifier, token);
+        self.lock().push((notifier.0.clone(), token));
+    }
+
+    pub(crate) fn remove(&self, notifier: &Notifier, token: u64) {
+        self.lock().retain(|(inner, of)| *of != token || !Arc::ptr_eq(inner, &notifier.0));
+    }
+
+    /// Tells them that it is over. It writes to their descriptors and may close them: without Python's lock.
+    pub(crate) fn end(&self, py: Python<'_>) {
+        let watchers = std::mem::take(&mut *self.lock());
+        if !watchers.is_empty() {
+            py.detach(move || ring(&watchers));
+        }
     }
 }
 
-impl Notifier {
-    pub(crate) fn waker(&self, token: u64) -> Waker {
-        Waker::from(Arc::new(Token { inner: self.0.clone(), token }))
+fn ring(watchers: &[(Arc<Inner>, u64)]) {
+    for (inner, token) in watchers {
+        inner.ready.lock().unwrap_or_else(|e| e.into_inner()).push(*token);
+        inner.notifier.signal();
+    }
+}
+
+impl Wake for Watchers {
+    fn wake(self: Arc<Self>) {
+        ring(&self.lock());
     }
 }
 

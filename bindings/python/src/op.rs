@@ -1,17 +1,19 @@
 //! Operations that have begun: waited for by a thread, or awaited in an asyncio loop.
 
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::endpoint::{Event, next_event, peer_called};
 use crate::error::{BindingError, from_linkspan, raise};
-use crate::notifier::Notifier;
+use crate::notifier::{Notifier, Watchers};
 use crate::process::{self, Held};
 use crate::transport::Transport;
 
@@ -53,8 +55,10 @@ enum Stage {
 #[pyclass(frozen, generic, module = "linkspan", weakref)]
 pub(crate) struct Op {
     stage: Mutex<Stage>,
-    /// What runs where a task was made of it.
-    run: Mutex<Option<Py<PyAny>>>,
+    /// The generators that wait in tasks that were made of it, by task.
+    running: Mutex<Option<Py<PyDict>>>,
+    /// Those that await it.
+    watchers: OnceLock<Arc<Watchers>>,
     /// What it has found, until somebody has its result.
     found: Mutex<Option<Unread>>,
 }
@@ -77,10 +81,12 @@ impl Unread {
 }
 
 static AWAITING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static CURRENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 impl Op {
     pub(crate) fn new(under: Under) -> Op {
-        Op { stage: Mutex::new(Stage::Under(under)), run: Mutex::default(), found: Mutex::default() }
+        let stage = Mutex::new(Stage::Under(under));
+        Op { stage, running: Mutex::default(), watchers: OnceLock::new(), found: Mutex::default() }
     }
 
     /// What nobody has had.
@@ -93,16 +99,28 @@ impl Op {
         self.stage.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Takes the stage out and leaves another in its place, once no thread looks at it.
-    fn swap(&self, py: Python<'_>, into: Stage) -> Stage {
+    /// Takes it out where it is under way, once no thread looks at it, and leaves this stage in its place.
+    fn take(&self, py: Python<'_>, into: Stage) -> Option<Under> {
         loop {
             let mut stage = self.lock();
-            if !matches!(*stage, Stage::Looked) {
-                return std::mem::replace(&mut *stage, into);
+            match std::mem::replace(&mut *stage, Stage::Looked) {
+                Stage::Under(under) => {
+                    *stage = into;
+                    return Some(under);
+                }
+                Stage::Looked => {}
+                other => {
+                    *stage = other;
+                    return None;
+                }
             }
             drop(stage);
             py.detach(std::thread::yield_now);
         }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(*self.lock(), Stage::Over(_))
     }
 
     fn result_of(&self, py: Python<'_>) -> Option<PyResult<Py<PyAny>>> {
@@ -116,25 +134,36 @@ impl Op {
     fn finish(&self, py: Python<'_>, result: PyResult<Py<PyAny>>) {
         let result = result.map_err(|error| error.into_value(py).into_any());
         *self.lock() = Stage::Over(result);
+        // Whoever has found it: no report wakes them any more.
+        if let Some(watchers) = self.watchers.get() {
+            watchers.end(py);
+        }
     }
 
-    /// Looks once, without Python's lock: a look moves the path on. The waker is left where it is still under way; without one, an earlier
-    /// waker stays.
-    fn look(&self, py: Python<'_>, waker: Option<&Waker>) -> bool {
-        let mut under = {
-            let mut stage = self.lock();
-            match std::mem::replace(&mut *stage, Stage::Looked) {
-                Stage::Under(under) => under,
-                other => {
-                    let over = matches!(other, Stage::Over(_));
-                    *stage = other;
-                    return over;
-                }
+    /// Looks once, without Python's lock: a look moves the path on. The watcher's waker is left where it is still under way; without one, an
+    /// earlier waker stays.
+    fn look(&self, py: Python<'_>, watcher: Option<(&Notifier, u64)>) -> bool {
+        let waker = watcher.map(|(notifier, token)| {
+            let watchers = self.watchers.get_or_init(Arc::default);
+            watchers.add(notifier, token);
+            Waker::from(watchers.clone())
+        });
+        // It is told by what this returns.
+        let told = || {
+            if let (Some(watchers), Some((notifier, token))) = (self.watchers.get(), watcher) {
+                watchers.remove(notifier, token);
             }
+        };
+        let Some(mut under) = self.take(py, Stage::Looked) else {
+            let over = self.is_over();
+            if over {
+                told();
+            }
+            return over;
         };
         // Put back before this thread waits for Python's lock: one that holds it and wants to take the operation would find it looked at
         // for ever, where another asks time and again.
-        let looked = py.detach(|| match under.look(waker) {
+        let looked = py.detach(|| match under.look(waker.as_ref()) {
             Some(found) => Some((found, under)),
             None => {
                 *self.lock() = Stage::Under(under);
@@ -156,21 +185,34 @@ impl Op {
             (Found::Event(event), _) => Event::python(py, event),
             (Found::Peer(transport), _) => Transport::python(py, transport),
         };
+        told();
         self.finish(py, report);
         py.detach(|| drop(under));
         true
     }
 
-    /// The generator that waits in a task that was made of it.
-    fn running<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    /// One step of what waits in the task that runs now: each that was made of it has a generator of its own.
+    fn step<'py>(slf: &Bound<'py, Self>, name: &str, args: impl PyCallArgs<'py>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let place = || slf.get().run.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(run) = &*place() {
-            return Ok(run.bind(py).clone());
+        let current = CURRENT.import(py, "asyncio", "current_task")?;
+        let task = current.call0().unwrap_or_else(|_| py.None().into_bound(py));
+        let running = {
+            let mut place = slf.get().running.lock().unwrap_or_else(|e| e.into_inner());
+            place.get_or_insert_with(|| PyDict::new(py).unbind()).bind(py).clone()
+        };
+        let run = match running.get_item(&task)? {
+            Some(run) => run,
+            None => {
+                let made = Op::__await__(slf.clone())?;
+                running.set_item(&task, &made)?;
+                made
+            }
+        };
+        let stepped = run.call_method1(name, args);
+        if stepped.is_err() {
+            let _ = running.del_item(&task);
         }
-        let made = Op::__await__(slf.clone())?;
-        *place() = Some(made.clone().unbind());
-        Ok(made)
+        stepped
     }
 
     fn cancelled(py: Python<'_>) -> PyErr {
@@ -257,13 +299,8 @@ impl Op {
             return result;
         }
         process::ours()?;
-        let under = match self.swap(py, Stage::Awaited) {
-            Stage::Under(under) => under,
-            Stage::Awaited | Stage::Looked => return Err(BindingError::Awaited.into()),
-            Stage::Over(result) => {
-                *self.lock() = Stage::Over(result);
-                return self.wait(py);
-            }
+        let Some(under) = self.take(py, Stage::Awaited) else {
+            return if self.is_over() { self.wait(py) } else { Err(BindingError::Awaited.into()) };
         };
         let result = match under {
             Under::Op(op, gives) => {
@@ -319,17 +356,13 @@ impl Op {
     ///     Forked: In a child of fork(2).
     fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
         process::ours()?;
-        let under = match self.swap(py, Stage::Awaited) {
-            Stage::Under(under) => under,
-            other => {
-                *self.lock() = other;
-                // What nobody will have is the next one of others.
-                if let Some(unread) = self.unread() {
-                    self.finish(py, Err(Op::cancelled(py)));
-                    py.detach(|| unread.give_back());
-                }
-                return Ok(false);
+        let Some(under) = self.take(py, Stage::Awaited) else {
+            // What nobody will have is the next one of others.
+            if let Some(unread) = self.unread() {
+                self.finish(py, Err(Op::cancelled(py)));
+                py.detach(|| unread.give_back());
             }
+            return Ok(false);
         };
         py.detach(|| drop(under));
         self.finish(py, Err(Op::cancelled(py)));
@@ -339,7 +372,7 @@ impl Op {
     /// Looks once; if it is still under way, `notifier` is signaled with `token` when it has reported.
     fn _watch(&self, py: Python<'_>, notifier: &Notifier, token: u64) -> PyResult<bool> {
         process::ours()?;
-        Ok(self.look(py, Some(&notifier.waker(token))))
+        Ok(self.look(py, Some((notifier, token))))
     }
 
     /// As a coroutine has it: an operation can be given to `asyncio.create_task` and `TaskGroup.create_task`.
@@ -354,7 +387,7 @@ impl Op {
     ///     StopIteration: It has reported; with its result.
     ///     Error: Those of the call that began it.
     fn send<'py>(slf: &Bound<'py, Self>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        Op::running(slf)?.call_method1("send", (value,))
+        Op::step(slf, "send", (value,))
     }
 
     /// As a coroutine has it: `asyncio.CancelledError` cancels the operation.
@@ -376,10 +409,9 @@ impl Op {
         val: Option<Bound<'py, PyAny>>,
         tb: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let running = Op::running(slf)?;
         let thrown = match (val, tb) {
-            (None, None) => running.call_method1("throw", (typ,)),
-            (val, tb) => running.call_method1("throw", (typ, val, tb)),
+            (None, None) => Op::step(slf, "throw", (typ,)),
+            (val, tb) => Op::step(slf, "throw", (typ, val, tb)),
         };
         if thrown.is_err() {
             // Where it had not begun to wait, nothing else has cancelled it.
@@ -392,21 +424,18 @@ impl Op {
     ///
     /// Raises:
     ///     Forked: In a child of fork(2).
-    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
-        Op::running(slf)?.call_method0("close")?;
-        slf.get().cancel(slf.py()).map(drop)
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.cancel(py).map(drop)
     }
 
     fn __await__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let awaiting =
-            AWAITING.get_or_try_init(py, || PyResult::Ok(py.import("linkspan._aio")?.getattr("awaiting")?.unbind()))?;
-        awaiting.bind(py).call1((slf,))
+        AWAITING.import(py, "linkspan._aio", "awaiting")?.call1((slf,))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if let Ok(run) = self.run.try_lock() {
-            visit.call(&*run)?;
+        if let Ok(running) = self.running.try_lock() {
+            visit.call(&*running)?;
         }
         // An error knows the frames that it went through, and those this operation.
         match self.stage.try_lock().as_deref() {
@@ -416,11 +445,11 @@ impl Op {
     }
 
     fn __clear__(&self) {
-        let run = self.run.lock().unwrap_or_else(|e| e.into_inner()).take();
+        let running = self.running.lock().unwrap_or_else(|e| e.into_inner()).take();
         let mut stage = self.lock();
         let over = matches!(*stage, Stage::Over(_)).then(|| std::mem::replace(&mut *stage, Stage::Awaited));
         drop(stage);
-        drop((run, over));
+        drop((running, over));
     }
 
     fn __repr__(&self) -> &'static str {
@@ -436,11 +465,12 @@ impl Drop for Op {
     fn drop(&mut self) {
         let stage = self.stage.get_mut().unwrap_or_else(|e| e.into_inner());
         let stage = std::mem::replace(stage, Stage::Awaited);
+        let watchers = self.watchers.take();
         if process::is_forked() {
             // It is the parent's, and so is the lock that its end would take.
-            std::mem::forget(stage);
+            std::mem::forget((stage, watchers));
         } else if let Stage::Under(under) = stage {
-            process::unlocked(|| drop(under));
+            process::unlocked(|| drop((under, watchers)));
         } else if let Some(unread) = self.unread() {
             process::unlocked(|| unread.give_back());
         }

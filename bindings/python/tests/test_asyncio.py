@@ -214,6 +214,88 @@ def test_tasks_and_groups_are_made_of_operations(pair: Pair) -> None:
     asyncio.run(main())
 
 
+def test_all_that_await_one_operation_end_with_its_result(pair: Pair) -> None:
+    a, b = pair
+
+    async def wait(op: linkspan.Op[int]) -> int:
+        return await op
+
+    async def main() -> None:
+        remote = b.expose(bytearray(8)).remote
+        op = b.wait_for_write_async(timeout=LONG)
+        tasks = [asyncio.create_task(wait(op)) for _ in range(3)]
+        await asyncio.sleep(0)
+        await a.write_async(b"", remote, notify=7, timeout=LONG)
+        assert await asyncio.wait_for(asyncio.gather(*tasks, op), LONG) == [7, 7, 7, 7]
+        # A task that is cancelled cancels the operation, which the others are told.
+        op = b.wait_for_write_async(timeout=LONG)
+        tasks = [asyncio.create_task(wait(op)) for _ in range(3)]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        ended = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), LONG)
+        assert [type(one) for one in ended] == [linkspan.Aborted, asyncio.CancelledError, linkspan.Aborted]
+        # So they are by a cancel that is no task's.
+        op = b.wait_for_write_async(timeout=LONG)
+        task = asyncio.create_task(wait(op))
+        await asyncio.sleep(0)
+        assert op.cancel()
+        with pytest.raises(linkspan.Aborted):
+            await asyncio.wait_for(task, LONG)
+
+    asyncio.run(main())
+
+
+def test_one_operation_is_awaited_in_two_loops_while_a_thread_waits_for_it(pair: Pair) -> None:
+    a, b = pair
+    op, got, begun = b.wait_for_write_async(timeout=LONG), list[int](), threading.Barrier(3)
+
+    async def main() -> int:
+        task = asyncio.create_task(op)
+        await asyncio.sleep(0)
+        begun.wait(LONG)
+        return await asyncio.wait_for(task, LONG)
+
+    calls = [op.wait, lambda: asyncio.run(main()), lambda: asyncio.run(main())]
+    threads = [threading.Thread(target=lambda call=call: got.append(call())) for call in calls]
+    for thread in threads:
+        thread.start()
+    begun.wait(LONG)
+    a.write(b"", b.expose(bytearray(8)).remote, notify=3, timeout=LONG)
+    for thread in threads:
+        thread.join(2 * LONG)
+    assert got == [3, 3, 3]
+
+
+def test_each_task_of_an_operation_has_its_result(pair: Pair) -> None:
+    a, b = pair
+
+    async def main() -> None:
+        remote = b.expose(bytearray(8)).remote
+        op = a.write_async(b"12345678", remote, notify=1, timeout=LONG)
+        assert [await asyncio.create_task(op), await asyncio.create_task(op), await op] == [8, 8, 8]
+        assert await b.wait_for_write_async(timeout=LONG) == 1
+        refused = a.write_async(bytes(9), remote)
+        for _ in range(2):
+            with pytest.raises(linkspan.OutOfBounds):
+                await asyncio.wait_for(refused, LONG)
+        cancelled = b.wait_for_write_async()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(cancelled, 0.01)
+        for _ in range(2):
+            with pytest.raises(linkspan.Aborted):
+                await asyncio.wait_for(cancelled, LONG)
+        # Of two tasks at once, too, one of which outlives its waiter.
+        op = b.wait_for_write_async(timeout=LONG)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(op), 0.01)
+        again = asyncio.create_task(op)
+        await asyncio.sleep(0)
+        await a.write_async(b"", remote, notify=9, timeout=LONG)
+        assert await asyncio.wait_for(asyncio.gather(again, asyncio.create_task(op)), LONG) == [9, 9]
+
+    asyncio.run(main())
+
+
 def test_cancelled_tasks_leave_nothing_behind(pair: Pair) -> None:
     a, b = pair
 

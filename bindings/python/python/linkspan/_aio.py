@@ -14,8 +14,8 @@ class _Port:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._notifier = Notifier()
-        self._last = 0
-        self._waiting: dict[int, tuple[Op[Any], asyncio.Future[None]]] = {}
+        # By the id of the operation. A future for each that awaits it: asyncio cancels that of a task that is cancelled.
+        self._waiting: dict[int, tuple[Op[Any], list[asyncio.Future[None]]]] = {}
         loop.add_reader(self._notifier.fileno(), self._on_readable)
 
     def _on_readable(self) -> None:
@@ -24,23 +24,26 @@ class _Port:
             # It is asked again: a waker may ring for nothing, and the next look leaves a new one.
             if found is not None and found[0]._watch(self._notifier, token):
                 del self._waiting[token]
-                if not found[1].done():
-                    found[1].set_result(None)
+                for future in found[1]:
+                    if not future.done():
+                        future.set_result(None)
 
     def until_done(self, op: Op[Any], loop: asyncio.AbstractEventLoop) -> Generator[Any, Any, None]:
-        self._last += 1
-        token = self._last
+        token = id(op)
         if op._watch(self._notifier, token):
             return
         future: asyncio.Future[None] = loop.create_future()
-        self._waiting[token] = (op, future)
+        _, futures = self._waiting.setdefault(token, (op, []))
+        futures.append(future)
         try:
             yield from future.__await__()
         except asyncio.CancelledError:
             op.cancel()
             raise
         finally:
-            self._waiting.pop(token, None)
+            futures.remove(future)
+            if not futures:
+                self._waiting.pop(token, None)
 
 
 _ports: WeakKeyDictionary[asyncio.AbstractEventLoop, _Port] = WeakKeyDictionary()
