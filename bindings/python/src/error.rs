@@ -38,8 +38,10 @@ pub(crate) enum BindingError {
     /// A device that transports cannot be made for.
     #[error("LS1185 there are no transports for device {0:?}: \"cpu\", \"cuda:0\" and \"hip:0\" name some")]
     Device(String),
-    /// Two threads wait for one operation.
-    #[error("LS1186 another thread waits for this operation already")]
+    /// An operation that another thread waits for.
+    #[error(
+        "LS1186 another thread waits for this operation, so that it can be neither waited for nor cancelled here: abort or close what it belongs to"
+    )]
     Awaited,
     /// A slice that is no range of bytes.
     #[error("LS1187 memory is sliced by ranges of bytes with a step of 1, as in view[16:48]; this is {0}")]

@@ -353,10 +353,14 @@ impl Op {
     ///     True if it was under way.
     ///
     /// Raises:
+    ///     InUse: Another thread waits for it, which only `abort` and `close` of its transport, listener or endpoint end.
     ///     Forked: In a child of fork(2).
     fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
         process::ours()?;
         let Some(under) = self.take(py, Stage::Awaited) else {
+            if !self.is_over() {
+                return Err(BindingError::Awaited.into());
+            }
             // What nobody will have is the next one of others.
             if let Some(unread) = self.unread() {
                 self.finish(py, Err(Op::cancelled(py)));
@@ -414,8 +418,8 @@ impl Op {
             (val, tb) => Op::step(slf, "throw", (typ, val, tb)),
         };
         if thrown.is_err() {
-            // Where it had not begun to wait, nothing else has cancelled it.
-            slf.get().cancel(slf.py())?;
+            // Where it had not begun to wait, nothing else has cancelled it. One that a thread waits for goes on for that thread.
+            let _ = slf.get().cancel(slf.py());
         }
         thrown
     }
@@ -423,6 +427,7 @@ impl Op {
     /// As a coroutine has it: cancels the operation.
     ///
     /// Raises:
+    ///     InUse: Another thread waits for it.
     ///     Forked: In a child of fork(2).
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.cancel(py).map(drop)

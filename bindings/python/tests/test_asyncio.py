@@ -179,9 +179,17 @@ def test_operations_of_one_loop_from_another_thread(pair: Pair) -> None:
     thread = threading.Thread(target=op.wait)
     thread.start()
     time.sleep(0.05)
-    with pytest.raises(linkspan.Error) as caught:
-        op.wait()
-    assert caught.value.code == "LS1186"
+    for call in (op.wait, op.cancel, op.close):
+        with pytest.raises(linkspan.InUse) as caught:
+            call()
+        assert caught.value.code == "LS1186"
+
+    async def cancelled() -> None:
+        # Its own task ends by a cancel, and the operation goes on for the thread.
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(op, 0.01)
+
+    asyncio.run(cancelled())
     a.write(b"", b.expose(bytearray(0)).remote, notify=2, timeout=LONG)
     thread.join(LONG)
     assert op.wait() == 2

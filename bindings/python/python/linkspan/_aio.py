@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Generator
+from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from ._errors import Aborted, Broken, Closed, ConnectFailed
+from ._errors import Aborted, Broken, Closed, ConnectFailed, InUse
 from ._linkspan import Endpoint, Event, Listener, Notifier, Op, Transport, Url, find_host
 
 
@@ -38,7 +39,9 @@ class _Port:
         try:
             yield from future.__await__()
         except asyncio.CancelledError:
-            op.cancel()
+            # One that a thread waits for goes on for that thread.
+            with suppress(InUse):
+                op.cancel()
             raise
         finally:
             futures.remove(future)

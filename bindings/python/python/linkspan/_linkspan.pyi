@@ -268,6 +268,7 @@ class Op(Coroutine[Any, Any, _T_co]):
             True if it was under way.
 
         Raises:
+            InUse: Another thread waits for it, which only `abort` and `close` of its transport, listener or endpoint end.
             Forked: In a child of fork(2).
         """
     def send(self, value: Any) -> Any:
@@ -301,6 +302,7 @@ class Op(Coroutine[Any, Any, _T_co]):
         """As a coroutine has it: cancels the operation.
 
         Raises:
+            InUse: Another thread waits for it.
             Forked: In a child of fork(2).
         """
     def __await__(self) -> Generator[Any, Any, _T_co]: ...
