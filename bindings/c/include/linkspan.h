@@ -858,7 +858,7 @@ int32_t linkspan_send_start(struct linkspan_transport *transport,
                             struct linkspan_op **out);
 
 // Receives a message with this tag; `bytes` becomes its length and may be null. What had been sent can still be received when the peer
-// has closed its transport or was lost. A receive that times out revokes its path, and both sides connect anew: do not poll with
+// has closed its transport or was lost. A receive that times out, or is freed before its end, revokes its path, and both sides connect anew: do not poll with
 // short timeouts, but start one and ask linkspan_op_test.
 int32_t linkspan_recv(struct linkspan_transport *transport,
                       uint32_t tag,

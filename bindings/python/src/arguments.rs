@@ -7,7 +7,7 @@ use linkspan::{Context, Error, Gpu, Notify};
 use pyo3::Borrowed;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyInt, PyString};
+use pyo3::types::{PyBool, PyString};
 
 use crate::error::{BindingError, from_linkspan};
 use crate::op::{Gives, Op, Under};
@@ -120,7 +120,7 @@ pub(crate) fn notification(notify: Option<&Bound<'_, PyAny>>, fence: bool) -> Py
     } else if object.is_none() {
         None
     } else {
-        let value: Option<u64> = object.cast::<PyInt>().ok().and_then(|value| value.extract().ok());
+        let value: Option<u64> = object.extract().ok();
         let value =
             value.ok_or_else(|| BindingError::Notify(object.repr().map_or_else(|_| "?".into(), |r| r.to_string())))?;
         Some(Notify::value(value))

@@ -97,6 +97,14 @@ pub(crate) enum BindingError {
         /// What is wrong.
         why: String,
     },
+    /// A slice of less than nothing.
+    #[error("LS1198 the slice ends at byte {to}, before byte {from} at which it begins")]
+    Backwards {
+        /// First byte.
+        from: isize,
+        /// The one behind the last.
+        to: isize,
+    },
     /// It can be resized.
     #[error("LS1191 the storage of this tensor can be resized and could not be fixed: {0}")]
     Resizable(String),

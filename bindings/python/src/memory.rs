@@ -81,6 +81,9 @@ pub(crate) fn range(key: &Bound<'_, PyAny>, have: u64) -> PyResult<(u64, u64)> {
         Ok(if value < 0 { value.saturating_add(end) } else { value })
     };
     let (from, to) = (asked("start", fitted.start)?, asked("stop", fitted.stop)?);
+    if 0 <= to && to < from && from <= end {
+        return Err(BindingError::Backwards { from, to }.into());
+    }
     if from < 0 || to > end || from > to {
         let (offset, len) = (from.max(0) as u64, to.saturating_sub(from).max(0) as u64);
         let error = linkspan::Error::Bounds { offset, len, of: "this memory", have };

@@ -100,11 +100,13 @@ def test_to_view_offset_length() -> None:
     assert memory.view(10, 5).tobytes() == bytes(range(10, 15)) == memory[10:15].tobytes()
     assert memory[20:][5:].tobytes() == bytes(range(25, 100)) and memory[-10:].nbytes == 10
     assert memory[0:0].nbytes == memory[100:].nbytes == memory.view(100).nbytes == 0
-    wrong: list[tuple[int, int]] = [(0, 101), (101, 101), (50, 40), (-101, 5)]
+    wrong: list[tuple[int, int]] = [(0, 101), (101, 101), (101, 50), (-101, 5), (0, -101)]
     for start, stop in wrong:
         with pytest.raises(linkspan.OutOfBounds) as caught:
             memory[start:stop]
         assert caught.value.code == "LS1109" and isinstance(caught.value, IndexError)
+    with pytest.raises(linkspan.OutOfBounds, match="LS1198 the slice ends at byte 40, before byte 50"):
+        memory[50:-60]
     with pytest.raises(linkspan.OutOfBounds):
         memory.view(99, 2)
     with pytest.raises(linkspan.Error) as slip:
@@ -330,10 +332,19 @@ def test_notifications_count_and_come_in_order(pair: Pair) -> None:
     assert [b.wait_for_write(timeout=LONG) for _ in range(5)] == [*values, 0]
     with pytest.raises(linkspan.TimedOut):
         b.wait_for_write(timeout=0.05)
-    wrong: list[int] = [-1, 2**64]
+    wrong: list[Any] = [-1, 2**64, 1.0, "1"]
     for value in wrong:
         with pytest.raises(linkspan.BadValue, match="LS1190"):
             a.write(bytes(8), remote, notify=value)
+
+    class Number:
+        def __index__(self) -> int:
+            return 9
+
+    # As numpy's numbers are.
+    number: Any = Number()
+    a.write(bytes(8), remote, notify=number, timeout=LONG)
+    assert b.wait_for_write(timeout=LONG) == 9
 
 
 def test_batches_scatter_and_gather_in_one_call(pair: Pair, pattern: Pattern) -> None:

@@ -21,7 +21,7 @@ pub enum Error {
     /// As [`Error::Timeout`], but the peer has not confirmed in time that it reads the old path no longer (it is stopped
     /// or dead, or its host does not answer): bytes of the operation may still land in the peer's memory, none in ours.
     #[error(
-        "LS1102 the operation was not done within its timeout and the peer has not confirmed the revocation: its bytes may still land in the peer's memory"
+        "LS1102 the operation was not done within its timeout and the peer has not confirmed the revocation: what it was to write or send may still land in the peer's memory, and nothing of it lands here any more"
     )]
     TimedOutUnrevoked,
     /// Ended by `abort` or because its transport was dropped.
@@ -93,7 +93,9 @@ pub enum Error {
     #[error("LS1114 {0} regions are exposed on this transport already: unexpose some, or expose larger ones")]
     TooManyRegions(usize),
     /// A region that is not exposed.
-    #[error("LS1115 region key {0:#010x} is not exposed on this transport: it was unexposed already")]
+    #[error(
+        "LS1115 region key {0:#010x} is not exposed on this transport: it was unexposed already, or another transport or endpoint exposed it"
+    )]
     NotExposed(u32),
     /// Text that is not a URL of ours.
     #[error(transparent)]

@@ -257,7 +257,7 @@ pub unsafe extern "C" fn linkspan_send_start(
 }
 
 /// Receives a message with this tag; `bytes` becomes its length and may be null. What had been sent can still be received when the peer
-/// has closed its transport or was lost. A receive that times out revokes its path, and both sides connect anew: do not poll with
+/// has closed its transport or was lost. A receive that times out, or is freed before its end, revokes its path, and both sides connect anew: do not poll with
 /// short timeouts, but start one and ask linkspan_op_test.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_recv(

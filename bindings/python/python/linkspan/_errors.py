@@ -257,6 +257,7 @@ _CLASSES: dict[str, type[Error]] = {
     "LS1195": BadType,
     "LS1196": BadNumber,
     "LS1197": BadType,
+    "LS1198": OutOfBounds,
     "LS1301": DeviceMemory,
     "LS1302": DeviceFailed,
     "LS1303": DeviceFailed,

@@ -1103,7 +1103,7 @@ class Transport:
     def recv(self, tag: int, into: MemoryLike, timeout: float | None = None) -> int:
         """Receives a message with this tag. What had been sent can still be received when the peer has closed its transport or was lost.
 
-        A receive that times out revokes its path, and both sides connect anew: do not poll with short timeouts, but keep one `recv_async` and
+        A receive that times out or is cancelled revokes its path, and both sides connect anew: do not poll with short timeouts, but keep one `recv_async` and
         ask its `done()`.
 
         Args:
