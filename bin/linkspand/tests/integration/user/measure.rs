@@ -38,7 +38,7 @@ impl Server {
         let thread = thread::spawn(move || {
             let _fabric = fabric;
             while !stopped.load(Ordering::Relaxed) {
-                rendezvous.serve(&listener.handle());
+                rendezvous.serve(&mut || listener.handle());
                 while let Ok(Some(channel)) = listener.accept() {
                     thread::spawn(move || {
                         let limits = Limits {
