@@ -47,7 +47,10 @@ const ABOUT: &str = "\
  * Functions that return int32_t return LINKSPAN_OK or the number of an LS code (docs/ERRORS.md); linkspan_last_error gives the
  * words, for the calling thread. Handles (linkspan_context *, ...) are numbers: a null, closed or foreign one is LINKSPAN_HANDLE.
  * Pointers are null or valid during the call; null is an error where nothing else is said. Timeouts are milliseconds,
- * LINKSPAN_FOREVER for none. All functions may be called from any thread; \"Threads:\" says where there is more to know. */";
+ * LINKSPAN_FOREVER for none. All functions may be called from any thread; \"Threads:\" says where there is more to know.
+ *
+ * In a child of fork whose parent had called any of them, all of these do nothing and return LINKSPAN_FORKED: handles, connections and
+ * memory stay the parent's. Such a child can call exec. */";
 
 /// The header as it should be.
 pub(crate) fn header(root: &Path) -> Result<String, String> {

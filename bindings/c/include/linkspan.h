@@ -5,7 +5,10 @@
  * Functions that return int32_t return LINKSPAN_OK or the number of an LS code (docs/ERRORS.md); linkspan_last_error gives the
  * words, for the calling thread. Handles (linkspan_context *, ...) are numbers: a null, closed or foreign one is LINKSPAN_HANDLE.
  * Pointers are null or valid during the call; null is an error where nothing else is said. Timeouts are milliseconds,
- * LINKSPAN_FOREVER for none. All functions may be called from any thread; "Threads:" says where there is more to know. */
+ * LINKSPAN_FOREVER for none. All functions may be called from any thread; "Threads:" says where there is more to know.
+ *
+ * In a child of fork whose parent had called any of them, all of these do nothing and return LINKSPAN_FORKED: handles, connections and
+ * memory stay the parent's. Such a child can call exec. */
 
 #ifndef LINKSPAN_H
 #define LINKSPAN_H
@@ -117,6 +120,9 @@
 
 // LS1160: another thread waits for the operation, or it has a call already.
 #define LINKSPAN_OP_TAKEN 1160
+
+// LS1163: a child of fork, whose parent had used linkspan; nothing was done, and nothing of the parent's was ended.
+#define LINKSPAN_FORKED 1163
 
 // A timeout: no limit while the peer is alive.
 #define LINKSPAN_FOREVER -1
@@ -902,11 +908,8 @@ int32_t linkspan_link_get(const char *path, struct linkspan_link_info *out);
 
 // Opens the device at `path` (/dev/linkspan/0) and waits for its link. `how` null: 256 and 512 entries, 5 s, no thread.
 //
-// Threads: one at a time, here and in all calls on a ring; another one gets LINKSPAN_IN_CALL, and may call later. A child by
-// fork must not use it.
-int32_t linkspan_ring_open(const char *path,
-                           const struct linkspan_ring_options *how,
-                           struct linkspan_ring **out);
+// Threads: one at a time, here and in all calls on a ring; another one gets LINKSPAN_IN_CALL, and may call later.
+int32_t linkspan_ring_open(const char *path, const struct linkspan_ring_options *how, struct linkspan_ring **out);
 
 // Ends a ring with its channels and regions: what has not begun is taken back, what moves is waited for. Afterwards the memory that
 // was registered is the caller's alone.

@@ -10,7 +10,10 @@
  * dropped lets its operation go on.
  *
  * Threads: as in linkspan.h, any thread may use any object at any time, except that moving, assigning or destroying one is for
- * one thread alone; and that a Ring or a Swap is for one thread at a time. */
+ * one thread alone; and that a Ring or a Swap is for one thread at a time.
+ *
+ * In a child of fork whose parent had used linkspan every call throws an Error with the status LINKSPAN_FORKED, and destructors leave alone
+ * what is the parent's: its connections go on. */
 
 #ifndef LINKSPAN_HPP
 #define LINKSPAN_HPP

@@ -23,6 +23,16 @@ fn checked<T>(p: *const T, name: &'static str) -> CallResult<NonNull<T>> {
     Ok(p)
 }
 
+/// Has this called in the child of every fork(2) from here on; not in what vfork(2) and posix_spawn(3) make, which only call exec.
+pub(crate) fn in_children_call(call: extern "C" fn()) {
+    type Handler = Option<extern "C" fn()>;
+    unsafe extern "C" {
+        fn pthread_atfork(prepare: Handler, parent: Handler, child: Handler) -> c_int;
+    }
+    // SAFETY: a function of this library, which libc forgets when the library is unloaded. It fails only where there is no memory.
+    let _ = unsafe { pthread_atfork(None, None, Some(call)) };
+}
+
 /// A place for one result. Checked before the call does anything.
 pub(crate) struct Out<T>(NonNull<T>);
 

@@ -5,9 +5,11 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use linkspan_fabric::chain;
 
+use crate::raw;
 use crate::types::LINKSPAN_OK;
 
 /// Why a call failed.
@@ -96,6 +98,11 @@ pub(crate) enum Refusal {
         "LS1162 the submission queue is full: hand it over (linkspan_ring_doorbell), take completions, and put the entry again"
     )]
     QueueFull,
+    /// A child of fork(2).
+    #[error(
+        "LS1163 this process was forked from one that used linkspan, whose connections and threads are the parent's: let the child call exec or _exit, or fork before the first call"
+    )]
+    Forked,
     /// The device of the kernel module: its errors keep their codes.
     #[error(transparent)]
     Device(#[from] linkspan_tbring::Error),
@@ -161,9 +168,32 @@ impl Report {
     }
 }
 
-/// Runs a call: success, a refusal, or a panic as an internal error.
+const UNUSED: u8 = 0;
+const USED: u8 = 1;
+const FORKED: u8 = 2;
+
+/// Whether this process has called, or is the child of one that had: then objects and locks are the parent's.
+static PROCESS: AtomicU8 = AtomicU8::new(UNUSED);
+
+extern "C" fn forked() {
+    PROCESS.store(FORKED, Relaxed);
+}
+
+#[cold]
+fn first_call() {
+    raw::in_children_call(forked);
+    PROCESS.store(USED, Relaxed);
+}
+
+/// Runs a call: success, a refusal, or a panic as an internal error. In a forked child it is not run, so that nothing of the parent is
+/// ended there.
 #[inline]
 pub(crate) fn border(call: impl FnOnce() -> CallResult) -> i32 {
+    match PROCESS.load(Relaxed) {
+        USED => {}
+        FORKED => return tell(Refusal::Forked),
+        _ => first_call(),
+    }
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => LINKSPAN_OK,
         Ok(Err(refusal)) => tell(refusal),

@@ -78,6 +78,8 @@ pub const LINKSPAN_TOO_SMALL: i32 = 1154;
 pub const LINKSPAN_MEMORY_IN_USE: i32 = 1156;
 /// LS1160: another thread waits for the operation, or it has a call already.
 pub const LINKSPAN_OP_TAKEN: i32 = 1160;
+/// LS1163: a child of fork, whose parent had used linkspan; nothing was done, and nothing of the parent's was ended.
+pub const LINKSPAN_FORKED: i32 = 1163;
 
 /// A timeout: no limit while the peer is alive.
 pub const LINKSPAN_FOREVER: i64 = -1;

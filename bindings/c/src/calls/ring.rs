@@ -115,8 +115,7 @@ pub unsafe extern "C" fn linkspan_link_get(path: *const c_char, out: *mut linksp
 
 /// Opens the device at `path` (/dev/linkspan/0) and waits for its link. `how` null: 256 and 512 entries, 5 s, no thread.
 ///
-/// Threads: one at a time, here and in all calls on a ring; another one gets LINKSPAN_IN_CALL, and may call later. A child by
-/// fork must not use it.
+/// Threads: one at a time, here and in all calls on a ring; another one gets LINKSPAN_IN_CALL, and may call later.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_ring_open(
     path: *const c_char,

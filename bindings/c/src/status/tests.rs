@@ -18,7 +18,7 @@ fn last() -> String {
 
 #[test]
 fn constants_are_the_codes_of_the_errors() {
-    let errors: [(i32, Refusal); 22] = [
+    let errors: [(i32, Refusal); 23] = [
         (t::LINKSPAN_TIMEOUT, Error::Timeout.into()),
         (t::LINKSPAN_TIMED_OUT_UNREVOKED, Error::TimedOutUnrevoked.into()),
         (t::LINKSPAN_ABORTED, Error::Aborted.into()),
@@ -37,6 +37,7 @@ fn constants_are_the_codes_of_the_errors() {
         (t::LINKSPAN_HANDLE, Refusal::Handle { word: "memory", handle: 9 }),
         (t::LINKSPAN_MEMORY_IN_USE, Refusal::MemoryInUse),
         (t::LINKSPAN_OP_TAKEN, Refusal::Taken),
+        (t::LINKSPAN_FORKED, Refusal::Forked),
         (t::LINKSPAN_IN_CALL, Refusal::InCall("ring")),
         (t::LINKSPAN_QUEUE_FULL, Refusal::QueueFull),
         (t::LINKSPAN_LINK_LOST, linkspan_tbring::Error::Gone.into()),

@@ -68,6 +68,7 @@ fn the_layout_is_the_one_that_c_was_promised() {
         LINKSPAN_TOO_SMALL
         LINKSPAN_MEMORY_IN_USE
         LINKSPAN_OP_TAKEN
+        LINKSPAN_FORKED
         LINKSPAN_FOREVER
         LINKSPAN_PORT
         LINKSPAN_URL_SIZE

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/epoll.h>
+#include <sys/wait.h>
 
 static void query_support(void) {
     linkspan_support list[16];
@@ -984,6 +985,42 @@ static void registered_memory_is_the_callers_again_after_its_release(int path) {
     end_pair(p);
 }
 
+// As where a child returns from main, and owners in C++ end there what they own.
+static void a_forked_child_leaves_the_connection_to_its_parent(int path) {
+    pair p = pair_over(path);
+    char bytes[64] = "";
+    linkspan_memory *memory;
+    linkspan_remote remote;
+    linkspan_op *op;
+    uint32_t done;
+    uint64_t value;
+    OK(linkspan_memory_register(bytes, sizeof bytes, 0, &memory));
+    OK(linkspan_transport_expose(p.b, part_of(memory, 0, 32), LINKSPAN_ACCESS_WRITE, &remote, NULL));
+    OK(linkspan_wait_for_write_start(p.b, LONG, &op));
+    const linkspan_notify note = {5, 0};
+    const pid_t pid = fork();
+    if (pid == 0) {
+        linkspan_transport *made;
+        IS(LINKSPAN_FORKED, linkspan_write(p.a, part_of(memory, 32, 32), &remote, &note, LONG, NULL));
+        IS(LINKSPAN_FORKED, linkspan_op_test(op, &done, NULL));
+        IS(LINKSPAN_FORKED, linkspan_op_free(op));
+        IS(LINKSPAN_FORKED, linkspan_memory_release(memory, LINKSPAN_FOREVER));
+        IS(LINKSPAN_FORKED, linkspan_transport_close(p.a));
+        IS(LINKSPAN_FORKED, linkspan_context_close(p.contexts[0]));
+        IS(LINKSPAN_FORKED, linkspan_transport_open(NULL, 0, &made));
+        CHECK(linkspan_last_status() == LINKSPAN_FORKED);
+        _exit(0);
+    }
+    int status;
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+    OK(linkspan_write(p.a, part_of(memory, 32, 32), &remote, &note, LONG, NULL));
+    OK(linkspan_op_wait(op, &value));
+    CHECK(value == 5);
+    OK(linkspan_op_free(op));
+    end_pair(p);
+    OK(linkspan_memory_release(memory, LONG));
+}
+
 #define ONCE(name) {#name, name, NULL}
 #define EACH(name) {#name, NULL, name}
 
@@ -1023,6 +1060,7 @@ int main(void) {
         EACH(an_epoll_loop_drives_by_event_fd_and_poll),
         EACH(an_operation_calls_back_once),
         EACH(registered_memory_is_the_callers_again_after_its_release),
+        EACH(a_forked_child_leaves_the_connection_to_its_parent),
     };
     for (size_t n = 0; n < sizeof tests / sizeof *tests; n++) {
         if (tests[n].once) {
