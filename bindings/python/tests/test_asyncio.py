@@ -299,7 +299,7 @@ def test_each_task_of_an_operation_has_its_result(pair: Pair) -> None:
         again = asyncio.create_task(op)
         await asyncio.sleep(0)
         await a.write_async(b"", remote, notify=9, timeout=LONG)
-        assert await asyncio.wait_for(asyncio.gather(again, asyncio.create_task(op)), LONG) == [9, 9]
+        assert list(await asyncio.wait_for(asyncio.gather(again, asyncio.create_task(op)), LONG)) == [9, 9]
 
     asyncio.run(main())
 
