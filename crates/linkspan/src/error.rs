@@ -255,7 +255,7 @@ impl Error {
     /// Whether no connection came about because one side does not admit the other's key or version.
     pub fn is_refused(&self) -> bool {
         // The code of the fabric's `Refused`, with which its causes begin.
-        matches!(self, Error::Connect(why) if why.contains("LS0516 "))
+        matches!(self, Error::Connect(why) if why.split(' ').any(|word| word == "LS0516"))
     }
 
     pub(crate) fn system(call: &'static str) -> impl FnOnce(std::io::Error) -> Error {

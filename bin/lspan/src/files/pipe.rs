@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_cause_is_told_once() {
         let failed = Error::System { what: "writing".into(), source: io::Error::other("no reader") };
-        assert_eq!(Failure::from(failed).message, "LS1811 writing: no reader");
+        assert_eq!(Failure::from(failed).message.matches("no reader").count(), 1);
     }
 
     #[test]

@@ -220,7 +220,7 @@ fn reserve<F: Fs>(
     let (_, free) = fs.space(dir).map_err(failed)?;
     let wanted = info.disk.min(info.ident.size).saturating_sub(ours.disk);
     if wanted > free {
-        let why = format!("{wanted} bytes are needed and {free} are free");
+        let why = format!("space for the file: {wanted} bytes are needed and {free} are free");
         return Err(Fault::new(FaultKind::NoSpace, why));
     }
     if info.sparse() || old.is_some_and(|old| old.kind == Kind::File && old.size > 0) {
