@@ -97,7 +97,7 @@ fn what_is_no_key_is_refused_and_changes_nothing() {
     let noise = bob.given("pair -", [0xff; 99]);
     assert!(noise.status.code() == Some(2) && err(&noise).contains("LS0541"), "{}", err(&noise));
     let own = out(&bob.run("key show --name bob"));
-    assert!(err(&bob.given("key add", &own)).contains("LS0529"));
+    assert!(err(&bob.given("key add", own)).contains("LS0529"));
     assert!(out(&bob.run("key list")).contains("no peer is trusted yet"));
     let again = bob.run("key new");
     assert!(again.status.code() == Some(2) && err(&again).contains("LS0525"), "{}", err(&again));
@@ -155,8 +155,8 @@ fn a_join_line_that_leads_to_this_host_alone_is_not_given() {
 fn a_served_peer_lets_in_whom_it_is_paired_with() {
     let (ada, bob, eve) = (User::new("serve-ada"), User::new("serve-bob"), User::new("serve-eve"));
     let show = |user: &User, name: &str| out(&user.run(&format!("key show --name {name}")));
-    assert_eq!(bob.given("key add", &show(&ada, "ada")).status.code(), Some(0));
-    assert_eq!(ada.given("key add --host 127.0.0.1", &show(&bob, "bob")).status.code(), Some(0));
+    assert_eq!(bob.given("key add", show(&ada, "ada")).status.code(), Some(0));
+    assert_eq!(ada.given("key add --host 127.0.0.1", show(&bob, "bob")).status.code(), Some(0));
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let serve = |more: &str| {
         let mut command = bob.lspan(&format!("perf serve --port {port} {more}"));
@@ -240,8 +240,8 @@ fn on_a_passed_socket_those_who_pair_are_served_and_nobody_else() {
     };
     measured(&eve, "127.0.0.1", 5, "LS0740");
     let show = |user: &User, name: &str| out(&user.run(&format!("key show --name {name}")));
-    assert_eq!(bob.given("key add", &show(&ada, "ada")).status.code(), Some(0));
-    assert_eq!(ada.given("key add --host 127.0.0.1", &show(&bob, "bob")).status.code(), Some(0));
+    assert_eq!(bob.given("key add", show(&ada, "ada")).status.code(), Some(0));
+    assert_eq!(ada.given("key add --host 127.0.0.1", show(&bob, "bob")).status.code(), Some(0));
     assert_eq!(eve.run("key new").status.code(), Some(0));
     measured(&ada, "bob", 0, "");
     measured(&eve, "127.0.0.1", 5, "LS0230");
