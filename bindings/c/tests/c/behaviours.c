@@ -997,11 +997,11 @@ static void a_forked_child_leaves_the_connection_to_its_parent(int path) {
     OK(linkspan_memory_register(bytes, sizeof bytes, 0, &memory));
     OK(linkspan_transport_expose(p.b, part_of(memory, 0, 32), LINKSPAN_ACCESS_WRITE, &remote, NULL));
     OK(linkspan_wait_for_write_start(p.b, LONG, &op));
-    const linkspan_notify note = {5, 0};
+    const linkspan_notify with = note(5);
     const pid_t pid = fork();
     if (pid == 0) {
         linkspan_transport *made;
-        IS(LINKSPAN_FORKED, linkspan_write(p.a, part_of(memory, 32, 32), &remote, &note, LONG, NULL));
+        IS(LINKSPAN_FORKED, linkspan_write(p.a, part_of(memory, 32, 32), &remote, &with, LONG, NULL));
         IS(LINKSPAN_FORKED, linkspan_op_test(op, &done, NULL));
         IS(LINKSPAN_FORKED, linkspan_op_free(op));
         IS(LINKSPAN_FORKED, linkspan_memory_release(memory, LINKSPAN_FOREVER));
@@ -1013,7 +1013,7 @@ static void a_forked_child_leaves_the_connection_to_its_parent(int path) {
     }
     int status;
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
-    OK(linkspan_write(p.a, part_of(memory, 32, 32), &remote, &note, LONG, NULL));
+    OK(linkspan_write(p.a, part_of(memory, 32, 32), &remote, &with, LONG, NULL));
     OK(linkspan_op_wait(op, &value));
     CHECK(value == 5);
     OK(linkspan_op_free(op));
