@@ -47,7 +47,7 @@ const MODULES: [&str; 29] = [
     "thunderbolt_stream",
     "thunderbolt_dma_test",
     "rdma_rxe",
-    // What rdma_rxe before 6.15 asks the crypto API for by name.
+    // What rdma_rxe and f2fs of older kernels (6.12) ask the crypto API for by name.
     "crc32_generic",
     "ib_uverbs",
     "rdma_ucm",

@@ -223,7 +223,7 @@ pub(crate) fn places(lab: &mut Lab) -> Result<()> {
         SOON,
         &format!(
             "ip link set lo up && mkdir -p /disk && echo {key} >/tmp/key && chmod 600 /tmp/key\n\
-             modprobe crc32c_generic 2>/dev/null\n\
+             modprobe crc32c_generic 2>/dev/null; modprobe crc32_generic 2>/dev/null\n\
              for module in virtio_blk ext4 xfs btrfs f2fs overlay vfat nls_cp437 nls_ascii exfat; do modprobe $module || exit; done"
         ),
     )?;
