@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::keys::Keyring;
-use linkspan_fabric::{Channel, Config, Fabric, Gpu, HANDLE_LEN, Listener, chain};
+use linkspan_fabric::{Channel, Config, Gpu, chain};
 use linkspan_net::WaitSet;
 use linkspan_perf::{Interrupt, Limits, LinkError, PerfError, Quota, serve_with};
 use linkspan_service::rendezvous::{RendezvousServer, shown};
@@ -32,9 +32,6 @@ const MEMORY: u64 = 6 << 30;
 /// How long a client may be silent.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Listeners at a time.
-const LISTENERS: usize = 4;
-
 /// Longest that sessions may take to close after Ctrl-C.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -59,15 +56,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     if let Some(ring) = &paired {
         fabric::accept_paired(ring.clone());
     }
-    let mut fabric = match args.stdio {
+    let fabric = match args.stdio {
         true => fabric::local(args.path, args.mem, true)?,
         false => fabric::serving(args.path, args.mem)?,
     };
-    // The last one is for who comes now; peers that were given another's handle may still be on their way to it.
-    let mut listeners = vec![fabric.listen(args.device)?];
+    let listener = fabric.listen(args.device)?;
     let mut rendezvous_server = if args.stdio {
         follow_parent()?;
-        let line = child::encode(&listeners[0].handle());
+        let line = child::encode(&listener.handle());
         let mut out = io::stdout().lock();
         writeln!(out, "{line}")
             .and_then(|()| out.flush())
@@ -118,14 +114,29 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
     let mut begun = false;
     loop {
-        let mut handle = || current(&mut fabric, &mut listeners, args.device);
+        let mut handle = || {
+            listener.renew().unwrap_or_else(|error| {
+                peer_lines::say(&format!("lspan: a client gets the addresses of before: {}", chain(&error)));
+                listener.handle()
+            })
+        };
         if let Some(error) = rendezvous_server.as_mut().and_then(|server| server.serve(&mut handle)) {
             peer_lines::say(&format!("lspan: no peer can be accepted at the moment: {error}"));
         }
-        for accepted in listeners.iter().flat_map(accepted) {
-            begun = true;
-            let offers = OneSidedOffers::new(args.path, args.device, args.stdio);
-            begin(accepted, gpu.as_ref(), &sessions, limits.clone(), &interrupt, args.stdio, offers);
+        loop {
+            match listener.accept() {
+                Ok(Some(channel)) => {
+                    begun = true;
+                    let offers = OneSidedOffers::new(args.path, args.device, args.stdio);
+                    begin(channel, gpu.as_ref(), &sessions, limits.clone(), &interrupt, args.stdio, offers);
+                }
+                Ok(None) => break,
+                // One connection that failed is not the end of the service.
+                Err(error) => {
+                    peer_lines::say(&format!("lspan: a connection was not accepted: {}", chain(&error)));
+                    break;
+                }
+            }
         }
         if args.once && begun && sessions.left() == SESSIONS {
             return Ok(Exit::Ok);
@@ -141,7 +152,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         }
         waits.clear();
         fds.clear();
-        listeners.iter().for_each(|listener| listener.wait_fds(&mut fds));
+        listener.wait_fds(&mut fds);
         if let Some(rendezvous_server) = &rendezvous_server {
             rendezvous_server.wait_fds(&mut fds);
         }
@@ -151,35 +162,6 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         // Deadlines of half-open connections, and the end of --once, have no descriptor.
         let _ = waits.wait(Some(Duration::from_millis(100)));
     }
-}
-
-/// The handle for who comes now: of a new listener where the addresses of this host are others than before. Sessions of those before
-/// go on; the oldest of several is closed, for addresses may come and go without end.
-fn current(fabric: &mut Fabric, listeners: &mut Vec<Listener>, device: usize) -> [u8; HANDLE_LEN] {
-    let renewed = fabric.renewed().and_then(|new| match new {
-        Some(new) => new.listen(device).map(|listener| Some((new, listener))),
-        None => Ok(None),
-    });
-    match renewed {
-        Ok(Some((new, listener))) => {
-            *fabric = new;
-            listeners.push(listener);
-            listeners.drain(..listeners.len().saturating_sub(LISTENERS));
-        }
-        Ok(None) => {}
-        Err(error) => peer_lines::say(&format!("lspan: the addresses of now cannot be used: {}", chain(&error))),
-    }
-    listeners[listeners.len() - 1].handle()
-}
-
-/// The connections of a listener that are up. One that failed is not the end of the service.
-fn accepted(listener: &Listener) -> impl Iterator<Item = Channel> {
-    std::iter::from_fn(|| {
-        listener.accept().unwrap_or_else(|error| {
-            peer_lines::say(&format!("lspan: a connection was not accepted: {}", chain(&error)));
-            None
-        })
-    })
 }
 
 fn begin(

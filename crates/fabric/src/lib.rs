@@ -68,7 +68,7 @@ use stream_rail::StreamRail;
 
 use linkspan_proto::login::Guard;
 use linkspan_topology::mesh::Graph;
-use linkspan_topology::{Host, IfAddr, Interface, LAST_RESORT, Roots, Verdict};
+use linkspan_topology::{Host, Interface, LAST_RESORT, Roots, Verdict};
 
 /// A process's view of its machine. Cloning is cheap; may be used from any thread.
 #[derive(Clone)]
@@ -318,31 +318,11 @@ impl Fabric {
             return self.clone();
         }
         let config = Config { traffic_class: Some(class), ..self.config().clone() };
-        self.varied(config, self.0.survey.clone(), self.devices())
-    }
-
-    /// The same fabric with the interfaces that the machine has now. `None`: the usable ones and their addresses are those it has.
-    ///
-    /// # Errors
-    /// [`Error::Interfaces`]: they cannot be listed. [`Error::NoInterface`]: there is none any more.
-    pub fn renewed(&self) -> Result<Option<Fabric>, Error> {
-        fn usable(survey: &[(Interface, Verdict)]) -> impl Iterator<Item = (&str, &[IfAddr])> {
-            survey.iter().filter(|(_, verdict)| verdict.is_usable()).map(|(i, _)| (i.name.as_str(), i.addrs.as_slice()))
-        }
-        let survey = survey(self.config())?;
-        if usable(&survey).eq(usable(self.survey())) {
-            return Ok(None);
-        }
-        let devices = devices(self.config(), &survey)?;
-        Ok(Some(self.varied(self.config().clone(), survey, devices)))
-    }
-
-    fn varied(&self, config: Config, survey: Vec<(Interface, Verdict)>, devices: Vec<Device>) -> Fabric {
         Fabric(Arc::new(Inner {
             config,
             log: self.0.log.clone(),
-            survey,
-            devices: RwLock::new(devices),
+            survey: self.0.survey.clone(),
+            devices: RwLock::new(self.devices()),
             host: self.0.host,
             acked: self.0.acked,
             stats: self.0.stats.clone(),

@@ -1,28 +1,32 @@
 //! The side that is connected to.
 
+mod sockets;
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use linkspan_proto::greeting::Greeting;
-use linkspan_proto::handle::{Addr, HANDLE_LEN, Handle, HandleError};
-use linkspan_proto::login::{Guard, LoginTable, PublicKey, Secret, ServerParams, Session, Token, USED_BOUND};
+use linkspan_proto::handle::{HANDLE_LEN, Handle};
+use linkspan_proto::login::{Guard, LoginTable, PublicKey, ServerParams, Session, Token, USED_BOUND};
 use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
 use linkspan_setup::handshake::QPS_MAX;
 use linkspan_setup::log::warn_seldom;
 use linkspan_setup::logins::{LoginRun, Slot, drop_unproven};
 use linkspan_setup::stats::Event;
-use linkspan_stream::{Listen, Options, Stream};
+use linkspan_stream::{Listen, Stream};
 use linkspan_transport::{BoxRail, Conn, Site, WaitFd};
 
 use crate::channel::{Channel, Parts, ReconnectPolicy};
-use crate::device::DeviceInterface;
+use crate::device::Device;
 use crate::local::{self, ShmOffer, ShmRail};
 use crate::reconnect::Recovered;
 use crate::route::Beside;
 use crate::stream_setup::{SetupError, Step, StreamSetup};
 use crate::{Error, Fabric, chain};
+
+pub(crate) use sockets::socket_addr;
 
 /// Reconnected rails that their connections have not taken yet, over all peers of one listener.
 const MAX_WAITING: usize = 256;
@@ -41,7 +45,6 @@ fn acceptors() -> MutexGuard<'static, Vec<Weak<Mutex<Acceptor>>>> {
 /// thread.
 pub struct Listener {
     pub(crate) acceptor: Arc<Mutex<Acceptor>>,
-    handle: Secret<HANDLE_LEN>,
 }
 
 impl std::fmt::Debug for Listener {
@@ -51,63 +54,26 @@ impl std::fmt::Debug for Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(fabric: &Fabric, device: usize) -> Result<Listener, Error> {
-        let device = fabric.device(device)?;
+    pub(crate) fn new(fabric: &Fabric, index: usize) -> Result<Listener, Error> {
+        let device = fabric.device(index)?;
         fabric.providers().for_each(|provider| provider.open());
         let token = Token::random().map_err(|_| linkspan_proto::login::LoginError::Random)?;
         let mut id = [0; 8];
         getrandom::fill(&mut id).map_err(|_| linkspan_proto::login::LoginError::Random)?;
         let listen_id = u64::from_le_bytes(id);
-        let mut handle = Handle::new(listen_id, token.clone(), fabric.host_hash());
+        let mut handle = Handle::new(listen_id, token, fabric.host_hash());
         handle.psk = fabric.config().has_key();
         handle.keys = matches!(fabric.config().guard, Guard::Keys { .. });
         handle.encrypt = fabric.config().encrypts();
-        let (mut sockets, mut refused) = (Vec::new(), None);
-        // Last, what connectors that share a subnet with a cable do without.
-        let beside = device.ports.iter().filter_map(DeviceInterface::by_link_local);
-        let beside = beside.filter(|_| !fabric.config().meshes());
-        for (n, port) in device.ports.iter().cloned().chain(beside).enumerate() {
-            let more = n >= device.ports.len();
-            let addr = socket_addr(port.addr.ip, 0, port.addr.scope);
-            // In a mesh one subnet may be on two cables; answers go back over the one they came by. The first port is
-            // left to the routes: processes of this host come to it over loopback.
-            let twice = |other: &DeviceInterface| other.name != port.name && port.addr.same_subnet(other.addr.ip);
-            let tied = fabric.config().meshes() && !sockets.is_empty() && device.ports.iter().any(twice);
-            let tie = port.tie().or_else(|| tied.then(|| port.name.clone()));
-            let options = Options { device: tie, ..fabric.tcp_options() };
-            let socket = match Listen::bind(addr, &options) {
-                Ok(socket) => socket,
-                // The kernel may not be done with looking for a duplicate of it, or it went with its cable.
-                Err(why) if more => {
-                    fabric.log().info(&format!("not listening on {} at {addr}: {}", port.name, chain(&why)));
-                    continue;
-                }
-                Err(why) if port.addr.is_link_local() => {
-                    let line = format!("not listening on {}: {}", port.name, chain(&why));
-                    warn_seldom(fabric.log(), &port.name, &line);
-                    refused = Some(why);
-                    continue;
-                }
-                Err(why) => return Err(why.into()),
-            };
-            let entry = Addr { ip: port.addr.ip, port: socket.local_addr().port(), prefix: port.addr.prefix };
-            match handle.push(entry) {
-                Ok(()) => sockets.push(socket),
-                Err(full @ HandleError::Full { .. }) if more => fabric.log().info(&full.to_string()),
-                Err(full @ HandleError::Full { .. }) => fabric.log().warn(&full.to_string()),
-                Err(other) => return Err(other.into()),
-            }
-        }
-        if let (true, Some(why)) = (sockets.is_empty(), refused) {
-            return Err(why.into());
-        }
+        let which = if device.members.is_empty() { vec![index] } else { device.members.clone() };
+        let sockets = sockets::listen(fabric, &device, &mut handle, &mut Vec::new())?;
         let acceptor = Acceptor {
             fabric: fabric.clone(),
             device: device.name,
+            which,
+            handle,
             sockets,
             turn: 0,
-            listen_id,
-            token,
             table: Arc::new(LoginTable::new(USED_BOUND)),
             pending_logins: Vec::new(),
             pending_conns: HashMap::new(),
@@ -121,19 +87,34 @@ impl Listener {
         let mut all = acceptors();
         all.retain(|other| other.strong_count() > 0);
         all.push(Arc::downgrade(&acceptor));
-        Ok(Listener { acceptor, handle: Secret::new(handle.encode()) })
+        Ok(Listener { acceptor })
     }
 
     /// What a peer needs to connect; secret, 128 bytes.
     pub fn handle(&self) -> [u8; HANDLE_LEN] {
-        *self.handle.expose()
+        self.lock().handle.encode()
+    }
+
+    /// Listens on the interfaces that the machine has now, and no more on addresses that went. Gives the [handle](Listener::handle) from
+    /// now on; earlier ones lead here too, as long as one of their addresses is left. Connections that are up, or come up, go on.
+    ///
+    /// # Errors
+    /// [`Error::Interfaces`], [`Error::NoInterface`] and those of [`Fabric::listen`]; it listens as before then.
+    pub fn renew(&self) -> Result<[u8; HANDLE_LEN], Error> {
+        let mut acceptor = self.lock();
+        acceptor.renew()?;
+        Ok(acceptor.handle.encode())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Acceptor> {
+        self.acceptor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The owner will call [`Listener::accept`] whenever a descriptor of [`Listener::wait_fds`] wakes it, also after the
     /// last accept. Otherwise connections that are up look at the sockets themselves, for rails that reconnect, and what
     /// they take from them wakes the owner no more.
     pub fn attend(&self) {
-        self.acceptor.lock().unwrap_or_else(|e| e.into_inner()).attended = true;
+        self.lock().attended = true;
     }
 
     /// The next connection that is up, if there is one. Never blocks.
@@ -144,7 +125,7 @@ impl Listener {
     /// [`Error::Forced`]: `LINKSPAN_PATH` names a path that cannot be taken.
     pub fn accept(&self) -> Result<Option<Channel>, Error> {
         linkspan_stream::closing::sweep();
-        let mut acceptor = self.acceptor.lock().unwrap_or_else(|e| e.into_inner());
+        let mut acceptor = self.lock();
         acceptor.pump()?;
         acceptor.finish_one(&self.acceptor)
     }
@@ -152,7 +133,7 @@ impl Listener {
     /// Adds the descriptors of which one becomes ready when [`Listener::accept`] can make progress. Where it is not
     /// [idle](Listener::is_idle) there are deadlines too: wait for a tenth of a second at most.
     pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
-        let acceptor = self.acceptor.lock().unwrap_or_else(|e| e.into_inner());
+        let acceptor = self.lock();
         if !Slot::all_taken() {
             fds.extend(acceptor.sockets.iter().filter_map(Listen::wait_fd));
         }
@@ -169,18 +150,18 @@ impl Listener {
     /// Whether more streams are logging in than a job's own peers make at a time: with each pass all of them are looked at, so whoever
     /// drives other connections too does well to look a thousand times a second at most, and not whenever one of them stirs.
     pub fn is_crowded(&self) -> bool {
-        self.acceptor.lock().unwrap_or_else(|e| e.into_inner()).pending_logins.len() > CROWD
+        self.lock().pending_logins.len() > CROWD
     }
 
     /// How many lost rails have come back so far to connections that are up. Each takes its own with its next progress: whoever drives them
     /// only when something stirs must look at them when this grows.
     pub fn came_back(&self) -> u64 {
-        self.acceptor.lock().unwrap_or_else(|e| e.into_inner()).came_back
+        self.lock().came_back
     }
 
     /// Whether nothing is coming up and new connections can be accepted at once.
     pub fn is_idle(&self) -> bool {
-        self.acceptor.lock().unwrap_or_else(|e| e.into_inner()).is_idle()
+        self.lock().is_idle()
     }
 }
 
@@ -217,11 +198,12 @@ struct PendingConn {
 pub(crate) struct Acceptor {
     fabric: Fabric,
     device: String,
+    /// Which of the machine's devices these are the interfaces of.
+    which: Vec<usize>,
+    handle: Handle,
     sockets: Vec<Listen>,
     /// The socket that is asked first.
     turn: usize,
-    listen_id: u64,
-    token: Token,
     table: Arc<LoginTable>,
     pending_logins: Vec<PendingStream>,
     pending_conns: HashMap<ConnId, PendingConn>,
@@ -238,6 +220,23 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
+    fn renew(&mut self) -> Result<(), Error> {
+        let config = self.fabric.config();
+        let now = crate::devices(config, &crate::survey(config)?)?;
+        let one = |index: usize| now.get(index).cloned().ok_or(Error::NoDevice { index, count: now.len() });
+        let device = match self.which[..] {
+            [index] => one(index)?,
+            _ => {
+                let parts: Vec<Device> = self.which.iter().map(|n| one(*n)).collect::<Result<_, _>>()?;
+                Device::merged(&parts, &self.which)?
+            }
+        };
+        let mut handle = self.handle.without_addrs();
+        self.sockets = sockets::listen(&self.fabric, &device, &mut handle, &mut self.sockets)?;
+        (self.handle, self.device) = (handle, device.name);
+        Ok(())
+    }
+
     fn is_idle(&self) -> bool {
         let pending = self.pending_logins.len() + self.pending_conns.len() + self.handshakes.len();
         pending == 0 && !Slot::all_taken() && self.sockets.iter().all(|s| s.wait_fd().is_some())
@@ -358,7 +357,7 @@ impl Acceptor {
         let params = ServerParams {
             guard: self.fabric.config().listening_guard(),
             blob: None,
-            ..ServerParams::new(self.listen_id, self.token.clone(), self.table.clone())
+            ..ServerParams::new(self.handle.listen_id, self.handle.token.clone(), self.table.clone())
         };
         let setup = StreamSetup::accept(LoginRun::server(stream, params)?);
         let (slot, offer) = (Some(slot), None);
@@ -756,13 +755,5 @@ impl PendingConn {
                 left_out: Vec::new(),
             },
         ))
-    }
-}
-
-/// A socket address with its scope.
-pub(crate) fn socket_addr(ip: std::net::IpAddr, port: u16, scope: u32) -> SocketAddr {
-    match ip {
-        std::net::IpAddr::V4(ip) => SocketAddr::new(ip.into(), port),
-        std::net::IpAddr::V6(ip) => std::net::SocketAddrV6::new(ip, port, 0, scope).into(),
     }
 }

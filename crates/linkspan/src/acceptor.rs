@@ -92,6 +92,11 @@ impl Acceptor {
         self.listener.handle()
     }
 
+    /// The handle with the addresses that the host has now.
+    pub(crate) fn renew(&self) -> Result<[u8; linkspan_fabric::HANDLE_LEN], Error> {
+        Ok(self.listener.renew()?)
+    }
+
     /// The next path that has said who it is.
     pub(crate) fn next(&self) -> Option<(Channel, Hello)> {
         let mut arrivals = self.arrivals.lock().unwrap_or_else(|e| e.into_inner());

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Channel, Gpu, WaitFd};
+use linkspan_fabric::{Channel, Gpu, HANDLE_LEN, WaitFd};
 
 use crate::acceptor::Acceptor;
 use crate::context::{Context, random};
@@ -113,12 +113,21 @@ impl Listener {
         Arc::downgrade(&self.accepting)
     }
 
-    /// The URL for the peers.
+    /// The URL for the peers, with the addresses that the host had when the listener was made.
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Gives the URL to whoever asks for it at this TCP port of the host, on loopback and every usable interface, until the listener is closed:
+    /// The URL with the addresses that the host has now, also those of a cable that was plugged in later. Earlier ones lead here too, as
+    /// long as one of their addresses is left.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`]: the interfaces cannot be listed, none is usable, or the OS refuses a socket; it listens as before then.
+    pub fn renew(&self) -> Result<Url, Error> {
+        Ok(Url::new(UrlKind::Listener, 0, self.accepting.renew()?))
+    }
+
+    /// Gives the URL, with the addresses of then, to whoever asks for it at this TCP port of the host, on loopback and every usable interface, until the listener is closed:
     /// paired hosts find it by name then ([`Context::find_host`]). Only those whose keys are trusted get in, those
     /// that are paired later too. Port 0: one that is free. Gives the addresses, also those that are looked for duplicates of yet. The listener is one of [`Context::paired`].
     ///
@@ -126,7 +135,7 @@ impl Listener {
     /// [`Error::NotPaired`]: the listener's context logs in without keys. [`Error::Rendezvous`]: another process has the port.
     /// [`Error::Aborted`]: [`Listener::close`] came.
     pub fn serve_at(&self, port: u16) -> Result<Vec<SocketAddr>, Error> {
-        let (port, addrs) = UrlServer::open(&self.accepting.ctx, &self.url, port)?;
+        let (port, addrs) = UrlServer::open(&self.accepting.ctx, self.state(), port)?;
         let mut inner = self.accepting.lock();
         if inner.closed {
             drop(inner);
@@ -210,6 +219,19 @@ impl Drop for Listener {
 }
 
 impl ListenerState {
+    /// The handle with the addresses that the host has now.
+    pub(crate) fn renew(&self) -> Result<[u8; HANDLE_LEN], Error> {
+        let handle = self.acceptor.renew()?;
+        // There may be sockets that the engine thread does not wait for yet.
+        self.ctx.kick();
+        Ok(handle)
+    }
+
+    /// As it was before.
+    pub(crate) fn handle(&self) -> [u8; HANDLE_LEN] {
+        self.acceptor.handle()
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -355,6 +377,13 @@ mod tests {
             assert!(wait.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
         }
         assert_eq!(listener.accepting.lock().wakers.len(), MOST_WAKERS);
+    }
+
+    #[test]
+    fn a_listener_whose_host_has_the_same_addresses_still_keeps_its_sockets_and_its_url() {
+        let listener = context().listen().unwrap();
+        assert_eq!(listener.renew().unwrap(), *listener.url());
+        assert_eq!(listener.renew().unwrap(), *listener.url());
     }
 
     #[test]

@@ -2,14 +2,15 @@
 //! its host, the other one asks there and has the peer prove its key.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{HANDLE_LEN, WaitFd};
+use linkspan_fabric::{WaitFd, chain};
 use linkspan_service::rendezvous::{self, LIBRARY, RendezvousError, RendezvousServer};
 
 use crate::context::Context;
 use crate::engine::{Serve, Served};
+use crate::listener::ListenerState;
 use crate::{Error, Url, deadline};
 
 /// Time between two questions at the same host: those who wait for a program to start notice it soon, and are no burden to others.
@@ -21,17 +22,21 @@ const SLEEP: Duration = Duration::from_secs(3600);
 /// A URL that is given to whoever asks at a port. It is no secret then: the login is by keys.
 pub(crate) struct UrlServer {
     ctx: Context,
-    handle: [u8; HANDLE_LEN],
+    of: Weak<ListenerState>,
     server: Mutex<RendezvousServer>,
 }
 
 impl UrlServer {
     /// Waits at this port on loopback and on every usable interface; 0: at one that is free.
-    pub(crate) fn open(ctx: &Context, url: &Url, port: u16) -> Result<(Arc<UrlServer>, Vec<SocketAddr>), Error> {
+    pub(crate) fn open(
+        ctx: &Context,
+        of: Weak<ListenerState>,
+        port: u16,
+    ) -> Result<(Arc<UrlServer>, Vec<SocketAddr>), Error> {
         ctx.check_paired()?;
         let server = RendezvousServer::open(ctx.fabric(), &[], true, port).map_err(Error::Rendezvous)?;
         let addrs = server.addrs();
-        let port = Arc::new(UrlServer { ctx: ctx.clone(), handle: url.handle(), server: Mutex::new(server) });
+        let port = Arc::new(UrlServer { ctx: ctx.clone(), of, server: Mutex::new(server) });
         let served: Arc<dyn Serve> = port.clone();
         ctx.serve(Arc::downgrade(&served));
         Ok((port, addrs))
@@ -40,8 +45,18 @@ impl UrlServer {
 
 impl Serve for UrlServer {
     fn serve(&self, fds: &mut Vec<WaitFd>, _now: Instant) -> Served {
+        let Some(of) = self.of.upgrade() else { return Served::Armed(SLEEP) };
+        let mut handle = || {
+            of.renew().unwrap_or_else(|error| {
+                self.ctx
+                    .fabric()
+                    .log()
+                    .warn(&format!("the URL is given with the addresses of before: {}", chain(&error)));
+                of.handle()
+            })
+        };
         let mut server = self.server.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(error) = server.serve(&mut || self.handle) {
+        if let Some(error) = server.serve(&mut handle) {
             self.ctx.fabric().log().warn(&format!("peers cannot ask for the URL at the moment: {error}"));
         }
         // First: what is paused until then may be over by now, and is waited for as well.

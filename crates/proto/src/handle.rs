@@ -137,6 +137,12 @@ impl Handle {
         Handle { listen_id, host, token, psk: false, keys: false, encrypt: false, addrs: Vec::new() }
     }
 
+    /// The same listener's, without addresses yet.
+    #[must_use]
+    pub fn without_addrs(&self) -> Handle {
+        Handle { addrs: Vec::new(), ..self.clone() }
+    }
+
     /// Adds an address, best first. [`HandleError::Full`] leaves the handle as it was; the caller says so in a WARN
     /// line and goes on.
     pub fn push(&mut self, addr: Addr) -> Result<(), HandleError> {

@@ -11,6 +11,7 @@ use linkspan_topology::{AddrEntry, Cable, Machine, Roots, cables as all_cables, 
 
 pub use cables::CableWatch;
 pub use jobs::JobWatch;
+pub(crate) use kernel::AddressWatch;
 pub use kernel::{Changes, KernelWatch};
 
 /// A look at the machine: its cables, and the UUIDs of its own host routers.

@@ -2,19 +2,19 @@
 //! is no secret, and every host that reaches the port may connect, unless the login needs a cluster key or a key pair
 //! ([`Peer::secure`]).
 
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream, ToSocketAddrs};
-use std::os::fd::AsRawFd;
+mod server;
+
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::keys::{KeyError, Keyring};
-use linkspan_fabric::{Config, Fabric, HANDLE_LEN};
-use linkspan_net::AcceptPause;
+use linkspan_fabric::{Config, HANDLE_LEN};
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::PublicKey;
-use linkspan_topology::IfAddr;
-use linkspan_transport::WaitFd;
+
+pub use server::RendezvousServer;
 
 use crate::{cable, mesh};
 
@@ -63,9 +63,6 @@ pub const LIBRARY: Service = Service {
 
 /// What the serving side says first: a name and a version.
 const HELLO: [u8; 8] = *b"LSPANRV1";
-
-/// How long until an address that is not to be had yet is tried again.
-const LATER: Duration = Duration::from_secs(1);
 
 /// How long a peer may take to answer; and how long where less time is left: a round trip around the Earth, and a segment that was
 /// lost (RFC 6298, 2.1), fit into it.
@@ -162,143 +159,6 @@ pub enum RendezvousError {
     /// The user's keys.
     #[error(transparent)]
     Keys(#[from] KeyError),
-}
-
-/// Gives handles away.
-#[derive(Debug)]
-pub struct RendezvousServer {
-    listeners: Vec<TcpListener>,
-    /// Addresses that the kernel is not done with, and when they are tried again.
-    later: Vec<SocketAddr>,
-    next: Instant,
-    pause: AcceptPause,
-}
-
-impl RendezvousServer {
-    /// Waits on these addresses; where there are none on loopback, and with `open` on those of every usable interface. Port 0: one
-    /// that is free, the same on all.
-    ///
-    /// # Errors
-    /// [`RendezvousError::Wait`].
-    pub fn open(fabric: &Fabric, bind: &[IpAddr], open: bool, port: u16) -> Result<RendezvousServer, RendezvousError> {
-        let mut addrs: Vec<SocketAddr> = bind.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
-        if addrs.is_empty() {
-            addrs.push(SocketAddr::from(([127, 0, 0, 1], port)));
-        }
-        if open {
-            let usable = fabric.survey().iter().filter(|(_, verdict)| verdict.is_usable());
-            for addr in usable.flat_map(|(iface, _)| &iface.addrs).map(|addr| scoped(addr, port)) {
-                if !addrs.contains(&addr) {
-                    addrs.push(addr);
-                }
-            }
-        }
-        let (mut listeners, mut later) = (Vec::new(), Vec::new());
-        for mut addr in addrs {
-            // Port 0 is the one that the first address was given.
-            let given = listeners.first().and_then(|listener: &TcpListener| listener.local_addr().ok());
-            if let (0, Some(given)) = (port, given) {
-                addr.set_port(given.port());
-            }
-            match wait_on(addr) {
-                Ok(listener) => listeners.push(listener),
-                // It is looked for a duplicate of it (RFC 4862, 5.4), which takes about a second.
-                Err(source)
-                    if source.kind() == io::ErrorKind::AddrNotAvailable
-                        && addr.is_ipv6()
-                        && !bind.contains(&addr.ip()) =>
-                {
-                    later.push(addr);
-                }
-                Err(source) => {
-                    let hint = match source.kind() {
-                        io::ErrorKind::AddrInUse => {
-                            "; served already? choose another --port (clients then write HOST:PORT)"
-                        }
-                        io::ErrorKind::AddrNotAvailable => "; no interface has this address, see `lspan status`",
-                        _ => "",
-                    };
-                    return Err(RendezvousError::Wait { addr, source, hint: hint.to_owned() });
-                }
-            }
-        }
-        Ok(RendezvousServer { listeners, later, next: Instant::now() + LATER, pause: AcceptPause::new() })
-    }
-
-    /// Waits on sockets that listen already, as those that a service manager passes.
-    ///
-    /// # Errors
-    /// [`RendezvousError::Wait`]: one cannot be made to wait for nothing.
-    pub fn passed(listeners: Vec<TcpListener>) -> Result<RendezvousServer, RendezvousError> {
-        for listener in &listeners {
-            let addr = listener.local_addr().unwrap_or_else(|_| (Ipv6Addr::UNSPECIFIED, 0).into());
-            let failed = |source| RendezvousError::Wait { addr, source, hint: String::new() };
-            listener.set_nonblocking(true).map_err(failed)?;
-        }
-        Ok(RendezvousServer { listeners, later: Vec::new(), next: Instant::now(), pause: AcceptPause::new() })
-    }
-
-    /// Where it waits, and behind that where it will as soon as the address is to be had.
-    pub fn addrs(&self) -> Vec<SocketAddr> {
-        let now = self.listeners.iter().filter_map(|listener| listener.local_addr().ok());
-        now.chain(self.later.iter().copied()).collect()
-    }
-
-    /// What to wait for.
-    pub fn wait_fds(&self, fds: &mut Vec<WaitFd>) {
-        if !self.pause.is_over(Instant::now()) {
-            return;
-        }
-        fds.extend(self.listeners.iter().map(|listener| WaitFd { fd: listener.as_raw_fd(), read: true, write: false }));
-    }
-
-    /// How long to wait for that at most: until an address is to be had, or peers can be taken again. `None`: nothing else will happen.
-    pub fn wait_most(&self) -> Option<Duration> {
-        let paused = !self.pause.is_over(Instant::now());
-        (paused || !self.later.is_empty()).then_some(LATER)
-    }
-
-    /// Hands the handle to everybody who waits; it is asked for once, and only if somebody does. Never blocks: what is said fits into
-    /// any socket's buffer. Some: peers cannot be taken at the moment, and why; said once in a minute.
-    pub fn serve(&mut self, handle: &mut dyn FnMut() -> [u8; HANDLE_LEN]) -> Option<io::Error> {
-        let now = Instant::now();
-        if !self.later.is_empty() && now >= self.next {
-            self.next = now + LATER;
-            let listeners = &mut self.listeners;
-            self.later.retain(|addr| match wait_on(*addr) {
-                Ok(listener) => {
-                    listeners.push(listener);
-                    false
-                }
-                Err(_) => true,
-            });
-        }
-        if !self.pause.is_over(now) {
-            return None;
-        }
-        let mut said = Vec::new();
-        let mut shortage = None;
-        for listener in &self.listeners {
-            // At most as many at a time as a listen queue holds, then it is the connections' turn.
-            for _ in 0..128 {
-                let mut stream = match listener.accept() {
-                    Ok((stream, _)) => stream,
-                    Err(error) => {
-                        if error.kind() != io::ErrorKind::WouldBlock && self.pause.begin(now) {
-                            shortage = Some(error);
-                        }
-                        break;
-                    }
-                };
-                if said.is_empty() {
-                    said.extend(HELLO.iter().copied().chain(handle()));
-                }
-                // A visitor that leaves early has only itself to blame.
-                let _ = stream.set_nonblocking(true).and_then(|()| stream.write_all(&said));
-            }
-        }
-        shortage
-    }
 }
 
 /// A serving peer that has answered.
@@ -526,23 +386,9 @@ fn at_cables(
     }
 }
 
-fn wait_on(addr: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(addr)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
-
 /// Whether it is an IPv6 address with an interface, as `fe80::1%eth0`.
 fn is_scoped(peer: &str) -> bool {
     peer.split_once('%').is_some_and(|(ip, scope)| ip.parse::<Ipv6Addr>().is_ok() && !scope.contains(':'))
-}
-
-/// An address of an interface with that interface, without which a link-local IPv6 address is none.
-fn scoped(addr: &IfAddr, port: u16) -> SocketAddr {
-    match addr.ip {
-        IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, addr.scope).into(),
-        ip => SocketAddr::new(ip, port),
-    }
 }
 
 #[cfg(test)]

@@ -73,6 +73,12 @@ impl Listen {
         self.addr
     }
 
+    /// Whether it takes connections over this interface alone; `None`: over any. Not over one of this name that came after it was bound.
+    pub fn is_bound_to(&self, interface: Option<&str>) -> bool {
+        let name = self.socket.device();
+        name.is_ok_and(|name| name.as_deref() == interface.map(str::as_bytes))
+    }
+
     /// The next connection and who made it, or `None` when there is none. Where no descriptor or memory is left, no listener
     /// of the process accepts for a tenth of a second.
     ///

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use linkspan::Listener;
 use linkspan_fabric::keys::Keyring;
-use linkspan_fabric::{Config, Fabric};
+use linkspan_fabric::{Config, Fabric, chain};
 use linkspan_files::pipe;
 use linkspan_files::serve::{Answered, Identity, Server, Share};
 use linkspan_net::{Notifier, WaitSet};
@@ -156,18 +156,36 @@ impl Waiting {
         self.rendezvous.addrs()
     }
 
-    /// Serves until `stopped`, which is asked when `wake` can be read and now and then.
+    /// Serves until `stopped`, which is asked when `wake` can be read and now and then. `moved` gets the [addresses](Waiting::addrs) when
+    /// they are others than before, `say` what is worth a line.
     ///
     /// # Errors
     /// [`Error::System`]: there is no eventfd.
-    pub fn run(mut self, wake: BorrowedFd<'_>, stopped: &dyn Fn() -> bool, say: &dyn Fn(&str)) -> Result<(), Error> {
-        let handle = self.listener.url().handle();
+    pub fn run(
+        mut self,
+        wake: BorrowedFd<'_>,
+        stopped: &dyn Fn() -> bool,
+        moved: &dyn Fn(&[SocketAddr]),
+        say: &dyn Fn(&str),
+    ) -> Result<(), Error> {
+        let mut addrs = self.rendezvous.addrs();
         let arrived = Arc::new(Arrived(Notifier::new().map_err(|error| Error::system("eventfd", error))?));
         let waker = Waker::from(arrived.clone());
         let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
         while !stopped() {
-            if let Some(error) = self.rendezvous.serve(&mut || handle) {
+            let mut handle = || {
+                self.listener.renew().map(|url| url.handle()).unwrap_or_else(|error| {
+                    say(&format!("peers are given the addresses of the start: {}", chain(&error)));
+                    self.listener.url().handle()
+                })
+            };
+            if let Some(error) = self.rendezvous.serve(&mut handle) {
                 say(&format!("no peer can be accepted at the moment: {error}"));
+            }
+            let now = self.rendezvous.addrs();
+            if now != addrs {
+                moved(&now);
+                addrs = now;
             }
             arrived.0.drain();
             while let Poll::Ready(Ok(transport)) = pin!(self.listener.accept()).poll(&mut Context::from_waker(&waker)) {

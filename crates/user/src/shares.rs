@@ -1,6 +1,6 @@
 //! The shares that a user's service keeps, and serves while it is told to.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,7 +63,6 @@ struct Running {
     stop: Arc<AtomicBool>,
     wake: Arc<Notifier>,
     thread: JoinHandle<()>,
-    addrs: Vec<String>,
 }
 
 /// What is served now, and what is not with it, each with why.
@@ -107,6 +106,8 @@ pub struct Shares {
     answered: Answered,
     inner: Mutex<Inner>,
     status: Mutex<Status>,
+    /// Where they are served.
+    addrs: Arc<Mutex<Vec<String>>>,
 }
 
 impl std::fmt::Debug for Shares {
@@ -125,6 +126,7 @@ impl Shares {
             answered: Answered::default(),
             inner: Mutex::default(),
             status: Mutex::default(),
+            addrs: Arc::default(),
         };
         let mut inner = shares.locked();
         (inner.file, inner.unread) = read_state(&shares.path, &shares.say);
@@ -139,14 +141,16 @@ impl Shares {
 
     /// All of them, and whether they are served. Waits for nothing: what is being changed may have to wait for a peer.
     pub fn status(&self) -> Status {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if status.serving {
+            status.addresses = self.addrs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        }
+        status
     }
 
     fn show(&self, inner: &Inner) {
-        let running = inner.running.as_ref();
-        let addresses = running.map(|running| running.addrs.clone()).unwrap_or_default();
         let (error, shares) = (inner.error.clone(), inner.file.shares.clone());
-        let now = Status { serving: running.is_some(), addresses, error, shares };
+        let now = Status { serving: inner.running.is_some(), addresses: Vec::new(), error, shares };
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = now;
     }
 
@@ -313,21 +317,25 @@ impl Shares {
         let (say, paired) = (self.say.clone(), matches!(admits, Admits::Paired(_)));
         let heard = say.clone();
         let waiting = Waiting::open(what, paired, &survey, &context, move |line| heard(line))?;
-        let addrs = waiting.addrs().iter().map(shown).collect();
+        let addrs = self.addrs.clone();
+        let moved = move |now: &[SocketAddr]| {
+            *addrs.lock().unwrap_or_else(PoisonError::into_inner) = now.iter().map(shown).collect();
+        };
+        moved(&waiting.addrs());
         let wake = Arc::new(Notifier::new().map_err(|error| Error::system("eventfd", error))?);
         let stop = Arc::new(AtomicBool::new(false));
         let (own, stopped) = (wake.clone(), stop.clone());
         let serve = move || {
             // Its interfaces and transports live as long as it does.
             let (_survey, _context) = (survey, context);
-            let ran = waiting.run(own.as_fd(), &|| stopped.load(Ordering::Acquire), &|line| say(line));
+            let ran = waiting.run(own.as_fd(), &|| stopped.load(Ordering::Acquire), &moved, &|line| say(line));
             if let Err(error) = ran {
                 say(&format!("shares are not served any more: {}", error.text()));
             }
         };
         let thread = std::thread::Builder::new().name("shares".into()).spawn(serve);
         let thread = thread.map_err(|error| Error::system("a thread", error))?;
-        Ok(Opened { running: Some(Running { stop, wake, thread, addrs }), absent })
+        Ok(Opened { running: Some(Running { stop, wake, thread }), absent })
     }
 }
 

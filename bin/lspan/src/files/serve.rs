@@ -1,5 +1,6 @@
 //! `lspan files serve`.
 
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use linkspan_fabric::MemoryName;
@@ -36,9 +37,10 @@ pub(crate) fn run(args: &FilesServeArgs) -> Result<Exit, Failure> {
         Serving { shares, services, state, bind, port: args.port, device: args.device, answered: Answered::default() };
     let say = |line: &str| peer_lines::say(&format!("lspan: {line}"));
     let waiting = Waiting::open(what, matches!(admits, Admits::Paired(_)), &survey, &context, say)?;
-    let addrs: Vec<String> = waiting.addrs().iter().map(shown).collect();
-    eprintln!("lspan: serving {} on {}, for {}", names.join(", "), addrs.join(", "), admits.shown());
+    let listed = |addrs: &[SocketAddr]| addrs.iter().map(shown).collect::<Vec<_>>().join(", ");
+    eprintln!("lspan: serving {} on {}, for {}", names.join(", "), listed(&waiting.addrs()), admits.shown());
+    let moved = |now: &[SocketAddr]| say(&format!("serving on {} now", listed(now)));
     let stop = signals::descriptor()?;
-    waiting.run(stop.as_fd(), &|| interrupt.raised(), &say)?;
+    waiting.run(stop.as_fd(), &|| interrupt.raised(), &moved, &say)?;
     Ok(Exit::Interrupted)
 }

@@ -19,8 +19,9 @@ const UEVENT_KERNEL: u32 = 1;
 /// NETLINK_ROUTE of linux/netlink.h is protocol 0, which is the one without a number.
 const NETLINK_ROUTE: Option<Protocol> = None;
 
-/// RTMGRP_LINK of linux/rtnetlink.h.
+/// RTMGRP_LINK, RTMGRP_IPV4_IFADDR and RTMGRP_IPV6_IFADDR of linux/rtnetlink.h.
 const LINK: u32 = 1;
+const ADDRESSES: u32 = 0x10 | 0x100;
 
 /// Longest uevent: UEVENT_BUFFER_SIZE of linux/kobject.h and the line before it. Longer ones are cut, which harms nothing.
 const MESSAGE: usize = 4096;
@@ -83,6 +84,29 @@ impl KernelWatch {
         });
         drain(&self.links, &mut |_| changes.any = true);
         changes
+    }
+}
+
+/// Hears of it when interfaces, or their addresses, come and go. Needs no privilege.
+#[derive(Debug)]
+pub(crate) struct AddressWatch(OwnedFd);
+
+impl AddressWatch {
+    /// Listens from now on.
+    pub(crate) fn open() -> io::Result<AddressWatch> {
+        listen(NETLINK_ROUTE, LINK | ADDRESSES).map(AddressWatch)
+    }
+
+    /// Readable when something may be different.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Whether something may be different since the last call.
+    pub(crate) fn changed(&self) -> bool {
+        let mut any = false;
+        drain(&self.0, &mut |_| any = true);
+        any
     }
 }
 
