@@ -2,12 +2,21 @@
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashSet, VecDeque};
+use std::ffi::OsStr;
 use std::hash::BuildHasher;
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
 
+use fuser::{FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use linkspan_files::Error;
 use linkspan_files::client::Client;
 use linkspan_files::engine::Violation;
+use linkspan_files::fs::Kind;
+use linkspan_files::name::Name;
 use linkspan_files::wire::{Answer, Entry, FaultKind, PeerPath, Request};
+
+use crate::fs::{BELIEVED, View, kind};
+use crate::nodes::number;
 
 /// Parts of a listing in a row in which there is nothing, and after which there is more: a peer that goes on so would never be left.
 const EMPTY_MAX: u32 = 16;
@@ -38,6 +47,8 @@ pub(crate) struct OpenDir {
     cursor: Option<(u32, u64)>,
     /// Entries that were listed and not taken; the first has this index.
     entries: VecDeque<Entry>,
+    /// When the first of them was listed.
+    listed: Option<Instant>,
     first: u64,
     begun: bool,
     /// The names before that index, hashed: in a listing that is begun anew to go on they have come already.
@@ -120,10 +131,46 @@ impl OpenDir {
         if self.empty > EMPTY_MAX {
             return Err(Violation("it lists a directory in parts in which there is nothing").into());
         }
+        if self.entries.is_empty() {
+            self.listed = Some(Instant::now());
+        }
         let (come, hasher) = (&self.come, &self.hasher);
         self.entries.extend(entries.into_iter().filter(|entry| !come.contains(&hasher.hash_one(&entry.name))));
         self.cursor = more.map(|cursor| (cursor, client.epoch()));
         Ok(())
+    }
+
+    /// Answers with the entries [from](OpenDir::from) this offset on; the first two are those that every directory has.
+    pub(crate) fn names(&self, own: INodeNo, offset: u64, mut reply: ReplyDirectory) {
+        let dots = [".", ".."].iter().map(|name| (own.0, FileType::Directory, name.as_bytes()));
+        let names = self.entries.iter().map(|entry| (number(entry), kind(entry.kind), &entry.name[..]));
+        for (at, (number, kind, name)) in (offset + 1..).zip(dots.skip(offset as usize).chain(names)) {
+            if reply.add(INodeNo(number), at, kind, OsStr::from_bytes(name)) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    /// As [`OpenDir::names`], with what each is: the kernel need not ask for it. It believes that for as long as it does from a listing of now.
+    pub(crate) fn entries(&self, view: &View, at: &PeerPath, own: INodeNo, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let age = self.listed.map_or(Duration::ZERO, |listed| listed.elapsed());
+        let believed = BELIEVED.saturating_sub(age);
+        let dots = [".", ".."].map(|name| Entry { name: name.into(), kind: Kind::Dir, ..Entry::default() });
+        for (next, entry) in (offset + 1..).zip(dots.iter().skip(offset as usize).chain(&self.entries)) {
+            let dot = next <= 2;
+            let ino = if dot { own.0 } else { number(entry) };
+            let path = Name::new(&entry.name).ok().filter(|_| !dot).and_then(|name| at.path.join(&name).ok());
+            let attr = view.attr(ino, entry);
+            // fuse(4): the kernel counts each name but these two as looked up.
+            if reply.add(INodeNo(ino), next, OsStr::from_bytes(&entry.name), &believed, &attr, Generation(0)) {
+                break;
+            }
+            if let Some(path) = path {
+                view.told(&PeerPath { path, ..at.clone() }, entry);
+            }
+        }
+        reply.ok();
     }
 
     /// Gives the listing at the peer up.

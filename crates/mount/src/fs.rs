@@ -11,9 +11,10 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
-    LockOwner, Notifier, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request as From, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, Notifier, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request as From,
+    TimeOrNow, WriteFlags,
 };
 use linkspan_files::client::Client;
 use linkspan_files::fs::{Change, Kind, OpenHow, Rename, Time};
@@ -30,7 +31,7 @@ use crate::pending::{Pending, Reply, Ticket};
 use crate::{Options, Shared};
 
 /// How long attributes, names and missing names are believed.
-const BELIEVED: Duration = Duration::from_secs(1);
+pub(crate) const BELIEVED: Duration = Duration::from_secs(1);
 
 /// Bytes of one write at most: what the kernel gathers of one call (fuse(4), fs.fuse.max_pages_limit).
 const WRITE_MAX: u32 = 1 << 20;
@@ -88,13 +89,13 @@ impl View {
     }
 
     /// The kernel is told of an entry, which is here: its number and what it is.
-    fn told(&self, at: &PeerPath, entry: &Entry) -> FileAttr {
+    pub(crate) fn told(&self, at: &PeerPath, entry: &Entry) -> FileAttr {
         let number = number(entry);
         lock(&self.nodes).told(number, entry, at.path.clone());
         self.attr(number, entry)
     }
 
-    fn attr(&self, number: u64, entry: &Entry) -> FileAttr {
+    pub(crate) fn attr(&self, number: u64, entry: &Entry) -> FileAttr {
         let when = |time: Time| {
             let since = Duration::from_secs(time.sec.unsigned_abs());
             let at = if time.sec < 0 { UNIX_EPOCH.checked_sub(since) } else { UNIX_EPOCH.checked_add(since) };
@@ -133,7 +134,7 @@ fn since_1970(time: SystemTime) -> Time {
 }
 
 /// Sockets, devices and fifos cannot be told apart here, and cannot be opened.
-fn kind(kind: Kind) -> FileType {
+pub(crate) fn kind(kind: Kind) -> FileType {
     match kind {
         Kind::File => FileType::RegularFile,
         Kind::Dir => FileType::Directory,
@@ -248,6 +249,22 @@ impl Mount {
         });
     }
 
+    /// Lists an open directory from this offset on.
+    fn list(&self, ino: INodeNo, fh: FileHandle, offset: u64, reply: Reply) {
+        let Some(dir) = lock(&self.dirs).get(&fh.0).cloned() else { return reply.error(Errno::EBADF) };
+        self.ask(reply, ino, move |client, view, at, ticket| {
+            let mut dir = lock(&dir);
+            // Behind the two that every directory has.
+            let listed = dir.from(client, &at, offset.saturating_sub(2)).map(drop);
+            match (view.pending.take(&ticket), listed) {
+                (Some(Reply::Dir(reply)), Ok(())) => dir.names(ino, offset, reply),
+                (Some(Reply::DirPlus(reply)), Ok(())) => dir.entries(view, &at, ino, offset, reply),
+                (Some(reply), Err(error)) => reply.error(errno(&error)),
+                _ => {}
+            }
+        });
+    }
+
     /// Has the session for names change a directory: the job is given the place of the name in it, and answers with what is there then.
     fn edit(
         &self,
@@ -354,6 +371,10 @@ impl Filesystem for Mount {
     fn init(&mut self, _: &From, config: &mut KernelConfig) -> io::Result<()> {
         // A kernel that gathers less says so.
         let _ = config.set_max_write(WRITE_MAX);
+        if !self.view.options.writable {
+            // A listing may be older than what was written here since, and would undo its size. Kernels without it ask for each name.
+            let _ = config.add_capabilities(InitFlags::FUSE_DO_READDIRPLUS | InitFlags::FUSE_READDIRPLUS_AUTO);
+        }
         Ok(())
     }
 
@@ -743,26 +764,11 @@ impl Filesystem for Mount {
     }
 
     fn readdir(&self, _: &From, ino: INodeNo, fh: FileHandle, offset: u64, reply: ReplyDirectory) {
-        let Some(dir) = lock(&self.dirs).get(&fh.0).cloned() else { return reply.error(Errno::EBADF) };
-        self.ask(Reply::Dir(reply), ino, move |client, view, at, ticket| {
-            let mut dir = lock(&dir);
-            // Behind the two that every directory has.
-            let listed = dir.from(client, &at, offset.saturating_sub(2));
-            let Some(Reply::Dir(mut reply)) = view.pending.take(&ticket) else { return };
-            let listed = match listed {
-                Ok(listed) => listed,
-                Err(error) => return reply.error(errno(&error)),
-            };
-            let dots = [".", ".."].iter().map(|name| (ino.0, FileType::Directory, name.as_bytes()));
-            let names = listed.iter().map(|entry| (number(entry), kind(entry.kind), &entry.name[..]));
-            let all = dots.skip(offset as usize).chain(names);
-            for (at, (number, kind, name)) in (offset + 1..).zip(all) {
-                if reply.add(INodeNo(number), at, kind, OsStr::from_bytes(name)) {
-                    break;
-                }
-            }
-            reply.ok();
-        });
+        self.list(ino, fh, offset, Reply::Dir(reply));
+    }
+
+    fn readdirplus(&self, _: &From, ino: INodeNo, fh: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
+        self.list(ino, fh, offset, Reply::DirPlus(reply));
     }
 
     fn releasedir(&self, _: &From, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {

@@ -5,8 +5,8 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use fuser::{
-    Errno, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
-    ReplyWrite,
+    Errno, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen,
+    ReplyStatfs, ReplyWrite,
 };
 
 /// Where an answer goes.
@@ -17,6 +17,7 @@ pub(crate) enum Reply {
     Open(ReplyOpen),
     Data(ReplyData),
     Dir(ReplyDirectory),
+    DirPlus(ReplyDirectoryPlus),
     Space(ReplyStatfs),
     Create(ReplyCreate),
     Write(ReplyWrite),
@@ -31,6 +32,7 @@ impl Reply {
             Reply::Open(reply) => reply.error(error),
             Reply::Data(reply) => reply.error(error),
             Reply::Dir(reply) => reply.error(error),
+            Reply::DirPlus(reply) => reply.error(error),
             Reply::Space(reply) => reply.error(error),
             Reply::Create(reply) => reply.error(error),
             Reply::Write(reply) => reply.error(error),

@@ -322,6 +322,15 @@ fn a_directory_of_many_names_is_listed_once_each_and_from_any_place() {
     dir.rewind();
     let again: Result<Vec<_>, _> = dir.by_ref().collect();
     assert_eq!(again.unwrap().len(), 3002);
+    // `ls -l`: what each name is comes with the listing. Each question of the kernel is a read of /dev/fuse.
+    let reads = || {
+        let io = fs::read_to_string(format!("/proc/{}/io", mount.child.id())).unwrap();
+        io.lines().find_map(|line| line.strip_prefix("syscr: ")).unwrap().parse::<u64>().unwrap()
+    };
+    let before = reads();
+    let sizes: u64 = fs::read_dir(&mount.at).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+    let asked = reads() - before;
+    assert!(sizes == 0 && asked < 2000, "{asked} questions for 3000 names");
     // Listings that are left before their end take no place there: more than a session may have.
     (0..40).for_each(|_| drop(fs::read_dir(&mount.at).unwrap().next().unwrap().unwrap()));
 }
