@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -367,7 +367,9 @@ fn guard(get: &dyn Fn(&str) -> Option<String>, encrypt: bool) -> Result<Guard, E
 fn read_psk(path: &str) -> Result<linkspan_proto::login::Psk, Error> {
     let system = |source| Error::PskRead { path: path.to_owned(), source };
     let refused = |source| Error::Psk { path: path.to_owned(), source };
-    let file = File::open(path).map_err(system)?;
+    // A fifo would have this wait for a writer.
+    let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = File::options().read(true).custom_flags(nonblock).open(path).map_err(system)?;
     let meta = file.metadata().map_err(system)?;
     check_mode(meta.mode(), meta.uid(), rustix::process::geteuid().as_raw()).map_err(refused)?;
     // As long as it can get: a vector that grows leaves its bytes behind.
@@ -402,6 +404,17 @@ fn job(get: &dyn Fn(&str) -> Option<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fifo_as_key_file_is_refused_and_waits_for_no_writer() {
+        let path = std::env::temp_dir().join(format!("linkspan-fifo-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let read = read_psk(path.to_str().unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(read, Err(Error::Psk { .. })));
+    }
 
     #[test]
     fn a_job_is_named_by_slurm_else_by_its_pod_and_a_host_name_is_a_pod_s_only_under_kubernetes() {

@@ -139,13 +139,12 @@ impl Connecting {
             relayed: false,
             asked: None,
         };
-        let streams = fabric.streams(&device);
         if !same_host {
-            connecting.later = later(fabric, &device, &connecting.handle, streams);
+            connecting.later = later(fabric, &device, &connecting.handle);
         }
         // What shares a subnet is tried beside relays too: the mesh may not have beacons from both ends of a cable yet.
         if same_host || !connecting.ask_mesh()? || connecting.relayed {
-            for (reach, why, mbps) in pairs(fabric, &device, &connecting.handle, streams, same_host) {
+            for (reach, why, mbps) in pairs(fabric, &device, &connecting.handle, same_host) {
                 connecting.start(reach, why, mbps);
             }
         }
@@ -542,6 +541,7 @@ impl Connecting {
         }
         let why_not = match &self.join {
             Some(Err(why)) => Some(why.clone()),
+            _ if self.same_host && self.fabric.config().path.allows("shm") => self.own.as_ref().err().cloned(),
             _ => None,
         };
         if self.fabric.config().path.is("shm") && self.shm.is_none() {
@@ -626,7 +626,7 @@ impl Connecting {
         let join = self.join.get_or_insert_with(|| {
             let answer = &self.tries[speaker].setup.greeting;
             if !answer.wants_local {
-                return Err("the peer does not offer it; its log says why".into());
+                return Err(answer.shm_refusal());
             }
             local::join(self.fabric.config(), self.own.as_ref().map_err(Clone::clone)?, &answer.shm)
         });

@@ -106,6 +106,12 @@ pub enum Error {
         /// The peer's address.
         peer: SocketAddr,
     },
+    /// The peer has taken our offer of shared memory, and this side cannot.
+    #[error("LS0519 the shared memory that the peer on this host has been offered cannot be set up here: {why}")]
+    Shm {
+        /// Why not.
+        why: String,
+    },
     /// An answer to our plan that is not valid.
     #[error("LS0514 the answer of the peer at {peer} to the plan of the connection is not valid: {why}")]
     Answer {

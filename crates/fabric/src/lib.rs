@@ -174,8 +174,13 @@ impl Fabric {
         if let Some(filter) = &config.interfaces {
             let names: Vec<&str> = survey.iter().map(|(i, _)| i.name.as_str()).collect();
             for name in filter.unmatched(&names) {
-                log.warn(&format!("{}: no interface has a name that is or begins with {name}", filter.shown()));
+                log.warn(&format!("{}: no interface has a name that {} {name}", filter.shown(), filter.compares()));
             }
+        }
+        if let Some((name, ..)) = &config.devmem.queues
+            && survey.iter().all(|(interface, _)| interface.name != *name)
+        {
+            log.warn(&format!("LINKSPAN_DEVMEM_QUEUES: no interface is called {name}"));
         }
         let stats = Arc::new(Stats::new(config.stats_dir.as_deref(), &config.job).unwrap_or_else(|why| {
             // Where nobody named a directory, a machine may well have none.
@@ -469,11 +474,7 @@ impl Fabric {
         self.survey().iter().map(|(i, _)| (i.name.clone(), devmem::ready(self, &i.name))).collect()
     }
 
-    /// TCP streams per pair of interfaces.
-    pub(crate) fn streams(&self, device: &Device) -> usize {
-        self.streams_for(device.mbps)
-    }
-
+    /// TCP streams over an interface of this speed.
     fn streams_for(&self, mbps: u32) -> usize {
         match (self.config().streams, mbps) {
             (0, ..=25_000) => 1,

@@ -521,7 +521,10 @@ impl PendingStream {
                     answer = Greeting { wants_local: true, shm, ..answer };
                     self.offer = Some(Ok(offer));
                 }
-                Err(why) => self.offer = Some(Err(why)),
+                Err(why) => {
+                    answer.refuse_shm(&why);
+                    self.offer = Some(Err(why));
+                }
             }
         }
         self.setup.answer(&answer, beside)
@@ -532,6 +535,11 @@ impl PendingStream {
         let secured = self.setup.take()?;
         Some(Recovered { number: self.number, secured, rails: self.setup.rails.unwrap_or_default(), relayed })
     }
+}
+
+/// Why a path that the settings want is not taken.
+fn chosen(carrier: Carrier) -> String {
+    format!("the peer, which connects, has chosen {carrier:?}: give it the same LINKSPAN_PATH, or see its log")
 }
 
 /// The reason of a path over so many other hosts.
@@ -631,7 +639,7 @@ impl PendingConn {
             .unwrap_or(0);
         if relays > 0 {
             let what = format!(
-                "LS1424 the peer at {} is reached through {relays} other host(s): no cable connects it to this one",
+                "LS1424 the peer is reached through {relays} other host(s), the nearest of which is at {}: no cable connects it to this one",
                 self.peer
             );
             fabric.downgrade(what)?;
@@ -669,19 +677,18 @@ impl PendingConn {
             fabric.downgrade(what)?;
         }
         if plan.carrier != Carrier::Devmem && fabric.config().path.is("devmem") {
-            let why = lost_devmem.unwrap_or_else(|| "the peer refuses it; its log gives the reason".into());
+            let why = lost_devmem.unwrap_or_else(|| chosen(plan.carrier));
             return Err(Error::Forced { path: "devmem".into(), why });
         }
         for (path, carrier) in [("shm", Carrier::Shm), ("tcp", Carrier::Tcp)] {
             if fabric.config().path.is(path) && plan.carrier != carrier {
-                let why = format!("the peer has chosen {:?}: give it the same LINKSPAN_PATH", plan.carrier);
-                return Err(Error::Forced { path: path.into(), why });
+                return Err(Error::Forced { path: path.into(), why: chosen(plan.carrier) });
             }
         }
         let by_path = fabric.config().path.forced().is_some();
         let forced = fabric.forced().filter(|_| by_path || plan.carrier == Carrier::Tcp);
         if let Some(provider) = forced.filter(|_| plan.carrier != Carrier::Offered) {
-            let why = lost.first().cloned().unwrap_or_else(|| "the peer refuses it; its log gives the reason".into());
+            let why = lost.first().cloned().unwrap_or_else(|| chosen(plan.carrier));
             return Err(Error::Forced { path: provider.name().to_owned(), why });
         }
         let mut keepalive = match plan.keepalive {
@@ -694,11 +701,10 @@ impl PendingConn {
                 vec![Box::new(rail)]
             }
             (Carrier::Shm, None) => {
-                let why = match self.offer.take() {
-                    Some(Err(why)) => why,
-                    _ => "shared memory that was never offered".into(),
-                };
-                return Err(bad(why));
+                return Err(match self.offer.take() {
+                    Some(Err(why)) => Error::Shm { why },
+                    _ => bad("shared memory that was never offered".into()),
+                });
             }
             (Carrier::Offered, _) => {
                 let mut rails = Vec::new();

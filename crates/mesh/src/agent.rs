@@ -29,6 +29,9 @@ const BEAT: Duration = Duration::from_secs(1);
 /// Time between two looks at the ports, and between two tries to open the mesh server.
 const LOOK: Duration = Duration::from_secs(2);
 
+/// A port that is taken for so long without a beacon of this host is another program's: some beats.
+const SILENT: Duration = Duration::from_secs(5);
+
 /// Longest sleep while something is being set up through the mesh server.
 const BUSY: Duration = Duration::from_millis(20);
 
@@ -51,6 +54,8 @@ pub(super) struct Agent {
     tick: u64,
     said: Duration,
     looked: Duration,
+    /// Since when another process has the port of the mesh server.
+    taken: Option<Duration>,
     /// The declared mesh is complete: no beacons are sent or received.
     mute: bool,
 }
@@ -108,6 +113,7 @@ impl Agent {
             tick: 0,
             said: Duration::ZERO,
             looked: Duration::ZERO,
+            taken: None,
             mute,
         };
         agent.replug(list);
@@ -131,6 +137,7 @@ impl Agent {
                     self.beat(now);
                 }
                 self.open();
+                self.look_at_port(now);
                 // Another process of this host spoke, with a newer epoch than ours, and has ended.
                 let (newest, said) = self.shared.known().database.own_epoch();
                 if self.speaks() && newest > self.epoch && now.saturating_sub(said) >= LOOK {
@@ -197,18 +204,33 @@ impl Agent {
                 Ok(listen) => self.listens.push(listen),
                 Err(linkspan_stream::Error::Bind { source, .. }) if source.kind() == std::io::ErrorKind::AddrInUse => {
                     self.listens.clear();
+                    self.taken.get_or_insert(clock::now());
                     break;
                 }
                 Err(error) => self.config.log.info(&format!("mesh: {}", chain(&error))),
             }
         }
         if !self.listens.is_empty() {
+            self.taken = None;
             // Whoever was heard of this host before may have begun later than this process.
             self.renew();
             let seen: Vec<String> = self.listens.iter().map(|l| l.local_addr().to_string()).collect();
             self.config.log.info(&format!("mesh: this process listens for neighbours on {}", seen.join(", ")));
         }
         self.publish_own();
+    }
+
+    /// A process of this host that has the port says so with every beat.
+    fn look_at_port(&self, now: Duration) {
+        let said = self.shared.known().database.own_epoch().1;
+        if self.taken.is_some_and(|since| now.saturating_sub(since.max(said)) >= SILENT) {
+            let line = format!(
+                "mesh: TCP port {} of this host is held by a process that takes no part in the mesh (`ss -lntup` names it): \
+                 no neighbour can connect to this host; end it, or give every host another LINKSPAN_MESH_PORT",
+                self.config.port
+            );
+            warn_seldom(&self.config.log, "mesh port", &line);
+        }
     }
 
     /// A newer epoch than all that neighbours can have heard of this host, also where its clock was set back.

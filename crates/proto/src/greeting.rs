@@ -18,7 +18,7 @@ pub struct Greeting {
     pub wants_local: bool,
     /// Hosts over which this stream is relayed.
     pub relays: u8,
-    /// Opaque part of the shared-memory transport.
+    /// Opaque part of the shared-memory transport; of an answer that does not offer it, why: at most [`REASON_MAX`] bytes of UTF-8.
     pub shm: Vec<u8>,
     /// The sender would set rails of this transport up beside the stream; empty: none. An answer names what was asked for, or none.
     pub asks: String,
@@ -45,6 +45,19 @@ impl Greeting {
         out
     }
 
+    /// Makes an answer that does not offer shared memory.
+    pub fn refuse_shm(&mut self, why: &str) {
+        (self.wants_local, self.shm) = (false, cut(why).into());
+    }
+
+    /// Why an answer does not offer it.
+    pub fn shm_refusal(&self) -> String {
+        match printable(&self.shm) {
+            why if why.is_empty() => "the peer does not offer it; its log says why".into(),
+            why => format!("the peer says: {why}"),
+        }
+    }
+
     /// Total over any bytes. Of texts only what can be printed is kept.
     pub fn decode(bytes: &[u8]) -> Option<Greeting> {
         let [VERSION, flags, relays, a, b, rest @ ..] = bytes else {
@@ -64,8 +77,13 @@ impl Greeting {
 fn text(bytes: &[u8]) -> Option<(String, &[u8])> {
     let (len, rest) = bytes.split_first()?;
     let (text, rest) = rest.split_at_checked(usize::from(*len))?;
+    Some((printable(text), rest))
+}
+
+/// What can be shown of a peer's text.
+fn printable(text: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(text).chars().filter(|c| !c.is_control()).collect();
-    Some((cut(&text).to_owned(), rest))
+    cut(&text).to_owned()
 }
 
 /// As much of a text as travels.

@@ -11,7 +11,7 @@ use linkspan_transport::WaitFd;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::stream::ip;
-use crate::{Error, Options, Stream};
+use crate::{Congestion, Error, Options, Stream};
 
 /// A listener on one chosen address.
 #[derive(Debug)]
@@ -19,6 +19,7 @@ pub struct Listen {
     socket: Socket,
     addr: SocketAddr,
     options: Options,
+    congestion: Congestion,
 }
 
 /// Connections that the kernel keeps for us; it lowers the number to net.core.somaxconn, which is this one since Linux 5.4.
@@ -61,11 +62,11 @@ impl Listen {
         // What connections inherit. The congestion control must be there before their first packet, see `Dial`;
         // the address we listen on tells how near they are.
         options.apply(&socket, addr.ip())?;
-        options.apply_listening(&socket, addr.ip())?;
+        let congestion = options.apply_listening(&socket, addr.ip())?;
         let broken = |source| Error::Listen { call: "listen", addr, source };
         socket.listen(BACKLOG).map_err(broken)?;
         let addr = ip(socket.local_addr()).map_err(broken)?;
-        Ok(Listen { socket, addr, options: options.clone() })
+        Ok(Listen { socket, addr, options: options.clone(), congestion })
     }
 
     /// The address, with the port that the system chose.
@@ -123,7 +124,11 @@ impl Listen {
         let from = from.as_socket().unwrap_or(self.addr);
         socket.set_nonblocking(true).map_err(|source| Error::Stillborn { peer: from.to_string(), source })?;
         self.options.apply(&socket, self.addr.ip())?;
-        let congestion = self.options.apply_congestion(&socket, from.ip())?;
+        let mut congestion = self.options.apply_congestion(&socket, from.ip())?;
+        if congestion.name == self.congestion.name {
+            // It was there already, from the listener.
+            congestion = self.congestion.clone();
+        }
         Stream::new(socket, congestion)
     }
 }

@@ -102,6 +102,11 @@ impl IfFilter {
         format!("{}={}", self.source, self.text)
     }
 
+    /// How a name of the list is compared.
+    pub fn compares(&self) -> &'static str {
+        if self.exact { "is" } else { "is or begins with" }
+    }
+
     /// Names of the list that match none of `present`: usually spelling mistakes.
     pub fn unmatched<'a>(&'a self, present: &[&str]) -> Vec<&'a str> {
         let one = |name: &String| present.iter().any(|have| self.one(name, have));

@@ -178,7 +178,7 @@ impl Interface {
 const IFF_UP: u32 = 1;
 
 /// All interfaces, by index. `addrs` is what the kernel listed; an interface that has an address but is missing in
-/// sysfs is kept as [`Kind::Unknown`].
+/// sysfs is kept as [`Kind::Unknown`], or [`Kind::Loopback`].
 pub fn interfaces(roots: &Roots, addrs: &[AddrEntry]) -> Vec<Interface> {
     let net = roots.net();
     let mut list: Vec<Interface> = sysfs::names(&net)
@@ -190,7 +190,9 @@ pub fn interfaces(roots: &Roots, addrs: &[AddrEntry]) -> Vec<Interface> {
         let at = match list.iter().position(|iface| iface.name == entry.name) {
             Some(at) => at,
             None => {
-                list.push(Interface::bare(&entry.name));
+                // Also where there is no sysfs to tell.
+                let kind = if entry.ip.is_loopback() { Kind::Loopback } else { Kind::Unknown };
+                list.push(Interface { kind, ..Interface::bare(&entry.name) });
                 list.len() - 1
             }
         };

@@ -82,6 +82,7 @@ impl Verdict {
     pub(crate) const OFF: Verdict = Verdict(1);
     pub(crate) const PID_NAMESPACE: Verdict = Verdict(2);
     pub(crate) const NONCE: Verdict = Verdict(3);
+    pub(crate) const NO_PIDFD: Verdict = Verdict(4);
     const ERRNO: u32 = 1000;
 
     pub(crate) fn of(result: std::io::Result<()>) -> Verdict {
@@ -100,6 +101,9 @@ impl Verdict {
             Verdict::OK => "allowed".into(),
             Verdict::OFF => format!("switched off (LINKSPAN_CMA=0) by {whose}"),
             Verdict::PID_NAMESPACE => "the processes are in different pid namespaces".into(),
+            Verdict::NO_PIDFD => {
+                format!("{whose} could open no pidfd of the other (no free descriptors, or a filter forbids it)")
+            }
             Verdict::NONCE => format!("{whose} found another process at the announced pid"),
             Verdict(n) => {
                 let error = std::io::Error::from_raw_os_error(n.saturating_sub(Verdict::ERRNO) as i32);

@@ -178,8 +178,11 @@ impl Common {
         if !allowed || !self.config.cma {
             return Verdict::OFF;
         }
-        if !self.own.same_pids(&self.peer) || pidfd.is_none() {
+        if !self.own.same_pids(&self.peer) {
             return Verdict::PID_NAMESPACE;
+        }
+        if pidfd.is_none() {
+            return Verdict::NO_PIDFD;
         }
         Verdict::of(Remote::new(self.peer.pid() as i32, guard).probe(nonce))
     }

@@ -13,12 +13,7 @@ use crate::listener::socket_addr;
 use crate::route::Path;
 
 /// The pairs of addresses that could be tried if an interface of ours had a link.
-pub(super) fn later(
-    fabric: &Fabric,
-    device: &Device,
-    handle: &Handle,
-    streams: usize,
-) -> Vec<(SocketAddr, SocketAddr, String)> {
+pub(super) fn later(fabric: &Fabric, device: &Device, handle: &Handle) -> Vec<(SocketAddr, SocketAddr, String)> {
     let mut list = Vec::new();
     for port in crate::deferred::ports(fabric.config(), fabric.survey(), device) {
         // It may lead to another host, which is no reason to try for ever.
@@ -31,10 +26,17 @@ pub(super) fn later(
         if let Some(to) = to {
             let from = socket_addr(port.addr.ip, 0, port.addr.scope);
             let to = socket_addr(to.ip, to.port, port.addr.scope);
-            list.extend((0..streams).map(|_| (from, to, port.name.clone())));
+            list.push(((from, to, port.name.clone()), fabric.streams_for(port.mbps)));
         }
     }
-    list
+    in_rounds(list)
+}
+
+/// Each so many times: first each once, then each that is left a second time, so that none of the last ones lacks where there are too many.
+fn in_rounds<T: Clone>(list: Vec<(T, usize)>) -> Vec<T> {
+    let most = list.iter().map(|(_, times)| *times).max().unwrap_or(0);
+    let round = |n| list.iter().filter(move |(_, times)| n < *times).map(|(one, _)| one.clone());
+    (0..most).flat_map(round).collect()
 }
 
 /// A cable of ours by its link-local address of the family that the peer has chosen on its end.
@@ -57,7 +59,6 @@ pub(super) fn pairs(
     fabric: &Fabric,
     device: &Device,
     handle: &Handle,
-    streams: usize,
     same_host: bool,
 ) -> Vec<(Path, &'static str, u32)> {
     let mesh = fabric.config().meshes() && !same_host;
@@ -81,8 +82,9 @@ pub(super) fn pairs(
             continue;
         };
         let port = free.remove(at);
-        list.extend((0..streams).map(|_| pair(port, to)));
+        list.push((pair(port, to), fabric.streams_for(port.mbps)));
     }
+    let mut list = in_rounds(list);
     if mesh {
         let fastest = list.iter().map(|(.., mbps)| *mbps).max().unwrap_or(0);
         list.retain(|(.., mbps)| !far_slower(*mbps, fastest));
@@ -98,14 +100,10 @@ pub(super) fn pairs(
     // Which cable of ours leads to which of theirs is not known: first, second, ... with their first, second, ..., then crossed.
     let there: Vec<&Addr> = handle.addrs().iter().filter(|to| is_link_local(to.ip)).collect();
     for crossed in 0..there.len() {
-        for (n, port) in cables.iter().enumerate() {
-            let to = there[(n + crossed) % there.len()];
-            if let Some(port) = of_its_family(fabric, port, to) {
-                let (path, ..) = pair(&port, to);
-                let one = (path, "a cable of this host", port.mbps);
-                list.extend((0..fabric.streams_for(port.mbps)).map(|_| one.clone()));
-            }
-        }
+        let ends = cables.iter().enumerate().map(|(n, port)| (port, there[(n + crossed) % there.len()]));
+        let ports = ends.filter_map(|(port, to)| Some((of_its_family(fabric, port, to)?, to)));
+        let one = |(port, to)| ((pair(&port, to).0, "a cable of this host", port.mbps), fabric.streams_for(port.mbps));
+        list.extend(in_rounds(ports.map(one).collect()));
     }
     list.truncate(3 * MAX_RAILS);
     list

@@ -67,6 +67,27 @@ fn port(name: &str, ip: &str, scope: u32) -> DeviceInterface {
     DeviceInterface { name: name.into(), addr, beside: None, mbps: 10_000 }
 }
 
+#[test]
+fn ranks_of_a_host_that_cannot_be_identified_take_tcp_with_a_warning_or_not_at_all() {
+    let env = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_STATS_DIR", "off"), ("LINKSPAN_STRICT", "1")];
+    let config = Config::read(&|name| env.iter().find(|p| p.0 == name).map(|p| p.1.to_owned())).unwrap();
+    let here = Fabric::apart(config, Log::off(), false, Vec::new()).unwrap();
+    let device = here.devices().iter().position(|d| d.name == "lo").unwrap();
+    let listener = here.listen(device).unwrap();
+    let mut connecting = Connecting::new(&here, device, &listener.handle()).unwrap();
+    connecting.own = Err("there is no boot_id".into());
+    let since = Instant::now();
+    let refused = loop {
+        assert!(since.elapsed() < SOON);
+        let _ = listener.accept();
+        match connecting.poll() {
+            Ok(up) => assert!(up.is_none(), "it is up by a slower path"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(&refused, Error::Strict { what } if what.contains("boot_id")), "{refused:?}");
+}
+
 /// From what, tied to which interface, to what, with the scope.
 fn shown(ports: Vec<DeviceInterface>, theirs: &[&str]) -> Vec<String> {
     let fabric = fabric();
@@ -76,7 +97,7 @@ fn shown(ports: Vec<DeviceInterface>, theirs: &[&str]) -> Vec<String> {
         let prefix = if ip.contains(':') { 64 } else { 16 };
         handle.push(Addr { ip: ip.parse().unwrap(), port: 7, prefix }).unwrap();
     }
-    let list = pairs(&fabric, &device, &handle, 1, false);
+    let list = pairs(&fabric, &device, &handle, false);
     let shown = list.iter().map(|(path, ..)| match path {
         Path::Plain { from, to, device } => {
             let from = from.map_or("any".into(), |from| from.to_string());
@@ -91,6 +112,21 @@ fn shown(ports: Vec<DeviceInterface>, theirs: &[&str]) -> Vec<String> {
 fn both(name: &str, ip: &str, scope: u32) -> DeviceInterface {
     let local = port(name, &format!("fe80::{scope}"), scope).addr;
     DeviceInterface { beside: Some(local), ..port(name, ip, 0) }
+}
+
+#[test]
+fn every_pair_of_interfaces_has_a_stream_before_any_has_a_second() {
+    let ports: Vec<_> = (0..5)
+        .map(|n| DeviceInterface { mbps: 100_000, ..port(&format!("eth{n}"), &format!("10.{n}.0.1"), 0) })
+        .collect();
+    let theirs: Vec<String> = (0..5).map(|n| format!("10.{n}.9.1")).collect();
+    let theirs: Vec<&str> = theirs.iter().map(String::as_str).collect();
+    let list = shown(ports, &theirs);
+    let first: Vec<String> = (0..5).map(|n| format!("10.{n}.0.1:0 - 10.{n}.9.1:7")).collect();
+    assert_eq!(list[..5], first);
+    assert_eq!(list[5..], first[..3], "eight rails at most, two of each interface of 100 Gb/s");
+    let slow = vec![port("eth0", "10.0.0.1", 0), port("eth1", "10.1.0.1", 0), port("eth2", "10.2.0.1", 0)];
+    assert_eq!(shown(slow, &theirs).len(), 3, "by the speed of each, not of all together");
 }
 
 #[test]

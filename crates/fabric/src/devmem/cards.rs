@@ -213,8 +213,16 @@ unsafe impl Cards for KernelPorts {
 // SAFETY: what is registered is kept no longer than the value returned.
 unsafe impl Ports for KernelPorts {
     fn ready(&self, interface: &str) -> Result<(), String> {
-        let own = self.0.own(interface).is_some();
-        let ready = own || client::path(&self.0.folder, interface).exists();
+        if let Some(queues) = self.0.own(interface) {
+            let lacks = |queue: &u32| !Path::new(&format!("/sys/class/net/{interface}/queues/rx-{queue}")).exists();
+            return match queues.iter().find(|queue| lacks(queue)) {
+                Some(queue) => {
+                    Err(format!("LINKSPAN_DEVMEM_QUEUES names receive queue {queue}, which {interface} does not have"))
+                }
+                None => Ok(()),
+            };
+        }
+        let ready = client::path(&self.0.folder, interface).exists();
         if ready { Ok(()) } else { Err(String::new()) }
     }
 

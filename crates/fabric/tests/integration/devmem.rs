@@ -306,3 +306,13 @@ fn queues_of_our_own_say_what_they_lack() {
     let warned = world.warned(0).join("\n");
     assert!(warned.contains("LS1340") && warned.contains("dma-buf"), "{warned}");
 }
+
+#[test]
+fn queues_that_an_interface_does_not_have_are_named_before_a_connection_says_it_is_up() {
+    let env = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_STATS_DIR", "off"), ("LINKSPAN_DEVMEM_QUEUES", "lo:0-900")];
+    let config = Config::read(&|name| env.iter().find(|p| p.0 == name).map(|p| p.1.to_owned())).unwrap();
+    let fabric = Fabric::new(config, Log::off(), false, Vec::new()).unwrap();
+    let interfaces = fabric.devmem_interfaces();
+    let lo = interfaces.iter().find(|one| one.0 == "lo").unwrap();
+    assert!(lo.1.as_ref().is_err_and(|why| why.contains("lo does not have")), "{lo:?}");
+}

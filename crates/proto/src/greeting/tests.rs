@@ -22,6 +22,16 @@ fn golden_bytes_and_every_truncation() {
 }
 
 #[test]
+fn an_answer_without_shared_memory_says_why() {
+    let mut answer = Greeting { wants_local: true, shm: vec![7; 80], ..Greeting::default() };
+    answer.refuse_shm(&format!("LS0404\n{}", "x".repeat(300)));
+    let read = Greeting::decode(&answer.encode()).unwrap();
+    assert!(!read.wants_local);
+    assert_eq!(read.shm_refusal(), format!("the peer says: LS0404{}", "x".repeat(REASON_MAX - 7)));
+    assert!(Greeting::default().shm_refusal().contains("its log"), "an older version says nothing");
+}
+
+#[test]
 fn a_long_reason_is_cut_between_letters() {
     let greeting = Greeting { why_not: "ä".repeat(150), ..Greeting::default() };
     let wire = greeting.encode();

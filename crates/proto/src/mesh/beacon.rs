@@ -221,12 +221,13 @@ impl Beacon {
         out
     }
 
-    /// The name of the host that a beacon tells of, whatever its code: for a line about a host with another key. Nothing of it is
-    /// proven.
+    /// The name of the host that sends a beacon, whatever its code, where it tells of itself: for a line about a host with another key.
+    /// Nothing of it is proven.
     pub fn claimed_name(bytes: &[u8]) -> Option<String> {
         let (head, _) = RawHead::ref_from_prefix(bytes).ok()?;
         let name = head.name.get(..usize::from(head.name_len))?;
-        (bytes.len() <= BEACON_MAX && head.magic == MAGIC && head.version == VERSION).then(|| shown(name))
+        let own = head.magic == MAGIC && head.version == VERSION && head.sender == head.id;
+        (bytes.len() <= BEACON_MAX && own).then(|| shown(name))
     }
 
     /// Reads a beacon; total over any bytes. Nothing is looked at before the code is right.

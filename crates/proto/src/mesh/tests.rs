@@ -135,6 +135,8 @@ fn names_of_peers_are_cleaned() {
 fn the_claimed_name_is_read_from_any_bytes_and_is_none_for_what_is_no_beacon() {
     let bytes = beacon().encode(&keys(2));
     assert_eq!(Beacon::claimed_name(&bytes), Some(beacon().node.name));
+    let relayed = Beacon { sender: 8, ..beacon() }.encode(&keys(2));
+    assert_eq!(Beacon::claimed_name(&relayed), None, "it tells of another host than its sender");
     assert_eq!(Beacon::claimed_name(&[0; BEACON_MAX]), None, "no magic");
     assert_eq!(Beacon::claimed_name(&bytes[..95]), None, "cut in the head");
     assert_eq!(Beacon::claimed_name(&[&bytes[..], &[0; BEACON_MAX]].concat()), None, "longer than any");

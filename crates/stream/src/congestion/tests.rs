@@ -37,6 +37,22 @@ fn a_pacing_default_is_replaced_nearby_and_kept_far_away() {
 }
 
 #[test]
+fn an_accepted_stream_says_of_its_congestion_control_what_its_listener_did() {
+    let options = crate::Options::default();
+    let mut listen = crate::Listen::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+    let own = Congestion::apply_listening(&socket(), None, listen.local_addr().ip()).unwrap();
+    let patience = std::time::Duration::from_secs(30);
+    let mut dial = crate::Dial::start(None, listen.local_addr(), &options, patience).unwrap();
+    let accepted = loop {
+        let _ = dial.poll().unwrap();
+        if let Some((accepted, _)) = listen.accept().unwrap() {
+            break accepted;
+        }
+    };
+    assert_eq!(accepted.congestion(), &own);
+}
+
+#[test]
 fn the_asked_for_wins_and_an_unknown_one_is_named() {
     // reno is compiled into every kernel and always allowed.
     let socket = socket();

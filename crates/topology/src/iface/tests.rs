@@ -13,6 +13,13 @@ fn only_link_local_addresses_have_the_scope_of_their_interface() {
 }
 
 #[test]
+fn without_sysfs_loopback_is_known_by_its_address() {
+    let list = interfaces(&Fixture::new().roots(), &[entry("lo", "127.0.0.1", 8), entry("eth0", "10.0.0.1", 24)]);
+    let kinds: Vec<(&str, &Kind)> = list.iter().map(|iface| (&*iface.name, &iface.kind)).collect();
+    assert_eq!(kinds, [("eth0", &Kind::Unknown), ("lo", &Kind::Loopback)]);
+}
+
+#[test]
 fn every_kind_is_told_apart() {
     let fix = Fixture::new();
     fix.iface(1, "lo", &[("type", "772"), ("operstate", "unknown"), ("mtu", "65536")]);

@@ -58,6 +58,8 @@ pub struct Database {
     adjacent: Vec<Adjacent>,
     /// The newest epoch that a process of this host has said, and when.
     own: (u64, Duration),
+    /// When a neighbour said last that this host relays, by whichever of its processes.
+    relays: Option<Duration>,
     hurry: Option<Duration>,
     /// When something new was learnt last.
     news: Duration,
@@ -76,6 +78,8 @@ impl Database {
         let mut news = self.hear(port, &beacon, now);
         if beacon.node.id != own {
             news |= self.learn(beacon.sender, beacon.node, now);
+        } else if beacon.node.relays {
+            self.relays = Some(now);
         }
         if news {
             self.hurry = Some(now);
@@ -160,6 +164,10 @@ impl Database {
         heard
     }
 
+    fn relays(&self, time: Duration, now: Duration) -> bool {
+        self.relays.is_some_and(|last| now.saturating_sub(last) < time)
+    }
+
     /// What is known of other nodes now.
     pub fn others(&self, now: Duration) -> impl Iterator<Item = &Node> {
         self.known.iter().filter(move |k| now.saturating_sub(k.fresh) < NODE_TIME).map(|k| &k.node)
@@ -175,6 +183,7 @@ impl Database {
     /// The mesh with `own` in it; the neighbours of `own` are filled in here.
     pub fn graph(&self, mut own: Node, now: Duration) -> Graph {
         own.heard = self.heard(now);
+        own.relays |= self.relays(NODE_TIME, now);
         let others = self.others(now).filter(|n| n.id != own.id).cloned();
         Graph::new(others.chain(std::iter::once(own.clone())).collect())
     }
@@ -182,6 +191,7 @@ impl Database {
     /// The mesh with `own` in it, and with cables and nodes that were there within the last 60 s.
     pub fn remembered(&self, mut own: Node, now: Duration) -> Graph {
         own.heard = self.heard_within(MEMORY, now);
+        own.relays |= self.relays(MEMORY, now);
         let others = self.known.iter().filter(|k| now.saturating_sub(k.fresh) < MEMORY && k.node.id != own.id);
         Graph::new(others.map(|k| k.remembered(now)).chain(std::iter::once(own.clone())).collect())
     }

@@ -222,7 +222,10 @@ fn one_way(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
         graph.name(deaf),
         graph.name(speaker)
     );
-    let fix = format!("let UDP and TCP port {server_port} in on {}: a firewall drops them", graph.port(deaf).name);
+    let fix = format!(
+        "let UDP and TCP port {server_port} in on {}: a firewall drops them, or another program holds the port (`ss -lntup`)",
+        graph.port(deaf).name
+    );
     add(graph, deaf, &what, fix, found);
 }
 

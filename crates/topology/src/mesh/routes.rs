@@ -207,7 +207,7 @@ impl Graph {
             [] => format!(
                 "{goal}; no neighbour answers on any cable of this host: does linkspan run there, with the same key and LINKSPAN_MESH_PORT?"
             ),
-            some => format!("{goal}; this host's neighbours are {}", some.join(", ")),
+            some => format!("{goal}; the neighbours of {} are {}", self.nodes[from].name, some.join(", ")),
         }
     }
 }

@@ -61,6 +61,23 @@ fn the_newest_epoch_of_this_host_is_kept_whichever_process_said_it() {
 }
 
 #[test]
+fn this_host_relays_where_a_neighbour_says_so_whichever_of_its_processes_does() {
+    // 1 - 0 - 2, where another process of host 0 has the port of the mesh server.
+    let list = nodes(3, &[(0, 1), (0, 2)]);
+    let own = Node { relays: false, ..list[0].clone() };
+    let mut db = Database::default();
+    for (at, neighbour) in list[1..].iter().enumerate() {
+        db.take(own.id, at as u8, beacon(neighbour, 0, 1), s(0.0));
+    }
+    assert!(!db.graph(own.clone(), s(1.0)).nodes.iter().any(|node| node.id == own.id && node.relays));
+    let told = Node { relays: true, ..list[0].clone() };
+    let by_neighbour = Beacon { sender: list[1].id, port: 0, epoch: list[1].epoch, tick: 2, node: told };
+    db.take(own.id, 0, by_neighbour, s(1.0));
+    let relays = |at| db.graph(own.clone(), s(at)).nodes.iter().any(|node| node.id == own.id && node.relays);
+    assert!(relays(2.0) && !relays(9.5), "as long as it is told");
+}
+
+#[test]
 fn a_node_is_heard_around_its_cables_while_others_alone_tell_of_it() {
     let list = nodes(3, &[(0, 1), (1, 2), (2, 0)]);
     let node = list[1].id;
