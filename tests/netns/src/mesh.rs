@@ -419,13 +419,14 @@ fn moved(node: &mut Node) -> Outcome<u64> {
 }
 
 fn short_cut() -> Outcome<String> {
-    let mesh = Mesh::new(&["a", "b", "c", "d"], &[("a", "b"), ("b", "c"), ("c", "d")])?;
-    mesh.world.shape("a", "cab0", 200)?;
-    let _ranks = mesh.sit(&["b", "c"])?;
-    let (_from, mut to, up) = mesh.up("a", "d", 4000, 1 << 20)?;
-    wants(&up, &["relayed over b, c"])?;
     let mut out = Vec::new();
+    // Each on a mesh of its own: where a stream still recovers from one outage the kernel counts the next one to it.
     for lasts in [4, 8] {
+        let mesh = Mesh::new(&["a", "b", "c", "d"], &[("a", "b"), ("b", "c"), ("c", "d")])?;
+        mesh.world.shape("a", "cab0", 200)?;
+        let _ranks = mesh.sit(&["b", "c"])?;
+        let (_from, mut to, up) = mesh.up("a", "d", 4000, 1 << 20)?;
+        wants(&up, &["relayed over b, c"])?;
         moved(&mut to)?;
         mesh.world.ip("b", "link set cab1 down")?;
         std::thread::sleep(Duration::from_secs(lasts));

@@ -301,6 +301,8 @@ pub(super) fn exclude(how: &HowArgs) -> Result<Vec<String>, Failure> {
     let mut rules = how.exclude.clone();
     for file in &how.exclude_from {
         let text = std::fs::read_to_string(file).map_err(|e| Failure::system(&file.display().to_string(), &e))?;
+        // As git reads such a file: without the mark that some editors begin it with.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         rules.extend(text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned));
     }
     Rules::new(&rules).map_err(Error::from)?;

@@ -105,7 +105,9 @@ fn more_than_may_go_goes_only_when_asked_for_and_names_of_rules_stay() {
     fs::write(world.path("share/src/kept.log"), b"x").unwrap();
     fs::write(world.path("src/f"), b"x").unwrap();
     fs::write(world.path("src/new.log"), b"x").unwrap();
-    let rules = ["--exclude", "*.log"];
+    // With the mark that some editors begin a file with.
+    fs::write(world.path("rules"), "\u{feff}*.log\r\n").unwrap();
+    let rules = ["--exclude-from", "rules"];
     let send =
         |more: &[&str]| world.run(&[&["send", "src", &world.place("data/"), "--delete"], &rules[..], more].concat());
     let refused = send(&[]);
