@@ -101,6 +101,7 @@ pub struct Mirror<F> {
 struct Core {
     client: Client,
     peer: Place,
+    path: PathBuf,
     own: Arc<OwnedFd>,
     from_peer: bool,
     state: Option<Arc<OwnedFd>>,
@@ -144,6 +145,19 @@ impl Watcher for Planning<'_> {
 impl Core {
     fn sides(&mut self) -> (Side<'_>, Arc<OwnedFd>) {
         (Side::There(&mut self.client, self.peer.at()), self.own.clone())
+    }
+
+    /// Opens the directory that has the path now; whether it is another one than before.
+    fn moved(&mut self) -> Result<bool, Error> {
+        let failed = |error| Error::system(self.path.display().to_string(), error);
+        let now = RealFs::root(&self.path).map_err(failed)?;
+        let id = |dir: &OwnedFd| rustix::fs::fstat(dir).map(|stat| (stat.st_dev, stat.st_ino));
+        let moved =
+            id(&now).map_err(|error| failed(error.into()))? != id(&self.own).map_err(|error| failed(error.into()))?;
+        if moved {
+            self.own = Arc::new(now);
+        }
+        Ok(moved)
     }
 
     /// Stops where a mark is missing or another one: a disk may not be mounted.
@@ -274,7 +288,8 @@ impl<F: Face> Mirror<F> {
         }
         let (own, rules) = (Arc::new(RealFs::root(&ends.own).map_err(failed)?), how.rules()?);
         let (peer, from_peer, state) = (ends.peer.clone(), ends.from_peer, state.map(Arc::new));
-        let mut core = Core { client, peer, own, from_peer, state, how, rules, large: large() };
+        let path = ends.own.clone();
+        let mut core = Core { client, peer, path, own, from_peer, state, how, rules, large: large() };
         core.marks(init)?;
         Ok(Mirror { core, face })
     }
@@ -320,26 +335,31 @@ impl<F: Face> Mirror<F> {
         face.carry(&mut |watcher| core.transfer(due, false, most, watcher))
     }
 
+    /// Nothing is known yet, and nothing watched.
+    fn begin(&mut self) -> (Watch, Option<Tree>) {
+        let mut watch = Watch::new();
+        if self.core.from_peer {
+            watch.limit();
+            self.face.say(&format!("what changes at a peer is not told: all is compared every {} s", SCAN.as_secs()));
+            return (watch, None);
+        }
+        match Tree::new(self.core.own.clone(), self.core.rules.clone()) {
+            Ok(tree) => (watch, Some(tree)),
+            Err(error) => {
+                watch.limit();
+                let text = "nothing can be watched (fs.inotify.max_user_instances)";
+                self.face.say(&format!("{text}: {error}; all is compared every {} s", SCAN.as_secs()));
+                (watch, None)
+            }
+        }
+    }
+
     /// Mirrors what changes, until it is to end. `wake` can be read when that is to be looked at, or [`Face::wanted`].
     ///
     /// # Errors
     /// That of a run which [`Face::failed`] does not take for a passing one.
     pub fn watch(&mut self, wake: BorrowedFd<'_>) -> Result<(), F::Failure> {
-        let (mut watch, began) = (Watch::new(), Instant::now());
-        let mut tree = None;
-        if self.core.from_peer {
-            watch.limit();
-            self.face.say(&format!("what changes at a peer is not told: all is compared every {} s", SCAN.as_secs()));
-        } else {
-            match Tree::new(self.core.own.clone(), self.core.rules.clone()) {
-                Ok(new) => tree = Some(new),
-                Err(error) => {
-                    watch.limit();
-                    let text = "nothing can be watched (fs.inotify.max_user_instances)";
-                    self.face.say(&format!("{text}: {error}; all is compared every {} s", SCAN.as_secs()));
-                }
-            }
-        }
+        let (began, (mut watch, mut tree)) = (Instant::now(), self.begin());
         let mut told = false;
         while !self.face.stopped() {
             if let Some(tree) = &mut tree {
@@ -349,8 +369,16 @@ impl<F: Face> Mirror<F> {
                 watch.hear(linkspan_files::mirror::watch::Heard::Overflow, began.elapsed());
             }
             if let Some(due) = watch.due(began.elapsed()) {
+                let moved = self.core.moved();
+                if matches!(moved, Ok(true)) {
+                    let path = self.core.path.display();
+                    self.face.say(&format!("{path} is another directory than before, which is mirrored from now on"));
+                    (watch, tree) = self.begin();
+                    continue;
+                }
                 // Only what is marked: a disk may have gone meanwhile.
-                let done = self.core.marks(false).map_err(Into::into).and_then(|()| self.round(&due, false));
+                let marked = moved.and_then(|_| self.core.marks(false));
+                let done = marked.map_err(Into::into).and_then(|()| self.round(&due, false));
                 match done {
                     Ok(true) => {
                         watch.succeeded();

@@ -55,7 +55,7 @@ impl Tree {
     }
 
     fn add_below(&mut self, dir: &OwnedFd, path: &RelPath, depth: usize) -> io::Result<()> {
-        let flags = WatchFlags::CREATE
+        let mut flags = WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVED_FROM
             | WatchFlags::MOVED_TO
@@ -64,6 +64,9 @@ impl Tree {
             | WatchFlags::ATTRIB
             | WatchFlags::EXCL_UNLINK
             | WatchFlags::ONLYDIR;
+        if path.is_root() {
+            flags |= WatchFlags::MOVE_SELF | WatchFlags::DELETE_SELF;
+        }
         let id = inotify::add_watch(&self.queue, format!("/proc/self/fd/{}", dir.as_raw_fd()), flags)?;
         self.paths.insert(id, path.clone());
         // After the watch: what comes from here on is told.
@@ -116,7 +119,14 @@ impl Tree {
                 self.paths.remove(&event.wd());
                 continue;
             }
-            let (Some(dir), Some(name)) = (self.paths.get(&event.wd()).cloned(), event.file_name()) else { continue };
+            let Some(dir) = self.paths.get(&event.wd()).cloned() else { continue };
+            let Some(name) = event.file_name() else {
+                // Another one may have its path now.
+                if flags.intersects(ReadFlags::MOVE_SELF | ReadFlags::DELETE_SELF | ReadFlags::UNMOUNT) {
+                    each(Heard::Changed(dir));
+                }
+                continue;
+            };
             let bytes = name.to_bytes();
             if is_reserved(bytes) {
                 continue;

@@ -302,6 +302,42 @@ fn a_watched_source_is_followed_through_new_directories_renames_and_deletions() 
 }
 
 #[test]
+fn a_watched_mirror_follows_the_directory_that_has_the_path() {
+    let world = World::new("watch-moved");
+    let _server = world.serve(&[], ":rw");
+    plant(&world);
+    let to = world.place("data/copy");
+    let mut watching =
+        Running(world.lspan(&["mirror", "src", &to, "--init", "--watch"]).stderr(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(watching.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("watching 4 directories")));
+    let rest = std::thread::spawn(move || lines.inspect(|line| println!("{line}")).collect::<Vec<_>>());
+    let (src, old, copy) = (world.path("src"), world.path("old"), world.path("share/copy"));
+    // Another one, which belongs to the same mirror.
+    fs::create_dir_all(old.join(".lspan")).unwrap();
+    fs::copy(src.join(".lspan/mirror"), old.join(".lspan/mirror")).unwrap();
+    for name in ["one", "large"] {
+        fs::copy(src.join(name), old.join(name)).unwrap();
+    }
+    fs::write(old.join("fresh"), b"of the other").unwrap();
+    let (at, exchange) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
+    rustix::fs::renameat_with(at, &src, at, &old, exchange).unwrap();
+    until("the other directory does not come", || equal(&src, &copy));
+    fs::write(old.join("astray"), b"x").unwrap();
+    fs::write(src.join("later"), b"x").unwrap();
+    until("changes of the other directory do not come", || equal(&src, &copy));
+    // One that belongs to no mirror.
+    fs::remove_dir_all(&old).unwrap();
+    fs::create_dir(&old).unwrap();
+    rustix::fs::renameat_with(at, &src, at, &old, exchange).unwrap();
+    until("it does not end", || watching.0.try_wait().unwrap().is_some());
+    let said = rest.join().unwrap();
+    assert!(said.iter().any(|line| line.contains("src is another directory than before")), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("LS1828 the source")), "{said:?}");
+    assert!(equal(&old, &copy));
+}
+
+#[test]
 fn a_watched_mirror_ends_only_where_more_would_go_than_may_of_the_whole_tree() {
     let world = World::new("watch-limit");
     let _server = world.serve(&[], ":rw");
