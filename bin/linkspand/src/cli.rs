@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Mount {
         /// PEER:SHARE[/PATH]
         place: String,
-        /// An empty directory of this host
+        /// A directory of this host; what is in it is hidden while this is mounted
         directory: PathBuf,
         /// Longest time until data is answered, ms
         timeout_ms: u64,

@@ -1,6 +1,7 @@
 //! A place of a peer as a file system of this host.
 
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -34,7 +35,8 @@ pub struct How {
 /// Mounts a directory of a peer. `source`: what mount tables call it.
 ///
 /// # Errors
-/// [`Error::Usage`]: it is no directory; [`Error::Refused`]: it is to be written and the share is read-only; [`Error::Files`], [`Error::System`].
+/// [`Error::Usage`]: it is no directory; [`Error::Refused`]: it is to be written and the share is read-only; [`Error::Mount`]: nothing can be
+/// mounted at `dir`, or it is no directory; [`Error::Files`].
 pub fn open(
     place: Place,
     source: &str,
@@ -43,9 +45,17 @@ pub fn open(
     way: &Dialer,
     stop: impl Fn() -> bool + Clone + Send + Sync + 'static,
 ) -> Result<Mounted, Error> {
+    let failed = |source| Error::Mount { dir: dir.display().to_string(), source };
+    // The kernel takes a file, too, which then is none.
+    if !std::fs::metadata(dir).map_err(failed)?.is_dir() {
+        return Err(failed(io::ErrorKind::NotADirectory.into()));
+    }
     let mut names = way.client(stop.clone())?;
-    match names.request(Request::Stat(place.at()))? {
+    match names.request(Request::Look(place.at()))? {
         Answer::Stat(entry) if entry.kind == Kind::Dir => {}
+        Answer::Stat(entry) if entry.kind == Kind::Symlink => {
+            return Err(Error::Usage(format!("{source} is a symbolic link: name the directory that it leads to")));
+        }
         _ => return Err(Error::Usage(format!("{source} is no directory"))),
     }
     if writable
@@ -59,8 +69,17 @@ pub fn open(
     }
     let (share, base, source) = (place.share, place.path, source.to_owned());
     let options = Options { share, base, source, names: NAMES.min(data), data, writable };
-    linkspan_mount::mount(names, way.client(stop)?, dir, options)
-        .map_err(|source| Error::Mount { dir: dir.display().to_string(), source })
+    linkspan_mount::mount(names, way.client(stop)?, dir, options).map_err(|source| {
+        let device = |path: &Path| std::fs::metadata(path).map(|of| of.dev()).ok();
+        // What fusermount3 says then is that it may not.
+        failed(match device(dir) == device(&dir.join("..")) {
+            true => source,
+            false => io::Error::new(
+                source.kind(),
+                format!("something is mounted there already ({})", source.to_string().trim_end()),
+            ),
+        })
+    })
 }
 
 /// One that a process has for another one, which has started it, and by a byte on standard input, or its end, has the mount go from its

@@ -297,7 +297,7 @@ pub(crate) struct MountArgs {
     /// A share, or a directory in it
     #[arg(value_name = "PEER:SHARE[/PATH]")]
     pub(crate) from: String,
-    /// An empty directory of this host
+    /// A directory of this host; what is in it is hidden while this is mounted
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
     /// Mount it writable, if the share is: a write returns when the peer has the data, an fsync when the data is on the peer's disk

@@ -102,6 +102,27 @@ pub(super) fn is(error: &std::io::Error, errno: Errno) -> bool {
 }
 
 #[test]
+fn only_directories_are_mounted_and_only_at_directories() {
+    let world = World::new("mount-none");
+    fs::create_dir(world.path("share/dir")).unwrap();
+    std::os::unix::fs::symlink("dir", world.path("share/link")).unwrap();
+    fs::write(world.path("share/file"), b"x").unwrap();
+    fs::write(world.path("own"), b"x").unwrap();
+    fs::create_dir(world.path("mnt")).unwrap();
+    let _server = world.serve(&[], ":ro");
+    for (from, at, why, exit) in [
+        ("data/link", "mnt", "LS1812 127.0.0.1:data/link is a symbolic link: name the directory", 2),
+        ("data/file", "mnt", "LS1812 127.0.0.1:data/file is no directory", 2),
+        ("data/dir", "own", "LS1824 cannot mount at own", 1),
+        ("data/dir", "none", "LS1824 cannot mount at none", 1),
+    ] {
+        let refused = world.run(&["mount", &format!("127.0.0.1:{from}"), at]);
+        assert_eq!(refused.status.code(), Some(exit), "{from} {at}: {}", super::err(&refused));
+        assert!(super::err(&refused).contains(why), "{}", super::err(&refused));
+    }
+}
+
+#[test]
 fn a_mounted_share_is_what_it_is_there_and_cannot_be_written() {
     let world = World::new("mount");
     super::plant(&world.path("share"));
