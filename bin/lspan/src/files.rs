@@ -32,7 +32,7 @@ use crate::{fabric, signals};
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let exit = match &error {
-            Error::Lost(_) | Error::Cut(_) | Error::Unjoined(_) => Exit::NoPeer,
+            Error::Lost(_) | Error::Cut(_) | Error::Unjoined(_) | Error::Full(_) => Exit::NoPeer,
             Error::Stopped => Exit::Interrupted,
             Error::Refused(fault) => exit_of(fault.kind),
             Error::Rule(_) => Exit::Usage,

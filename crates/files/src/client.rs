@@ -54,7 +54,7 @@ impl Client {
     /// whether to go on waiting.
     ///
     /// # Errors
-    /// [`Error::Link`], [`Error::Lost`], [`Error::Version`], and those of `find`.
+    /// [`Error::Link`], [`Error::Lost`], [`Error::Full`], [`Error::Version`], and those of `find`.
     pub fn connect(
         context: Context,
         find: impl Fn() -> Result<Url, Error> + Send + 'static,
@@ -421,6 +421,7 @@ fn hello(
     match next(&control, stop)? {
         Message::Welcome { version: VERSION, identity } => Ok((control, crate::name::escape(identity.as_bytes()))),
         Message::Welcome { version, .. } => Err(Error::Version(version)),
+        Message::Answer { result: Err(fault), .. } => Err(Error::Full(fault)),
         _ => Err(Violation("it says something else where its welcome belongs").into()),
     }
 }

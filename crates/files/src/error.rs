@@ -18,6 +18,9 @@ pub enum Error {
         "LS1821 the peer closed the connection before its service answered: {0}; it may have too many connections of this peer open (see what it says there)"
     )]
     Unjoined(String),
+    /// The peer has no place for one more connection; it may have one later.
+    #[error("LS1854 the peer refused the connection: {0}")]
+    Full(Fault),
     /// The peer speaks another version.
     #[error(
         "LS1802 the peer speaks version {0} of the file protocol and this program version {VERSION}: install the same release on both sides"

@@ -52,7 +52,7 @@ impl Pipe {
     /// Connects to a service.
     ///
     /// # Errors
-    /// [`Error::Refused`]: it is not allowed, or cannot be reached there. [`Error::Link`], [`Error::Unjoined`],
+    /// [`Error::Refused`]: it is not allowed, or cannot be reached there. [`Error::Link`], [`Error::Full`], [`Error::Unjoined`],
     /// [`Error::Malformed`], [`Error::Violation`].
     pub fn open(context: &Context, url: &Url, service: &str) -> Result<Pipe, Error> {
         let transport = connected(context, url)?;
@@ -63,6 +63,7 @@ impl Pipe {
         say(&transport, &Message::Pipe { version: VERSION, service: service.to_owned() }).map_err(unjoined)?;
         match first_message(&transport, ANSWER).map_err(unjoined)? {
             Message::Answer { result: Ok(Answer::Done), .. } => Ok(Pipe(Line::new(transport))),
+            Message::Answer { result: Err(fault), .. } if fault.kind == FaultKind::Limit => Err(Error::Full(fault)),
             Message::Answer { result: Err(fault), .. } => Err(Error::Refused(fault)),
             _ => Err(Violation("it says something else where its service belongs").into()),
         }

@@ -13,17 +13,17 @@ use linkspan_net::Quota;
 
 use crate::Error;
 use crate::fs::RealFs;
-use crate::link::{Incoming, Line, first_message};
+use crate::link::{self, Incoming, Line, first_message};
 use crate::pipe::{self, Service};
 use crate::sweep::sweep;
-use crate::wire::Message;
+use crate::wire::{Fault, FaultKind, Message};
 
 pub(crate) mod answers;
 mod session;
 use answers::Answers;
 pub use session::FILES_MAX;
 
-/// Connections at a time; more are closed at once.
+/// Connections at a time; more are refused.
 pub const CONNECTIONS_MAX: u64 = 128;
 
 /// Connections of one peer at a time. Each session has two while it transfers.
@@ -31,6 +31,9 @@ pub const PER_PEER_MAX: u64 = 16;
 
 /// Descriptors of open files and listings of one peer, in all of its sessions: half of those that a process has by default.
 pub const PER_PEER_OPEN: u64 = 512;
+
+/// Connections at a time that are told that there is no place for them.
+const REFUSED_MAX: u64 = 16;
 
 /// How long a new connection may say nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -128,6 +131,7 @@ pub struct Server {
     large: u64,
     say: pipe::Say,
     places: Quota,
+    refused: Quota,
     answered: Answered,
     books: Mutex<Books>,
 }
@@ -157,6 +161,7 @@ impl Server {
             large: memory / 2,
             say: Arc::new(say),
             places: Quota::new(CONNECTIONS_MAX),
+            refused: Quota::new(REFUSED_MAX),
             answered,
             books: Mutex::default(),
         };
@@ -213,20 +218,39 @@ impl Server {
     pub fn accept(self: &Arc<Server>, transport: Transport, identity: Identity) {
         let Some((places, open)) = self.places(&identity).or_else(|| self.kept(&identity)) else {
             (self.say)(&format!("a connection of {} was refused: too many are open", identity.name()));
-            return;
+            return self.refuse(transport);
         };
         let server = self.clone();
-        let body = move || {
+        self.spawn(move || {
             if let Err(error) = server.connection(transport, &identity, open, places) {
                 // The end of a connection is how every session ends.
                 if !matches!(error, Error::Lost(_) | Error::Stopped) {
                     (server.say)(&format!("a session of {} ended: {error}", identity.name()));
                 }
             }
-        };
+        });
+    }
+
+    fn spawn(&self, body: impl FnOnce() + Send + 'static) {
         if let Err(error) = thread::Builder::new().name("files session".into()).spawn(body) {
             (self.say)(&format!("a connection was refused: {error}"));
         }
+    }
+
+    /// Tells a connection that there is no place for it; of many at a time the others are closed at once.
+    fn refuse(&self, transport: Transport) {
+        let Some(refused) = self.refused.take(1) else { return };
+        let text = match self.places.left() {
+            0 => format!("the {CONNECTIONS_MAX} connections that all peers may have are taken"),
+            _ => format!("the {PER_PEER_MAX} connections that one peer may have are taken"),
+        };
+        let fault = Fault::new(FaultKind::Limit, format!("{text}: try again when others have ended"));
+        self.spawn(move || {
+            let _refused = refused;
+            if first_message(&transport, PATIENCE).is_ok() {
+                let _ = link::say(&transport, &Message::Answer { number: 0, result: Err(fault) });
+            }
+        });
     }
 
     /// A place for a connection of this peer, and what the peer may open.

@@ -44,7 +44,9 @@ impl From<Error> for UserError {
                 | KeyError::Taken { .. }
                 | KeyError::Own,
             ) => UserError::InvalidArgument,
-            Error::Limit(_) | Error::Keys(KeyError::Full) => UserError::LimitReached,
+            Error::Limit(_) | Error::Keys(KeyError::Full) | Error::Files(FilesError::Full(_)) => {
+                UserError::LimitReached
+            }
             Error::Files(FilesError::Refused(fault)) => match fault.kind {
                 FaultKind::NotFound => UserError::NotFound,
                 FaultKind::Denied | FaultKind::Forbidden | FaultKind::ReadOnly => UserError::NotPermitted,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use linkspan::{Memory, Transport};
+use linkspan_files::Error;
 use linkspan_files::engine::{Clock, Engine, Event, Geometry, Happened, LinkLost, Outlet, SlotReader, Violation};
 use linkspan_files::fs::{Fs, Ident, Links, OpenHow, Time};
 use linkspan_files::hash::value;
@@ -281,9 +282,9 @@ fn the_slots_of_all_transfers_of_one_peer_are_bounded_by_its_connections() {
     let (mut open, mut bytes) = (Vec::new(), 0);
     for number in 0..100 {
         let control = peer.dial();
-        // One that is not let in is closed at once.
-        let hello = try_say(&control, &Message::Hello { version: VERSION, session: [number; 16] });
-        if hello.and_then(|_| try_hear(&control)).is_err() {
+        say(&control, &Message::Hello { version: VERSION, session: [number; 16] });
+        if let Message::Answer { result: Err(fault), .. } = hear(&control) {
+            assert!(fault.kind == FaultKind::Limit && fault.text.contains("16 connections"), "{fault:?}");
             break;
         }
         let what = Request::Put { to: place(), dry_run: false, no_fsync: true, delete: None };
@@ -297,6 +298,17 @@ fn the_slots_of_all_transfers_of_one_peer_are_bounded_by_its_connections() {
     }
     assert_eq!((open.len() as u64, bytes), (PER_PEER_MAX / 2, 8 * (32 << 20)));
     assert!(peer.said().contains("too many are open"));
+    let client = peer.client().map(drop);
+    assert!(matches!(&client, Err(Error::Full(_))), "{client:?}");
+    // Those who do not listen are not waited for in any number.
+    let mut silent = Vec::new();
+    let closed = (0..64).any(|_| {
+        silent.push(peer.dial());
+        let one = peer.dial();
+        let hello = try_say(&one, &Message::Hello { version: VERSION, session: [200; 16] });
+        hello.and_then(|_| try_hear(&one)).is_err()
+    });
+    assert!(closed, "each is answered");
 }
 
 #[test]

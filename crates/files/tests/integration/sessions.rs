@@ -168,7 +168,7 @@ impl Peer {
         next(&self.lines, '@')
     }
 
-    fn client(&self) -> Result<Client, Error> {
+    pub(crate) fn client(&self) -> Result<Client, Error> {
         let url = self.url.clone();
         Client::connect(context(), move || Ok(url.clone()), || false)
     }

@@ -244,7 +244,7 @@ fn a_peer_has_no_more_than_its_connections() {
         .collect();
     let output = piped(&world, &port.1, b"");
     assert_eq!(output.status.code(), Some(4), "{}", err(&output));
-    assert!(err(&output).contains("LS1821"), "{}", err(&output));
+    assert!(err(&output).contains("LS1854 the peer refused the connection: the 16 connections"), "{}", err(&output));
     let (mut child, socket) = open.pop().unwrap();
     drop((child.stdin.take(), socket));
     assert_eq!(child.wait().unwrap().code(), Some(0));
