@@ -33,6 +33,11 @@ impl Desktop {
         matches!(answer, Ok(RequestNameReply::PrimaryOwner | RequestNameReply::AlreadyOwner))
     }
 
+    /// Until the bus has ended the connection.
+    pub(crate) async fn closed(&self) {
+        self.0.closed().await;
+    }
+
     /// Whether the window runs or can be started.
     pub(crate) async fn has_window(&self) -> bool {
         let Ok(bus) = DBusProxy::new(&self.0).await else { return false };

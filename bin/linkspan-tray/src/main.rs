@@ -5,6 +5,7 @@
 mod desktop;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use gettextrs::{LocaleCategory, setlocale};
@@ -14,6 +15,7 @@ use linkspan_bus::zbus;
 use linkspan_view::text::{set_catalogues, tr};
 use linkspan_view::{Action, Button, Model, Summary, live, user};
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
 
 use desktop::Desktop;
 
@@ -161,7 +163,7 @@ fn main() -> ExitCode {
     set_language();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended =
-        runtime.map_err(|error| format!("no event loop: {error}")).and_then(|runtime| runtime.block_on(run(&cli)));
+        runtime.map_err(|error| format!("no event loop: {error}")).and_then(|runtime| runtime.block_on(stay(&cli)));
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
@@ -174,16 +176,40 @@ fn main() -> ExitCode {
 /// Most that is said, asked or told before it is taken in: as many tasks as the user's service has.
 const QUEUE: usize = 64;
 
-async fn run(cli: &Cli) -> Result<(), String> {
+/// How long the session bus may be away until the session is over.
+const AWAY: Duration = Duration::from_secs(60);
+
+/// Between two tries to reach it.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Until it is to quit, or the session is over.
+async fn stay(cli: &Cli) -> Result<(), String> {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let (mut model, mut notifies) = (Model::new(host.trim()), !cli.quiet);
+    let mut lost_at: Option<Instant> = None;
+    loop {
+        match run(&mut model, &mut notifies).await {
+            Ok(true) => return Ok(()),
+            Ok(false) => {
+                eprintln!("linkspan-tray: the session bus has ended the connection; it is tried again");
+                lost_at = Some(Instant::now());
+            }
+            Err(_) if lost_at.is_some_and(|at| at.elapsed() < AWAY) => {}
+            Err(why) => return Err(why),
+        }
+        sleep(AGAIN).await;
+    }
+}
+
+/// Whether it is to quit; else the bus has gone.
+async fn run(model: &mut Model, notifies: &mut bool) -> Result<bool, String> {
     let desktop = Desktop::connect().await.map_err(|error| format!("the session bus cannot be reached: {error}"))?;
     if !desktop.alone().await {
         return Err("it runs already".into());
     }
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let mut model = Model::new(host.trim());
     let (chosen, mut choices) = mpsc::unbounded_channel();
     let window = desktop.has_window().await;
-    let icon = Icon { summary: model.summary(), notifies: !cli.quiet, window, chosen };
+    let icon = Icon { summary: model.summary(), notifies: *notifies, window, chosen };
     let tray = icon.assume_sni_available(true).spawn().await.map_err(|error| format!("no tray: {error}"))?;
     let (feed, mut inputs) = mpsc::channel(QUEUE);
     // Nothing is asked of the machine's service.
@@ -209,7 +235,7 @@ async fn run(cli: &Cli) -> Result<(), String> {
             input = inputs.recv() => {
                 let Some(input) = input else { return Err("the buses cannot be followed".into()) };
                 let news = model.apply(input);
-                let notifies = show(&tray, &model).await;
+                let notifies = show(&tray, model).await;
                 // What finds no place is dropped: nobody reads so many.
                 news.into_iter().filter(|_| notifies).for_each(|notice| drop(notices.try_send(notice)));
             }
@@ -220,13 +246,18 @@ async fn run(cli: &Cli) -> Result<(), String> {
                 Some(Chosen::Ask(ask)) => drop(user.try_send(ask)),
                 Some(Chosen::Mirrors) => {
                     model.pause_mirrors().into_iter().for_each(|ask| drop(user.try_send(ask)));
-                    show(&tray, &model).await;
+                    show(&tray, model).await;
                 }
                 Some(Chosen::Quit) | None => {
                     tray.shutdown().await;
-                    return Ok(());
+                    return Ok(true);
                 }
             },
+            () = desktop.closed() => {
+                *notifies = tray.update(|icon| icon.notifies).await.unwrap_or(*notifies);
+                tray.shutdown().await;
+                return Ok(false);
+            }
         }
     }
 }

@@ -39,7 +39,12 @@ impl Drop for Running {
 
 /// A session bus, which is the system bus too. `None`, with a line: there is no dbus-daemon here.
 fn bus() -> Option<(Running, String)> {
+    bus_at(&[])
+}
+
+fn bus_at(address: &[String]) -> Option<(Running, String)> {
     let mut command = Command::new("dbus-daemon");
+    command.args(address);
     command.args(["--session", "--nofork", "--nopidfile", "--print-address"]).stdout(Stdio::piped());
     let mut daemon = match command.spawn() {
         Ok(daemon) => Running(daemon),
@@ -228,6 +233,33 @@ async fn the_tray_shows_the_cables_opens_the_window_tells_what_happens_and_quits
     while let Ok((method, text)) = from.try_recv() {
         assert!(method != "notified" || text.starts_with("Cable cannot be used"), "{method} {text}");
     }
+}
+
+#[tokio::test]
+async fn the_tray_is_back_with_a_session_bus_that_is_started_again() {
+    let socket = std::env::temp_dir().join(format!("linkspan-tray-bus-{}", std::process::id()));
+    let at = [format!("--address=unix:path={}", socket.display())];
+    let Some((daemon, _)) = bus_at(&at) else { return };
+    // Without the number of the daemon, as sessions have it.
+    let address = format!("unix:path={}", socket.display());
+    let (mut from, desk) = desktop(&address).await;
+    let mut tray = Running(program(&address).spawn().unwrap());
+    let item = heard(&mut from, "registered").await;
+    let proxy = Proxy::new(&desk, item, "/MenuBar", "com.canonical.dbusmenu").await.unwrap();
+    // It has begun.
+    click(&proxy, "Open linkspan").await;
+    heard(&mut from, "activated").await;
+    drop((proxy, daemon, desk));
+    let (_daemon, _) = bus_at(&at).unwrap();
+    let (mut from, desktop) = desktop(&address).await;
+    let item = heard(&mut from, "registered").await;
+    let second = program(&address).output().unwrap();
+    assert!(!second.status.success() && String::from_utf8_lossy(&second.stderr).contains("it runs already"));
+    let proxy = Proxy::new(&desktop, item, "/MenuBar", "com.canonical.dbusmenu").await.unwrap();
+    click(&proxy, "Quit").await;
+    let ended = tokio::task::spawn_blocking(move || tray.0.wait().unwrap().success());
+    assert!(tokio::time::timeout(PATIENCE, ended).await.unwrap().unwrap());
+    std::fs::remove_file(socket).unwrap();
 }
 
 /// A service that says a lot before it answers.
