@@ -288,7 +288,7 @@ pub(crate) struct ForwardArgs {
 }
 
 /// Behind the help of `mount`.
-pub(crate) const MOUNT: &str = "Until Ctrl-C or `umount DIR`; read-only without --rw. Files show the user who mounts as their owner. A program that reads or writes \
+pub(crate) const MOUNT: &str = "Until Ctrl-C, `umount DIR` or the end of its terminal (unless started by nohup); read-only without --rw. Files show the user who mounts as their owner. A program that reads or writes \
     while the peer is gone gets EIO after --timeout, and the mount goes on by itself when the peer is back. Exit code 0: unmounted; 1: it could not be \
     mounted; 4: no peer; 5: the share is read-only.";
 

@@ -18,6 +18,8 @@ use crate::{peer_lines, signals};
 pub(crate) fn run(args: &MountArgs) -> Result<Exit, Failure> {
     let place = Place::whole(&args.from)?;
     let (context, find) = reach(&place.peer, &args.peer)?;
+    // Before anything is mounted, so that no signal is missed.
+    let stop = signals::descriptor()?;
     let interrupt = signals::interrupt()?;
     let asked = interrupt.clone();
     let way = Dialer::new(context, find);
@@ -26,7 +28,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<Exit, Failure> {
     let mut mounted = open(place, &args.from, &args.dir, how, &way, move || asked.raised())?;
     let can = if args.rw { "read and write" } else { "read-only" };
     eprintln!("lspan: {} is mounted at {}, {can}, until Ctrl-C or umount", args.from, args.dir.display());
-    let (mut unmounter, stop) = (mounted.unmounter(), signals::descriptor()?);
+    let mut unmounter = mounted.unmounter();
     let waiting = move || {
         let mut stop = [rustix::event::PollFd::new(&stop, rustix::event::PollFlags::IN)];
         while rustix::event::poll(&mut stop, None).is_err() {}
