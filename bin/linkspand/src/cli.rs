@@ -21,7 +21,7 @@ pub(crate) struct Cli {
     #[arg(long, requires = "user")]
     pub(crate) as_root: bool,
     /// Folder of linkspand.toml and linkspand.d/*.toml, of which a later one wins
-    #[arg(long, value_name = "DIR", default_value = "/etc/linkspan", global = true)]
+    #[arg(long, value_name = "DIR", default_value = crate::config::FOLDER, global = true)]
     pub(crate) config: PathBuf,
     /// Folder of what is remembered
     #[arg(long, value_name = "DIR", default_value = "/var/lib/linkspan", env = "STATE_DIRECTORY", hide = true)]

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+/// Where it is.
+pub(crate) const FOLDER: &str = "/etc/linkspan";
+
 /// Why it cannot be had.
 #[derive(Debug)]
 pub(crate) enum ConfigError {
@@ -90,8 +93,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads the files in this folder. None are needed.
+    /// Reads the files in this folder. None are needed, nor is the usual folder.
     pub(crate) fn read(folder: &Path) -> Result<Config, ConfigError> {
+        if folder != Path::new(FOLDER)
+            && let Err(error) = std::fs::metadata(folder)
+        {
+            return Err(ConfigError::Read(folder.to_owned(), error));
+        }
         let mut config = Config::default();
         let parts = folder.join("linkspand.d");
         let mut files = vec![folder.join("linkspand.toml")];

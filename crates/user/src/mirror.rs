@@ -1,7 +1,7 @@
 //! A directory kept like another one, at a peer or from one: a run that compares and transfers, and runs as something changes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,22 @@ impl Ends {
             }
         };
         Ok(Ends { own: own.into(), peer, from_peer })
+    }
+
+    /// The same for each spelling of two ends. A link is not looked at: its disk may be away.
+    pub(crate) fn plain(words: &[String]) -> Option<Ends> {
+        let [source, destination] = words else { return None };
+        let mut ends = Ends::parse(source, destination).ok()?;
+        let mut own = PathBuf::new();
+        for part in ends.own.components() {
+            match part {
+                Component::CurDir => {}
+                Component::ParentDir => drop(own.pop()),
+                part => own.push(part),
+            }
+        }
+        (ends.own, ends.peer.dir) = (own, false);
+        Some(ends)
     }
 }
 

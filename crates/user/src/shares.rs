@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use linkspan::Context;
 use linkspan_fabric::{Config, Fabric};
-use linkspan_files::serve::Answered;
+use linkspan_files::serve::{Answered, Share};
 use linkspan_net::Notifier;
 use linkspan_service::rendezvous::{FILES, shown};
 use serde::{Deserialize, Serialize};
@@ -161,6 +161,9 @@ impl Shares {
     pub fn add(&self, new: Kept) -> Result<(), Error> {
         if !new.directory.is_absolute() {
             return Err(Error::Usage(format!("the directory {} is not absolute", new.directory.display())));
+        }
+        if !Share::is_name(&new.name) {
+            return Err(Error::Usage(format!("{:?} cannot name a share: take letters, digits, - _ .", new.name)));
         }
         share(&new.text())?;
         let mut inner = self.locked();

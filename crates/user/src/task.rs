@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::Error;
+use crate::mirror::Ends;
 
 /// Most tasks at a time. A transfer has some threads and a pool of slots.
 pub const TASKS: usize = 64;
@@ -218,9 +219,13 @@ impl Task {
         self.wake.drain();
     }
 
+    fn is_over(&self) -> bool {
+        matches!(self.progress().state, "done" | "failed" | "cancelled")
+    }
+
     fn record(&self, error: Option<&str>) -> Value {
         let own = json!({ "id": self.id, "kind": self.kind, "peer": self.peer, "arguments": self.arguments,
-            "started_unix_s": self.started, "ended_unix_s": now(), "error": error });
+            "started_unix_s": self.started, "ended_unix_s": self.is_over().then(now), "error": error });
         let (mut record, rest) = (own, serde_json::to_value(self.progress()).unwrap_or_default());
         if let (Some(record), Value::Object(rest)) = (record.as_object_mut(), rest) {
             record.extend(rest);
@@ -257,6 +262,7 @@ impl std::fmt::Debug for Tasks {
 }
 
 /// The records of a file, as far as they are some.
+/// One that has no end was cut with its service.
 fn read(file: &std::path::Path) -> VecDeque<Value> {
     use std::io::Read;
     let mut text = String::new();
@@ -266,6 +272,11 @@ fn read(file: &std::path::Path) -> VecDeque<Value> {
     let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut records: VecDeque<Value> = records.filter(|record| record["id"].is_u64()).collect();
     records.drain(..records.len().saturating_sub(HISTORY));
+    for record in records.iter_mut().filter(|record| record["ended_unix_s"].is_null()) {
+        let why = "LS1855 the service was killed meanwhile: ask for it again, and it goes on where it was";
+        (record["state"], record["error"]) = ("failed".into(), why.into());
+        record["ended_unix_s"] = now().into();
+    }
     records
 }
 
@@ -295,7 +306,9 @@ impl Tasks {
                 "LS1842 a test is under way already, and two would measure each other; wait for it, or cancel it";
             return Err(Error::Limit(text.into()));
         }
-        let same = |task: &&Arc<Task>| task.kind == kind && task.arguments == arguments && !task.interrupt.raised();
+        let ends = (kind == Kind::Mirror).then(|| Ends::plain(&arguments)).flatten();
+        let same_ends = |words: &[String]| words == arguments || (ends.is_some() && Ends::plain(words) == ends);
+        let same = |task: &&Arc<Task>| task.kind == kind && !task.interrupt.raised() && same_ends(&task.arguments);
         if kind == Kind::Mirror
             && let Some(task) = inner.running.values().find(same)
         {
@@ -359,8 +372,8 @@ impl Tasks {
         let record = task.record(error.as_deref());
         // One that goes on with the next start has not come to its end.
         let goes_on = task.kept.load(Ordering::Acquire) && task.interrupt.raised() && locked(&self.inner).ending;
-        if !goes_on && let Err(error) = self.keep(&record) {
-            (self.say)(&format!("LS1846 {} cannot be written: {error}", self.file.display()));
+        if !goes_on {
+            self.keep(Some(&record));
         }
         let mut inner = locked(&self.inner);
         inner.running.remove(&task.id);
@@ -370,14 +383,25 @@ impl Tasks {
         (self.changed)();
     }
 
-    fn keep(&self, record: &Value) -> std::io::Result<()> {
+    /// Has a transfer that begins in the file, so that it is known of after the service was killed.
+    pub(crate) fn begun(&self) {
+        self.keep(None);
+    }
+
+    fn keep(&self, ended: Option<&Value>) {
         let mut history = locked(&self.history);
-        if history.len() == HISTORY {
-            history.pop_front();
+        if let Some(record) = ended {
+            if history.len() == HISTORY {
+                history.pop_front();
+            }
+            history.push_back(record.clone());
         }
-        history.push_back(record.clone());
-        let lines: String = history.iter().map(|record| format!("{record}\n")).collect();
-        crate::replace(&self.file, lines.as_bytes(), 0o600)
+        let under_way = self.running().into_iter().filter(|task| matches!(task.kind, Kind::Send | Kind::Get));
+        let under_way: Vec<Value> = under_way.filter(|task| !task.is_over()).map(|task| task.record(None)).collect();
+        let lines: String = history.iter().chain(&under_way).map(|record| format!("{record}\n")).collect();
+        if let Err(error) = crate::replace(&self.file, lines.as_bytes(), 0o600) {
+            (self.say)(&format!("LS1846 {} cannot be written: {error}", self.file.display()));
+        }
     }
 
     /// Those that run, in the order of their start.

@@ -26,7 +26,7 @@ use crate::mirror::{Ends, Face, Mirror};
 use crate::mirrors::Mirrors;
 use crate::place::{Local, Place};
 use crate::suite::{self, Measuring, Suite};
-use crate::task::{PairedWith, Say, Task};
+use crate::task::{PairedWith, Say, Task, Tasks};
 use crate::transfer::{self, Fetching, How, Patient, Sending, bytes, drive, left_out};
 use crate::{Dialer, Error, connect, mount};
 
@@ -195,8 +195,9 @@ fn told(task: &Task, options: &Value) {
 ///
 /// # Errors
 /// [`Error::Usage`], [`Error::System`], and those of the way and the transfer; [`Error::Incomplete`]: some entries failed.
-pub fn send(task: &Arc<Task>, from: &[PathBuf], to: &Place, how: How) -> Result<(), Error> {
+pub fn send(task: &Arc<Task>, from: &[PathBuf], to: &Place, how: How, tasks: &Tasks) -> Result<(), Error> {
     told(task, &how.options(Value::Null));
+    tasks.begun();
     let sources = from.iter().map(|path| Local::find(path)).collect::<Result<Vec<_>, _>>()?;
     let mut client = Dialer::to(&to.peer, log_to(task))?.client(task.stop())?;
     task.update(|progress| progress.path = client.path().unwrap_or_default());
@@ -217,8 +218,9 @@ pub fn send(task: &Arc<Task>, from: &[PathBuf], to: &Place, how: How) -> Result<
 ///
 /// # Errors
 /// As [`send`].
-pub fn get(task: &Arc<Task>, from: &[Place], to: &Path, how: How) -> Result<(), Error> {
+pub fn get(task: &Arc<Task>, from: &[Place], to: &Path, how: How, tasks: &Tasks) -> Result<(), Error> {
     told(task, &how.options(Value::Null));
+    tasks.begun();
     let fetching = Fetching::new(from, to, journals(task), how)?;
     let mut client = Dialer::to(&task.peer, log_to(task))?.client(task.stop())?;
     task.update(|progress| progress.path = client.path().unwrap_or_default());

@@ -37,7 +37,9 @@ fn the_last_file_wins_and_each_value_names_its_own() {
     let text = config.text(true);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].ends_with("/linkspand.d/20-b.toml") && lines[1].ends_with("/linkspand.toml"), "{text}");
-    assert_eq!(Config::read(Path::new("/nowhere")).unwrap(), Config::default());
+    let other = Folder::new("other", &[("README", "no file of ours")]);
+    assert_eq!(Config::read(&other.0).unwrap(), Config::default());
+    assert!(Config::read(Path::new("/nowhere")).is_err(), "a folder that was named");
     assert!(Config::default().text(true).lines().all(|line| line.ends_with("# default")));
     // What is shown can be read again.
     let mut again = Config::default();

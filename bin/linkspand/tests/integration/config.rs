@@ -15,6 +15,12 @@ fn every_value_is_shown_with_its_origin_and_an_unknown_key_is_refused() {
     let shown = String::from_utf8(run(&["config", "show", "--origin"]).stdout).unwrap();
     assert!(shown.starts_with("events = 9 # ") && shown.contains("10-more.toml"), "{shown}");
     assert!(!String::from_utf8(run(&["config", "show"]).stdout).unwrap().contains('#'));
+    let none = program().args(["config", "show", "--config"]).arg(fix.root.join("none")).output().unwrap();
+    let said = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(
+        none.status.code() == Some(2) && said.contains("LS3231") && said.contains("/none cannot be read"),
+        "{said}"
+    );
     fix.file("linkspand.toml", "evnts = 9");
     for words in [&["config", "show"][..], &["-f"]] {
         let output = run(words);

@@ -174,7 +174,9 @@ impl Files {
             return Err(Error::Usage("nothing is named that could be sent".into()).into());
         }
         let (peer, arguments) = (place.peer.clone(), from.into_iter().chain([to]).collect());
-        self.0.begin(objects, (Kind::Send, &peer, arguments), move |task| work::send(task, &sources, &place, how)).await
+        let user = self.0.user.clone();
+        let run = move |task: &_| work::send(task, &sources, &place, how, &user.tasks);
+        self.0.begin(objects, (Kind::Send, &peer, arguments), run).await
     }
 
     /// Gets places of one peer into a directory, or one of them under a new name. What is replaced goes to the trash of the directory. Options
@@ -196,7 +198,9 @@ impl Files {
         }
         let (how, dir, places) = (Options::of_transfer(&options)?, local(&to)?, Place::of_one_peer(&from)?);
         let (peer, arguments) = (places[0].peer.clone(), from.into_iter().chain([to]).collect());
-        self.0.begin(objects, (Kind::Get, &peer, arguments), move |task| work::get(task, &places, &dir, how)).await
+        let user = self.0.user.clone();
+        let run = move |task: &_| work::get(task, &places, &dir, how, &user.tasks);
+        self.0.begin(objects, (Kind::Get, &peer, arguments), run).await
     }
 
     /// Makes a directory like another, one of which is at a peer; with `watch` until it is cancelled: once both are marked it goes on with each

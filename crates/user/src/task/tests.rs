@@ -76,7 +76,10 @@ fn a_mirror_runs_once_and_one_that_is_kept_has_no_record_of_the_end_of_its_servi
     let early = prepare(vec!["/b".to_owned(), "x:b".to_owned()]);
     tasks.start(&early, hold);
     let first = begin();
-    assert!(tasks.prepare(Kind::Mirror, "x", ends()).unwrap_err().text().starts_with("LS1853"));
+    for (own, peer) in [("/a", "x:b"), ("/a/", "x:b/"), ("/c/../a/.", "linkspan://x/b")] {
+        let again = tasks.prepare(Kind::Mirror, "x", vec![own.to_owned(), peer.to_owned()]).unwrap_err().text();
+        assert!(again.starts_with("LS1853"), "{own}: {again}");
+    }
     first.cancel();
     begin();
     while tasks.history(0).is_empty() {

@@ -114,11 +114,15 @@ fn killed_in_a_transfer_and_started_again_it_has_no_stale_object_and_serves_as_b
         one.progress(&first).expect("it ended before the kill")["moved_bytes"].as_u64().unwrap_or(0) > 0
     });
     one.kill_and_restart();
-    assert!(one.tasks().is_empty() && one.history().is_empty());
+    let history = one.history();
+    assert!(one.tasks().is_empty() && history.len() == 1, "{history:?}");
+    assert!(history[0]["state"] == "failed" && history[0]["options"]["no_fsync"] == true, "{history:?}");
+    assert!(history[0]["error"].as_str().unwrap().starts_with("LS1855"), "{history:?}");
     assert!(names(&world.path("share")).is_empty(), "half of a file has no name");
     // The server, too: its shares are where they were.
     two.kill_and_restart();
     let again = one.begin("Files.Send", &(vec![world.text("data/a")], &*place, &options));
+    assert_ne!(again, first);
     let record = one.ended(&again);
     assert_eq!(record["state"], "done", "{record}");
     assert!(fs::read(world.path("share/a")).unwrap() == fs::read(world.path("data/a")).unwrap());
@@ -131,7 +135,7 @@ fn killed_in_a_transfer_and_started_again_it_has_no_stale_object_and_serves_as_b
     assert!(two.ok("Shares.List", &()).body().deserialize::<Vec<Dict>>().unwrap().is_empty());
     // Records outlive the service, and no later task has the number of one.
     one.kill_and_restart();
-    assert_eq!(one.history(), [record]);
+    assert_eq!(one.history()[0], record);
     let next = one.begin("Files.Get", &(vec![&*place], world.text("back"), Dict::new()));
     assert!(one.ended(&next)["id"].as_u64() > one.history()[1]["id"].as_u64());
     // The end in good order.
@@ -162,6 +166,8 @@ fn whether_shares_are_served_and_why_not_are_properties() {
     let (kind, _) = user.refused("Shares.Serve", &to_dict(&json!({ "bind": ["192.0.2.1"], "port": port })));
     assert_eq!((kind.as_str(), serving(&user)), ("Failed", true), "what is refused changes nothing");
     assert_eq!(user.refused("Shares.Add", &("in", world.text("data"), false)).0, "InvalidArgument");
+    let (kind, text) = user.refused("Shares.Add", &("a=b", world.text("data"), false));
+    assert!(kind == "InvalidArgument" && text.contains("\"a=b\" cannot name a share"), "{kind} {text}");
     // A directory that has gone.
     fs::remove_dir(world.path("share")).unwrap();
     user.kill_and_restart();
