@@ -499,12 +499,12 @@ Register-ArgumentCompleter -Native -CommandName 'lspan' -ScriptBlock {
         }
         'lspan;files;serve' {
             [CompletionResult]::new('--allow', '--allow', [CompletionResultType]::ParameterName, 'A service that peers may connect to (lspan pipe, lspan forward): ssh, rsync, sftp, sftp:ro, tcp:PORT; ssh=PORT or rsync=FILE for another port or another rsyncd.conf; repeat it for more')
-            [CompletionResult]::new('--bind', '--bind', [CompletionResultType]::ParameterName, 'Address to listen on; repeat it for more [default: loopback and every usable interface]')
+            [CompletionResult]::new('--bind', '--bind', [CompletionResultType]::ParameterName, 'Address where peers find it; repeat it for more [default: loopback and every usable interface]')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'TCP port to listen on')
             [CompletionResult]::new('--device', '--device', [CompletionResultType]::ParameterName, 'Device number, as `lspan status` lists them')
             [CompletionResult]::new('--as-root', '--as-root', [CompletionResultType]::ParameterName, 'Serve as root: peers can then read, and with :rw write, everything below the directories')
-            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
-            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
         'lspan;files;help' {

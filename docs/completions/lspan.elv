@@ -457,12 +457,12 @@ set edit:completion:arg-completer[lspan] = {|@words|
         }
         &'lspan;files;serve'= {
             cand --allow 'A service that peers may connect to (lspan pipe, lspan forward): ssh, rsync, sftp, sftp:ro, tcp:PORT; ssh=PORT or rsync=FILE for another port or another rsyncd.conf; repeat it for more'
-            cand --bind 'Address to listen on; repeat it for more [default: loopback and every usable interface]'
+            cand --bind 'Address where peers find it; repeat it for more [default: loopback and every usable interface]'
             cand --port 'TCP port to listen on'
             cand --device 'Device number, as `lspan status` lists them'
             cand --as-root 'Serve as root: peers can then read, and with :rw write, everything below the directories'
-            cand -h 'Print help'
-            cand --help 'Print help'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
         }
         &'lspan;files;help'= {
             cand serve 'Serve directories and services until Ctrl-C, to paired peers or to holders of the cluster key'

@@ -405,11 +405,11 @@ complete -c lspan -n "__fish_lspan_using_subcommand files; and not __fish_seen_s
 complete -c lspan -n "__fish_lspan_using_subcommand files; and not __fish_seen_subcommand_from serve help" -f -a "serve" -d 'Serve directories and services until Ctrl-C, to paired peers or to holders of the cluster key'
 complete -c lspan -n "__fish_lspan_using_subcommand files; and not __fish_seen_subcommand_from serve help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand files; and __fish_seen_subcommand_from serve" -l allow -d 'A service that peers may connect to (lspan pipe, lspan forward): ssh, rsync, sftp, sftp:ro, tcp:PORT; ssh=PORT or rsync=FILE for another port or another rsyncd.conf; repeat it for more' -r
-complete -c lspan -n "__fish_lspan_using_subcommand files; and __fish_seen_subcommand_from serve" -l bind -d 'Address to listen on; repeat it for more [default: loopback and every usable interface]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand files; and __fish_seen_subcommand_from serve" -l bind -d 'Address where peers find it; repeat it for more [default: loopback and every usable interface]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand files; and __fish_seen_subcommand_from serve" -l port -d 'TCP port to listen on' -r
 complete -c lspan -n "__fish_lspan_using_subcommand files; and __fish_seen_subcommand_from serve" -l device -d 'Device number, as `lspan status` lists them' -r
 complete -c lspan -n "__fish_lspan_using_subcommand files; and __fish_seen_subcommand_from serve" -l as-root -d 'Serve as root: peers can then read, and with :rw write, everything below the directories'
-complete -c lspan -n "__fish_lspan_using_subcommand files; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help'
+complete -c lspan -n "__fish_lspan_using_subcommand files; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c lspan -n "__fish_lspan_using_subcommand files; and __fish_seen_subcommand_from help" -f -a "serve" -d 'Serve directories and services until Ctrl-C, to paired peers or to holders of the cluster key'
 complete -c lspan -n "__fish_lspan_using_subcommand files; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c lspan -n "__fish_lspan_using_subcommand ls" -l port -d 'Port of the peer\'s `lspan files serve`' -r

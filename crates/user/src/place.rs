@@ -74,9 +74,14 @@ impl Place {
     pub fn whole(text: &str) -> Result<Place, Error> {
         let place = Place::parse(text)?;
         if place.share.is_empty() {
-            return Err(Error::Usage(format!("{text:?} names no share; `lspan ls {}:` lists them", place.peer)));
+            return Err(Error::Usage(format!("{text:?} names no share; `lspan ls {}:` lists them", place.peer_word())));
         }
         Ok(place)
+    }
+
+    /// The peer as it stands before the colon.
+    pub(crate) fn peer_word(&self) -> String {
+        if self.peer.contains(':') { format!("[{}]", self.peer) } else { self.peer.clone() }
     }
 
     /// Several, all of one peer.
@@ -224,6 +229,9 @@ mod tests {
         ] {
             assert!(Place::parse(bad).is_err(), "{bad}");
         }
-        assert!(Place::whole("mini2:").is_err());
+        for (peer, printed) in [("mini2:", "`lspan ls mini2:`"), ("[::1]:", "`lspan ls [::1]:`")] {
+            let why = Place::whole(peer).unwrap_err().text();
+            assert!(why.contains(printed), "{why}");
+        }
     }
 }

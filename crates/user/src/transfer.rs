@@ -160,16 +160,14 @@ pub fn bytes(of: &[Local]) -> u64 {
 /// The directory at the peer, and the path of each source in it.
 fn destination(client: &mut Client, to: &Place, sources: &[Local]) -> Result<(PeerPath, Vec<RelPath>), Error> {
     let kind = match client.request(Request::Stat(to.at())) {
-        Ok(Answer::Stat(entry)) => Some(entry.kind),
-        Err(FilesError::Refused(fault)) if fault.kind == FaultKind::NotFound => None,
-        Ok(_) => None,
+        Ok(Answer::Stat(entry)) => Ok(entry.kind),
+        Ok(_) => Ok(Kind::Special),
+        Err(FilesError::Refused(fault)) if fault.kind == FaultKind::NotFound => Err(fault),
         Err(error) => return Err(error.into()),
     };
-    let bad = |why: &str| Error::Usage(format!("{}:{}/{:?} {why}", to.peer, to.share, to.path));
-    if kind == Some(Kind::Dir) || to.dir || to.path.is_root() {
-        if kind.is_none() {
-            return Err(bad("is no directory there"));
-        }
+    let bad = |why: &str| Error::Usage(format!("{}:{}/{:?} {why}", to.peer_word(), to.share, to.path));
+    if kind == Ok(Kind::Dir) || to.dir || to.path.is_root() {
+        kind.map_err(FilesError::Refused)?;
         let path = |from: &Local| {
             RelPath::new(&from.called).map_err(|why| bad(&format!("cannot take {}: {why}", escape(&from.called))))
         };

@@ -28,7 +28,9 @@ pub(crate) struct FilesServeArgs {
     /// for another port or another rsyncd.conf; repeat it for more
     #[arg(long, value_name = "SERVICE")]
     pub(crate) allow: Vec<String>,
-    /// Address to listen on; repeat it for more [default: loopback and every usable interface]
+    /// Address where peers find it; repeat it for more [default: loopback and every usable interface]
+    ///
+    /// What they transfer comes, after a login, by every interface that linkspan uses (LINKSPAN_IFNAME).
     #[arg(long, value_name = "ADDR")]
     pub(crate) bind: Vec<IpAddr>,
     /// TCP port to listen on

@@ -339,6 +339,11 @@ fn a_share_is_read_only_unless_said_and_nobody_serves_without_a_key_or_as_root()
     assert_eq!(shares, "data  (read-only)\n");
     let unknown = world.run(&["ls", "127.0.0.1:other"]);
     assert!(err(&unknown).contains("there is no share \"other\""), "{}", err(&unknown));
+    for (to, why) in [("other/", "LS1803 there is no share \"other\""), ("data/none/", "LS1803 none: ")] {
+        let missing = world.run(&["send", "src/f", &world.place(to)]);
+        assert_eq!(missing.status.code(), Some(1), "{to}: {}", err(&missing));
+        assert!(err(&missing).contains(why), "{to}: {}", err(&missing));
+    }
     drop(server);
     let serve = ["files", "serve", "data=share"];
     let bare = world

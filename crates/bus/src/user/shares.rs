@@ -95,7 +95,8 @@ impl Shares {
     }
 
     /// Serves them to paired peers, or to those who have the cluster key, now and whenever the service runs. Options: bind (as, addresses;
-    /// else every usable interface), port (q).
+    /// else every usable interface), port (q). These are where they are found: data, after a login, comes by every interface that linkspan
+    /// uses (LINKSPAN_IFNAME).
     async fn serve(
         &self,
         #[zbus(connection)] connection: &Connection,

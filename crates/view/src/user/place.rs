@@ -93,7 +93,8 @@ impl PlaceAt {
     /// As people read it.
     pub(super) fn title(&self) -> String {
         let path: Vec<String> = self.parts.iter().map(|part| decoded(part)).collect();
-        format!("{}:{}", self.peer, path.join("/"))
+        let peer = if self.peer.contains(':') { format!("[{}]", self.peer) } else { self.peer.clone() };
+        format!("{peer}:{}", path.join("/"))
     }
 }
 
@@ -107,7 +108,7 @@ mod tests {
             ("mini2", "linkspan://mini2/", "mini2:"),
             ("mini2:", "linkspan://mini2/", "mini2:"),
             (" mini2:in/a b/ ", "linkspan://mini2/in/a%20b/", "mini2:in/a b"),
-            ("[127.0.0.1:7100]:in", "linkspan://127.0.0.1%3A7100/in/", "127.0.0.1:7100:in"),
+            ("[127.0.0.1:7100]:in", "linkspan://127.0.0.1%3A7100/in/", "[127.0.0.1:7100]:in"),
             ("linkspan://mini2/in/a%20b", "linkspan://mini2/in/a%20b/", "mini2:in/a b"),
         ] {
             let place = PlaceAt::parse(typed).unwrap();
