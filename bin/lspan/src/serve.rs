@@ -110,6 +110,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     if args.follow {
         follow_parent()?;
     }
+    let mut addrs = rendezvous_server.as_ref().map(RendezvousServer::addrs).unwrap_or_default();
     let sessions = Quota::new(SESSIONS);
     let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
     let mut begun = false;
@@ -140,6 +141,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         }
         if args.once && begun && sessions.left() == SESSIONS {
             return Ok(Exit::Ok);
+        }
+        if let Some(now) = rendezvous_server.as_ref().map(RendezvousServer::addrs).filter(|now| *now != addrs) {
+            peer_lines::say(&format!("lspan: waiting on {} now", now.iter().map(shown).collect::<Vec<_>>().join(", ")));
+            addrs = now;
         }
         if interrupt.raised() {
             // Each session closes its connection, so that its peer learns of it, and the last one takes this process's

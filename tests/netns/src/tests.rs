@@ -808,6 +808,7 @@ fn lspan_perf() -> Outcome<String> {
         return Err(format!("the server does not go on after a client's Ctrl-C: {said}"));
     }
     world.cable("cab1", ("a", "10.77.1.1/24"), ("b", "10.77.1.2/24"))?;
+    server.expect_part("10.77.1.2:24680", SOON)?;
     for peer in ["10.77.0.2", "10.77.1.2"] {
         let (code, said) = world.lspan("a", &[CABLES], &format!("perf bw -s 1M -n 50 {peer}"))?.end(SOON)?;
         if code != Some(0) || !said.contains("10.77.1.2:") {

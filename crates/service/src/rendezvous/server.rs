@@ -13,7 +13,8 @@ use linkspan_transport::WaitFd;
 use super::{HELLO, RendezvousError};
 use crate::observe::AddressWatch;
 
-/// How long until an address that is not to be had yet is tried again.
+/// How long until an address that is not to be had yet is tried again, and between two looks at the interfaces: those of pods come and go
+/// by the dozen.
 const LATER: Duration = Duration::from_secs(1);
 
 /// Gives handles away.
@@ -35,6 +36,7 @@ struct Interfaces {
     watch: Option<AddressWatch>,
     /// They may be others than those that are waited on.
     changed: bool,
+    looked: Option<Instant>,
 }
 
 impl std::fmt::Debug for Interfaces {
@@ -91,7 +93,8 @@ impl RendezvousServer {
         }
         let port = listeners.first().and_then(|one| one.local_addr().ok()).map_or(port, |given| given.port());
         // The fabric's look at them may be older than the watch.
-        let interfaces = watch.map(|watch| Interfaces { fabric: fabric.clone(), port, watch, changed: true });
+        let interfaces =
+            watch.map(|watch| Interfaces { fabric: fabric.clone(), port, watch, changed: true, looked: None });
         Ok(RendezvousServer { listeners, later, next: Instant::now() + LATER, pause: AcceptPause::new(), interfaces })
     }
 
@@ -126,10 +129,11 @@ impl RendezvousServer {
         }
     }
 
-    /// How long to wait for that at most: until an address is to be had, or peers can be taken again. `None`: nothing else will happen.
+    /// How long to wait for that at most: until an address is to be had, the interfaces are looked at, or peers can be taken again. `None`: nothing else will happen.
     pub fn wait_most(&self) -> Option<Duration> {
         let paused = !self.pause.is_over(Instant::now());
-        (paused || !self.later.is_empty()).then_some(LATER)
+        let changed = self.interfaces.as_ref().is_some_and(|interfaces| interfaces.changed);
+        (paused || changed || !self.later.is_empty()).then_some(LATER)
     }
 
     /// Hands the handle to everybody who waits; it is asked for once, and only if somebody does. Never blocks: what is said fits into
@@ -179,9 +183,11 @@ impl RendezvousServer {
     fn follow(&mut self, now: Instant) {
         let Some(interfaces) = &mut self.interfaces else { return };
         interfaces.changed |= interfaces.watch.as_ref().is_some_and(AddressWatch::changed);
-        if !std::mem::take(&mut interfaces.changed) {
+        let looked = interfaces.looked.is_some_and(|looked| now.saturating_duration_since(looked) < LATER);
+        if looked || !std::mem::take(&mut interfaces.changed) {
             return;
         }
+        interfaces.looked = Some(now);
         // Where they cannot be listed, their next change is another occasion.
         let Ok(survey) = survey(interfaces.fabric.config()) else { return };
         let mut wanted = vec![loopback(interfaces.port)];
