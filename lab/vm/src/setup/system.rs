@@ -46,6 +46,17 @@ const PACKAGES: [&str; 30] = [
 /// The kernel and its headers.
 const KERNEL: [&str; 2] = ["linux-image-amd64", "linux-headers-amd64"];
 
+/// Of what the headers of another kernel bring, without what they would only upgrade. Those of 7.3 have their configuration and the name of
+/// their compiler in packages of their own.
+const KEPT: [&str; 6] = [
+    "linux-headers-[0-9]*",
+    "linux-kbuild-*",
+    "linux-compiler-*",
+    "linux-base-[0-9]*",
+    "gcc-*-for-host*",
+    "cpp-*-for-host*",
+];
+
 /// Folder with the headers of the other kernel that the release has, as packages; installing them is up to a test.
 pub(crate) const HEADERS: &str = "/srv/headers";
 
@@ -63,12 +74,13 @@ pub(crate) fn step(known: System) -> String {
 /// All that it is made of.
 pub(crate) fn words(known: System) -> String {
     format!(
-        "{} with the kernel of {}: {}\n{}\n{HEADERS} of {}\n{SIZE}\n{CHANGES}",
+        "{} with the kernel of {}: {}\n{}\n{HEADERS} of {}: {}\n{SIZE}\n{CHANGES}",
         known.suite,
         known.kernels,
         PACKAGES.join(" "),
         KERNEL.join(" "),
-        other(known)
+        other(known),
+        KEPT.join(" ")
     )
 }
 
@@ -93,8 +105,9 @@ pub(crate) fn make(cache: &Cache, title: &str, known: System) -> Result<()> {
     let fetch = format!(
         "mkdir -p {HEADERS}/partial\n\
          apt-get -q -y -t {other} --allow-downgrades -o Dir::Cache::archives={HEADERS} --download-only install {}\n\
-         find {HEADERS} -mindepth 1 ! -name 'linux-headers-[0-9]*' ! -name 'linux-kbuild-*' ! -name 'linux-compiler-*' -delete",
-        KERNEL[1]
+         find {HEADERS} -mindepth 1 {} -delete",
+        KERNEL[1],
+        KEPT.map(|name| format!("! -name '{name}'")).join(" ")
     );
     proc::watched(title, &mut root::script(&tree, &fetch))?;
     proc::watched(title, &mut root::script(&tree, CHANGES))?;
