@@ -65,6 +65,12 @@ pub fn costs(report: &Report) -> Vec<&Finding> {
 }
 
 impl Snapshot {
+    /// What is set for linkspan, NCCL and RCCL, by name.
+    pub fn carried(&self) -> Vec<(String, String)> {
+        let ours = |name: &String| ["LINKSPAN_", "NCCL_", "RCCL_"].iter().any(|prefix| name.starts_with(prefix));
+        self.sources.env.iter().filter(|(name, _)| ours(name)).map(|(n, v)| (n.clone(), v.clone())).collect()
+    }
+
     /// The plugin's file that the dynamic linker takes for NCCL, or for RCCL where there is none for NCCL.
     pub fn plugin(&self) -> Option<&str> {
         self.plugins.iter().find_map(|found| Some(found.first()?.file.as_str()))

@@ -18,6 +18,9 @@ const SCHEMA: &str = "linkspan.nccl/1";
 /// Where the plugin is put inside a container that does not have it.
 const INSIDE: &str = "/opt/linkspan";
 
+/// Settings that name a file.
+const FILES: [&str; 2] = ["LINKSPAN_PSK_FILE", "LINKSPAN_MESH_FILE"];
+
 /// Prints it. Ends with 1 where a job would not start.
 pub(crate) fn run(args: &EnvArgs) -> Result<Exit, Failure> {
     let job = Job::here();
@@ -56,6 +59,10 @@ pub(crate) fn run(args: &EnvArgs) -> Result<Exit, Failure> {
 /// What this host has that a job needs, whatever it runs in.
 struct Here {
     settings: Vec<Setting>,
+    /// What is set with these, since whatever it is started in does not have this shell's environment.
+    env: Vec<(String, String)>,
+    /// Files that the environment names.
+    files: Vec<String>,
     plugin: Option<PathBuf>,
     /// Device files, folders of them too.
     devices: Vec<String>,
@@ -84,7 +91,17 @@ impl Here {
         let mut groups: Vec<u32> = devices.iter().flat_map(|path| groups_of(roots, path)).collect();
         groups.sort_unstable();
         groups.dedup();
+        let mut env = snapshot.carried();
+        let mut files = Vec::new();
+        for (_, value) in env.iter_mut().filter(|(name, value)| FILES.contains(&&**name) && !value.is_empty()) {
+            if let Ok(path) = std::path::absolute(&*value) {
+                *value = path.display().to_string();
+            }
+            files.push(value.clone());
+        }
         Here {
+            env,
+            files,
             plugin: snapshot.plugin().map(PathBuf::from),
             settings: settings.to_vec(),
             nvidia: has("/dev/nvidiactl"),
@@ -99,8 +116,7 @@ impl Here {
 
     /// The settings for a place where the plugin is in this folder.
     fn with_plugin(&self, folder: Option<&str>) -> Vec<(String, String)> {
-        let own = self.settings.iter().filter(|one| one.name != "LD_LIBRARY_PATH");
-        let mut list: Vec<(String, String)> = own.map(|one| (one.name.to_owned(), one.value.clone())).collect();
+        let mut list = self.env.clone();
         if let Some(folder) = folder {
             list.insert(0, ("LD_LIBRARY_PATH".into(), folder.into()));
         }
@@ -172,7 +188,11 @@ fn toolbox(here: &Here) -> String {
         ));
         "$HOME/.local/lib/linkspan${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     });
-    for (name, value) in here.with_plugin(folder) {
+    let home = std::env::var("HOME").unwrap_or_else(|_| "/home".into());
+    for (name, mut value) in here.with_plugin(folder) {
+        if !inside && here.files.contains(&value) && !Path::new(&value).starts_with(&home) {
+            value.insert_str(0, "/run/host");
+        }
         let value = if name == "LD_LIBRARY_PATH" { format!("\"{value}\"") } else { quoted(&value) };
         text.push_str(&format!("export {name}={value}\n"));
     }
@@ -213,6 +233,7 @@ fn container(here: &Here, podman: bool) -> String {
     }
     let mounts = mounts(here);
     args.extend(mounts.iter().map(|(from, to)| (format!("-v {}:{to}:ro", quoted(from)), "the plugin")));
+    args.extend(here.files.iter().map(|file| (format!("-v {0}:{0}:ro", quoted(file)), "a file that is set here")));
     let env = here.with_plugin((!mounts.is_empty()).then_some(INSIDE));
     args.extend(env.iter().map(|(name, value)| (format!("-e {}", quoted(&format!("{name}={value}"))), "")));
     let mut text: String =
@@ -244,6 +265,11 @@ fn cdi(here: &Here, mounts: &[(String, String)], env: &[(String, String)], progr
             |(from, to)| json!({ "hostPath": from, "containerPath": to, "options": ["ro", "nosuid", "nodev", "bind"] }),
         )
         .collect();
+    mounts.extend(
+        here.files.iter().map(
+            |file| json!({ "hostPath": file, "containerPath": file, "options": ["ro", "nosuid", "nodev", "bind"] }),
+        ),
+    );
     if here.broker {
         mounts.push(json!({ "hostPath": "/run/linkspan", "containerPath": "/run/linkspan", "options": ["rbind"] }));
     }
@@ -303,19 +329,18 @@ fn k8s(here: &Here) -> String {
     text.push_str("    volumeMounts:\n    - { name: shm, mountPath: /dev/shm }\n");
     let own: Vec<&String> =
         here.devices.iter().filter(|path| path.contains("linkspan") || path.contains("tbstream")).collect();
-    if let Some((from, _)) = mounts.first() {
-        for (at, name) in ["libnccl-net-linkspan.so", "librccl-net-linkspan.so"].iter().enumerate() {
-            text.push_str(&format!("    - {{ name: linkspan-{at}, mountPath: {INSIDE}/{name}, readOnly: true }}\n"));
-        }
-        text.push_str("  volumes:\n  - name: shm\n    emptyDir: { medium: Memory }   # NCCL's own shared memory\n");
-        for at in 0..2 {
-            text.push_str(&format!(
-                "  - name: linkspan-{at}\n    hostPath: {{ path: {}, type: File }}   # on every node, or put it into the image\n",
-                json!(from)
-            ));
-        }
-    } else {
-        text.push_str("  volumes:\n  - name: shm\n    emptyDir: { medium: Memory }   # NCCL's own shared memory\n");
+    let files = here.files.iter().map(|file| (file.clone(), file.clone()));
+    let volumes: Vec<(String, String)> = mounts.into_iter().chain(files).collect();
+    for (at, (_, to)) in volumes.iter().enumerate() {
+        text.push_str(&format!("    - {{ name: linkspan-{at}, mountPath: {}, readOnly: true }}\n", json!(to)));
+    }
+    text.push_str("  volumes:\n  - name: shm\n    emptyDir: { medium: Memory }   # NCCL's own shared memory\n");
+    for (at, (from, _)) in volumes.iter().enumerate() {
+        let instead = if here.files.contains(from) { "a Secret or ConfigMap" } else { "put it into the image" };
+        text.push_str(&format!(
+            "  - name: linkspan-{at}\n    hostPath: {{ path: {}, type: File }}   # on every node, or {instead}\n",
+            json!(from)
+        ));
     }
     if !own.is_empty() {
         let own: Vec<&str> = own.iter().map(|path| path.as_str()).collect();

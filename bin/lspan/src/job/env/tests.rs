@@ -8,6 +8,15 @@ fn spark() -> Here {
             setting("NCCL_NET_PLUGIN", "linkspan"),
             setting("NCCL_NET", "linkspan"),
         ],
+        env: [
+            ("LINKSPAN_PSK_FILE", "/etc/linkspan/my psk"),
+            ("LINKSPAN_STRICT", "1"),
+            ("NCCL_NET", "linkspan"),
+            ("NCCL_NET_PLUGIN", "linkspan"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec(),
+        files: vec!["/etc/linkspan/my psk".into()],
         plugin: Some("/home/me/my libs/libnccl-net-linkspan.so".into()),
         devices: vec!["/dev/infiniband".into(), "/dev/linkspan".into()],
         nvidia: true,
@@ -39,6 +48,10 @@ fn a_container_gets_devices_groups_limits_and_the_plugin() {
         "-v '/home/me/my libs/libnccl-net-linkspan.so':/opt/linkspan/librccl-net-linkspan.so:ro",
         "-e LD_LIBRARY_PATH=/opt/linkspan",
         "-e NCCL_NET=linkspan",
+        "-e NCCL_NET_PLUGIN=linkspan",
+        "-e LINKSPAN_STRICT=1",
+        "-v '/etc/linkspan/my psk':'/etc/linkspan/my psk':ro",
+        "-e 'LINKSPAN_PSK_FILE=/etc/linkspan/my psk'",
         "-v /run/linkspan:/run/linkspan",
     ] {
         assert!(podman.contains(part), "{part}: {podman}");
@@ -55,12 +68,21 @@ fn a_container_gets_devices_groups_limits_and_the_plugin() {
     let edits = &spec["devices"][0]["containerEdits"];
     assert_eq!(edits["env"][0], "LD_LIBRARY_PATH=/opt/linkspan");
     assert_eq!(edits["mounts"][1]["containerPath"], "/opt/linkspan/librccl-net-linkspan.so");
+    assert_eq!(edits["mounts"][2]["containerPath"], "/etc/linkspan/my psk");
 }
 
 #[test]
 fn a_host_without_anything_asks_for_nothing() {
-    let bare =
-        Here { plugin: None, devices: vec![], nvidia: false, rdma: false, groups: vec![], broker: false, ..spark() };
+    let bare = Here {
+        plugin: None,
+        files: vec![],
+        devices: vec![],
+        nvidia: false,
+        rdma: false,
+        groups: vec![],
+        broker: false,
+        ..spark()
+    };
     let text = container(&bare, true);
     for part in ["--device", "ulimit", "group-add", "LD_LIBRARY_PATH", "-v "] {
         assert!(!text.split("\n\n").next().unwrap().contains(part), "{part}: {text}");
@@ -77,16 +99,36 @@ fn a_toolbox_gets_the_plugin_from_its_host_and_not_its_libraries() {
         "{text}"
     );
     assert!(text.contains("export LD_LIBRARY_PATH=\"$HOME/.local/lib/linkspan"), "{text}");
+    assert!(text.contains("export LINKSPAN_PSK_FILE='/run/host/etc/linkspan/my psk'"), "{text}");
 }
 
 #[test]
 fn a_pod_and_a_batch_script() {
     let pod = k8s(&spark());
-    for part in
-        ["hostNetwork: true", "IPC_LOCK", "medium: Memory", "nvidia.com/gpu", "type: File", "value: \"linkspan\""]
-    {
+    for part in [
+        "hostNetwork: true",
+        "IPC_LOCK",
+        "medium: Memory",
+        "nvidia.com/gpu",
+        "type: File",
+        "value: \"linkspan\"",
+        "name: LINKSPAN_STRICT, value: \"1\"",
+        "mountPath: \"/etc/linkspan/my psk\"",
+    ] {
         assert!(pod.contains(part), "{part}: {pod}");
     }
     let script = sbatch(&spark());
     assert!(script.starts_with("#!/bin/bash\n#SBATCH") && script.contains("srun lspan run -- "), "{script}");
+}
+
+#[test]
+fn what_is_set_in_the_shell_already_goes_into_the_container_too() {
+    let set =
+        [("NCCL_NET", "linkspan"), ("LINKSPAN_PSK_FILE", "key"), ("NCCL_NET_PLUGIN", "linkspan"), ("PATH", "/bin")];
+    let env = set.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let snapshot = Snapshot::read(linkspan_doctor::Sources { env: env.into(), ..linkspan_doctor::Sources::default() });
+    let here = Here::look(&snapshot, &[], &Roots::default());
+    let names: Vec<String> = here.with_plugin(None).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["LINKSPAN_PSK_FILE", "NCCL_NET", "NCCL_NET_PLUGIN"]);
+    assert!(here.files[0].starts_with('/') && here.files[0].ends_with("/key"), "{:?}", here.files);
 }
