@@ -109,7 +109,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -s s -l size -d 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -s n -l iters -d 'Number of messages (round trips, connections) to time, instead of --duration' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l warmup -d 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l warmup -d 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages, and a second at most]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from bw" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'the best available path'
 tcp\t'only TCP'
@@ -142,7 +142,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -s s -l size -d 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -s n -l iters -d 'Number of messages (round trips, connections) to time, instead of --duration' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l warmup -d 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l warmup -d 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages, and a second at most]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from lat" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'the best available path'
 tcp\t'only TCP'
@@ -171,7 +171,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -s s -l size -d 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -s n -l iters -d 'Number of messages (round trips, connections) to time, instead of --duration' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l warmup -d 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l warmup -d 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages, and a second at most]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from jitter" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'the best available path'
 tcp\t'only TCP'
@@ -201,7 +201,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -s s -l size -d 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -s n -l iters -d 'Number of messages (round trips, connections) to time, instead of --duration' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l warmup -d 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l warmup -d 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages, and a second at most]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from load" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'the best available path'
 tcp\t'only TCP'
@@ -235,7 +235,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -s s -l size -d 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -s n -l iters -d 'Number of messages (round trips, connections) to time, instead of --duration' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l warmup -d 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l warmup -d 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages, and a second at most]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from multi" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'the best available path'
 tcp\t'only TCP'
@@ -269,7 +269,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -s s -l size -d 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -s n -l iters -d 'Number of messages (round trips, connections) to time, instead of --duration' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -l warmup -d 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -l warmup -d 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages, and a second at most]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from all" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'the best available path'
 tcp\t'only TCP'
@@ -311,7 +311,7 @@ complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcom
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -s s -l size -d 'Message sizes: 8,64K,1M or a range 8..1M (factor 2) or 8..1M:4' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -s n -l iters -d 'Number of messages (round trips, connections) to time, instead of --duration' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -s d -l duration -d 'Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]' -r
-complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l warmup -d 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages]' -r
+complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l warmup -d 'Messages before the timed part [default: 32 MiB, but 2 to 1000 messages, and a second at most]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -s w -l window -d 'Messages in flight [default: 32 up to 4K, else 8]' -r
 complete -c lspan -n "__fish_lspan_using_subcommand perf; and __fish_seen_subcommand_from connect" -l path -d 'Path to take [default: LINKSPAN_PATH, else auto]' -r -f -a "auto\t'the best available path'
 tcp\t'only TCP'

@@ -565,7 +565,7 @@ pub(crate) struct Measure {
     /// Length of the timed part of each size, as in 500ms or 10s [default: 1s; jitter 3s]
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) duration: Option<Duration>,
-    /// Messages before the timed part [default: 32 MiB, but 2 to 1000 messages]
+    /// Messages before the timed part [default: 32 MiB, but 2 to 1000 messages, and a second at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) warmup: Option<u32>,
     /// Messages in flight [default: 32 up to 4K, else 8]

@@ -20,7 +20,7 @@ pub enum PerfError {
     Refused(String),
     /// The time for the whole test ran out.
     #[error(
-        "LS0705 the test did not end within {0:?}; the peer is silent or the link too slow: raise --timeout or lower --size, --iters or --duration"
+        "LS0705 the test did not end within {0:?}; the peer is silent or the link too slow: raise --timeout or lower --size, --iters, --duration or --warmup"
     )]
     Timeout(Duration),
     /// A message of another length than agreed.

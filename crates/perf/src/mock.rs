@@ -114,6 +114,11 @@ impl Mock {
         })
     }
 
+    /// Messages that have moved, of both ends.
+    pub(crate) fn moved(&self) -> u64 {
+        self.shared.0.lock().unwrap().messages
+    }
+
     fn lock(&self) -> Result<MutexGuard<'_, Shared>, LinkError> {
         let shared = self.shared.0.lock().unwrap();
         let dead = shared.dead || shared.sides[1 - self.me].closed && shared.sides[1 - self.me].sends.is_empty();

@@ -108,7 +108,7 @@ pub(crate) struct Part {
     pub(crate) cpu_peer_ns: u64,
 }
 
-/// Runs a phase on the asking side.
+/// Runs a phase on the asking side. After `limit` it ends, as by an interrupt, with what has moved until then.
 pub(crate) fn ask<L: Link + ?Sized>(
     link: &mut L,
     ctrl: &mut Ctrl,
@@ -116,6 +116,7 @@ pub(crate) fn ask<L: Link + ?Sized>(
     plan: &Plan,
     phase: &Phase,
     gate: &mut Option<Gate>,
+    limit: Option<Duration>,
 ) -> Result<Part, PerfError> {
     let (up_seed, down_seed) = (plan.seed, plan.seed.rotate_left(32));
     let pings = phase.pings;
@@ -160,7 +161,7 @@ pub(crate) fn ask<L: Link + ?Sized>(
     loop {
         let mut moved = false;
         let mut finished = true;
-        if !told && turner.interrupted() {
+        if !told && (turner.interrupted() || limit.is_some_and(|limit| now.elapsed() >= limit)) {
             told = true;
             ping.iter_mut().for_each(Ping::end);
             send.iter_mut().for_each(BulkSend::end);

@@ -93,6 +93,9 @@ impl Outcome {
     }
 }
 
+/// Longest that the usual warm-up goes on, and the check of every byte: on a slow link their messages take minutes.
+const BESIDE: Duration = Duration::from_secs(1);
+
 /// The asking side of a session.
 #[derive(Debug)]
 pub struct Client<L> {
@@ -101,12 +104,14 @@ pub struct Client<L> {
     timeout: Option<Duration>,
     interrupt: Interrupt,
     gate: Option<Gate>,
+    beside: Duration,
 }
 
 impl<L: Link> Client<L> {
     /// Begins a session. `timeout` limits each test.
     pub fn new(link: L, timeout: Option<Duration>) -> Client<L> {
-        Client { ctrl: Ctrl::new(&link), link, timeout, interrupt: Interrupt::new(), gate: None }
+        let interrupt = Interrupt::new();
+        Client { ctrl: Ctrl::new(&link), link, timeout, interrupt, gate: None, beside: BESIDE }
     }
 
     /// Lets `interrupt` end further tests: see [`Client::run`].
@@ -181,7 +186,14 @@ impl<L: Link> Client<L> {
             cpu_peer_ns: 0,
         };
         for step in phase::phases(&plan, device) {
-            let part = phase::ask(&mut self.link, &mut self.ctrl, &mut turner, &plan, &step, &mut self.gate)?;
+            // Who asks for so many messages gets them.
+            let limited = match step.role {
+                Role::Warm => spec.warmup == Spec::usual_warmup(spec.size),
+                Role::Verify => true,
+                Role::Timed | Role::Idle => false,
+            };
+            let limit = limited.then_some(self.beside);
+            let part = phase::ask(&mut self.link, &mut self.ctrl, &mut turner, &plan, &step, &mut self.gate, limit)?;
             if let Some(wrong) = &mut out.wrong_bytes {
                 *wrong = wrong.saturating_add(part.wrong);
             }

@@ -129,7 +129,7 @@ pub const DEPTH: u32 = 4;
 /// Memory that one direction of one test uses for its buffers at most, as long as one message fits (256 MiB).
 pub const BUFFERS: u64 = 256 << 20;
 
-/// Bytes checked in full after the timed part, as long as eight messages fit (64 MiB), and messages at most.
+/// Bytes checked in full after the timed part, as long as eight messages fit (64 MiB), and messages at most; a second of them.
 const VERIFY_BYTES: u64 = 64 << 20;
 const VERIFY_MESSAGES: u64 = 256;
 
@@ -152,7 +152,7 @@ impl Spec {
         }
     }
 
-    /// Messages that warm caches, windows and page tables: 32 MiB, but 2 to 1000 messages.
+    /// Messages that warm caches, windows and page tables: 32 MiB, but 2 to 1000 messages. A warm-up of this number ends after a second.
     pub fn usual_warmup(size: u64) -> u32 {
         ((32 << 20) / size.max(1)).clamp(2, 1000) as u32
     }

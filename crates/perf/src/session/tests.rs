@@ -226,6 +226,33 @@ fn an_interrupt_ends_the_timed_part_and_keeps_what_it_found() {
 }
 
 #[test]
+fn a_slow_link_is_not_kept_by_the_usual_warm_up_and_the_check_of_every_byte() {
+    for (test, direction) in [(Test::Bw, Direction::Send), (Test::Bw, Direction::Recv), (Test::Lat, Direction::Send)] {
+        let moved = |warmup: u32, beside: Duration| {
+            let spec = Spec { direction, warmup, ..small(test, 100) };
+            let (moved, end) = session(Faults::default(), Limits::default(), |mut client| {
+                client.beside = beside;
+                let out = client.run(&spec).unwrap();
+                assert_eq!(out.wrong_bytes, Some(0), "{test:?} {direction:?}");
+                let again = client.run(&small(test, 100)).unwrap();
+                assert!(again.messages() == 40 || again.round_trips.is_some(), "the session goes on: {again:?}");
+                let moved = client.link.moved();
+                client.close().unwrap();
+                moved
+            });
+            end.unwrap();
+            moved
+        };
+        let (usual, long) = (Spec::usual_warmup(100), Duration::from_secs(3600));
+        let whole = moved(usual, long);
+        if direction == Direction::Send {
+            assert!(moved(usual, Duration::ZERO) + u64::from(usual) / 2 < whole, "{test:?}");
+        }
+        assert!(moved(usual - 1, Duration::ZERO) >= u64::from(usual - 1), "a number that was given is kept");
+    }
+}
+
+#[test]
 fn an_interrupt_does_not_wait_for_a_silent_peer() {
     let (ours, _theirs) = pair(Faults::default());
     let mut client = Client::new(ours, None);
