@@ -9,7 +9,7 @@ use linkspan_fabric::keys::Keyring;
 use linkspan_fabric::{Channel, Config, Gpu, chain};
 use linkspan_net::WaitSet;
 use linkspan_perf::{Interrupt, Limits, LinkError, PerfError, Quota, serve_with};
-use linkspan_service::rendezvous::{RendezvousServer, shown};
+use linkspan_service::rendezvous::{PERF, RendezvousServer, shown};
 use linkspan_topology::{Host, Roots};
 use linkspan_user::link::FabricLink;
 
@@ -79,7 +79,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         let addrs: Vec<String> = rendezvous_server.addrs().iter().map(shown).collect();
         let local = rendezvous_server.addrs().iter().all(|addr| addr.ip().is_loopback());
         let usable = fabric.survey().iter().any(|(_, verdict)| verdict.is_usable());
-        let measure = "measure with `lspan perf bw HOST` from another host";
+        // Chosen by the system where it is 0.
+        let port = rendezvous_server.addrs().first().map_or(PERF.port, |addr| addr.port());
+        let port = if port == PERF.port { String::new() } else { format!(":{port}") };
+        let measure = format!("measure with `lspan perf bw HOST{port}` from another host");
         let whom = match (key, &paired, local) {
             _ if open && !usable => {
                 "for this host only: no network interface is usable, `lspan status` says why".into()

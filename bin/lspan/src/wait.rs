@@ -61,8 +61,12 @@ fn look(peer: &str, serving: bool) -> Result<SocketAddr, Miss> {
     })?;
     let mut why = String::from("the name has no address");
     for addr in addrs {
-        match TcpStream::connect_timeout(&addr, TRY) {
-            Ok(_) => return Ok(addr),
+        let tried = match serving {
+            true => rendezvous::answers(&addr, PERF, TRY),
+            false => TcpStream::connect_timeout(&addr, TRY).map(drop),
+        };
+        match tried {
+            Ok(()) => return Ok(addr),
             // Somebody is there and says no.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !serving => return Ok(addr),
             Err(error) => why = format!("{}: {error}", shown(&addr)),

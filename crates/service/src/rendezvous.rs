@@ -61,6 +61,29 @@ pub const LIBRARY: Service = Service {
     keyed: false,
 };
 
+impl Service {
+    /// What to do where a connection ended so.
+    fn hint(&self, kind: io::ErrorKind, peer: &str, host: &str, port: u16) -> String {
+        use io::ErrorKind as Kind;
+        match kind {
+            Kind::NetworkUnreachable | Kind::HostUnreachable => format!("`lspan doctor {peer}` says what is missing"),
+            Kind::WouldBlock | Kind::UnexpectedEof | Kind::InvalidData => {
+                format!(
+                    "where another program has port {port} on {host}, serve at another one with --port, and name HOST:PORT here"
+                )
+            }
+            _ => {
+                let begin = if port == self.port || !self.begin.contains('`') {
+                    self.begin.to_owned()
+                } else {
+                    self.begin.replacen(" serve", &format!(" serve --port {port}"), 1)
+                };
+                format!("{begin} on {host}: it lets in {}", self.admits)
+            }
+        }
+    }
+}
+
 /// What the serving side says first: a name and a version.
 const HELLO: [u8; 8] = *b"LSPANRV1";
 
@@ -94,18 +117,14 @@ pub enum RendezvousError {
         source: io::Error,
     },
     /// Nobody answers, or something else.
-    #[error("LS0732 no answer from {peer}: {why}; {begin} on {host}: it lets in {admits}")]
+    #[error("LS0732 no answer from {peer}: {why}; {hint}")]
     NoPeer {
         /// As asked.
         peer: String,
-        /// What its host is called.
-        host: String,
         /// The last address and its error.
         why: String,
-        /// How what should run there is begun.
-        begin: &'static str,
-        /// Whom that lets in.
-        admits: &'static str,
+        /// The way out.
+        hint: String,
     },
     /// A port that cannot be waited on.
     #[error("LS0733 cannot wait on {}: {source}{hint}", shown(addr))]
@@ -230,11 +249,11 @@ pub fn ask(peer: &str, service: Service) -> Result<Peer, RendezvousError> {
 pub fn ask_within(peer: &str, service: Service, until: Option<Instant>) -> Result<Peer, RendezvousError> {
     let ring = Keyring::find()?.map(Arc::new);
     let Found { key, addrs, host } = resolve(peer, service, ring.as_deref())?;
-    let mut last = String::from("the name has no address");
+    let mut last = (String::from("the name has no address"), io::ErrorKind::NotFound, service.port);
     for addr in addrs {
         let left = until.map_or(PATIENCE, |until| until.saturating_duration_since(Instant::now()));
         let patience = left.clamp(PATIENCE_LEAST, PATIENCE);
-        match TcpStream::connect_timeout(&addr, patience).and_then(|stream| fetch(stream, service, patience)) {
+        match handle(&addr, service, patience) {
             Ok(handle) => return Ok(Peer { name: peer.to_owned(), handle, key, ring, keyed: service.keyed }),
             Err(error) => {
                 // A host that serves nothing refuses.
@@ -243,16 +262,34 @@ pub fn ask_within(peer: &str, service: Service, until: Option<Instant>) -> Resul
                 } else {
                     ""
                 };
-                last = format!("{}: {error}{dropped}", shown(&addr));
+                last = (format!("{}: {error}{dropped}", shown(&addr)), error.kind(), addr.port());
             }
         }
     }
-    Err(RendezvousError::NoPeer {
-        peer: peer.to_owned(),
-        host,
-        why: last,
-        begin: service.begin,
-        admits: service.admits,
+    let (why, kind, port) = last;
+    Err(RendezvousError::NoPeer { peer: peer.to_owned(), why, hint: service.hint(kind, peer, &host, port) })
+}
+
+/// Whether this service answers at an address, within `patience` for the connection and as much for the answer.
+///
+/// # Errors
+/// Nobody takes the connection, or what does is another program or another version.
+pub fn answers(addr: &SocketAddr, service: Service, patience: Duration) -> io::Result<()> {
+    handle(addr, service, patience).map(drop)
+}
+
+fn handle(addr: &SocketAddr, service: Service, patience: Duration) -> io::Result<[u8; HANDLE_LEN]> {
+    let stream = TcpStream::connect_timeout(addr, patience)?;
+    fetch(stream, service, patience).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock if error.raw_os_error().is_some() => {
+            let text = "what answers there took the connection and said nothing: another program?";
+            io::Error::new(error.kind(), text)
+        }
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+            let text = "what answers there took the connection and ended it: another program?";
+            io::Error::new(io::ErrorKind::UnexpectedEof, text)
+        }
+        _ => error,
     })
 }
 

@@ -339,6 +339,17 @@ fn strangers_cause_a_bounded_number_of_lines() {
 }
 
 #[test]
+fn wait_takes_no_other_program_for_a_server() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = silent.local_addr().unwrap();
+    let wait = |more: &str| lspan(&format!("wait {at} --timeout 1s {more}")).output().unwrap();
+    assert_eq!(wait("").status.code(), Some(0), "the host is there");
+    let said = wait("--serving");
+    let text = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.code() == Some(124) && text.contains("said nothing"), "{text}");
+}
+
+#[test]
 fn it_says_who_may_measure_and_lets_other_hosts_in_only_when_told_to() {
     let file = std::env::temp_dir().join(format!("lspan-serve-{}.key", std::process::id()));
     std::fs::write(&file, "0123456789abcdef".repeat(4)).unwrap();
@@ -354,6 +365,8 @@ fn it_says_who_may_measure_and_lets_other_hosts_in_only_when_told_to() {
         let line = lines.find(|line| line.contains("waiting on")).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
+        let typed = line.contains("perf bw HOST") == line.contains(&format!("`lspan perf bw HOST:{port}`"));
+        assert!(typed, "{line}");
         let (addrs, whom) = line.split_once(" for everybody ").unwrap_or_else(|| panic!("{line}"));
         let addrs = addrs.trim_start_matches("lspan: waiting on ").trim_end_matches(',').split(", ");
         let local = addrs.into_iter().all(|addr| addr.parse::<std::net::SocketAddr>().unwrap().ip().is_loopback());

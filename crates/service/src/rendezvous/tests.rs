@@ -1,5 +1,11 @@
-use super::*;
+use std::io::Write;
+use std::net::TcpListener;
+
 use linkspan_fabric::keys;
+use linkspan_topology::IfAddr;
+
+use super::server::scoped;
+use super::*;
 
 fn one(peer: &str) -> SocketAddr {
     resolve(peer, PERF, None).unwrap().addrs[0]
@@ -110,5 +116,35 @@ fn nobody_there() {
     let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = ask(&addr.to_string(), PERF).unwrap_err();
     assert!(matches!(error, RendezvousError::NoPeer { .. }));
-    assert!(error.to_string().contains("refused") && error.to_string().contains("perf serve"), "{error}");
+    let serve = format!("`lspan perf serve --port {}`", addr.port());
+    assert!(error.to_string().contains("refused") && error.to_string().contains(&serve), "{error}");
+}
+
+#[test]
+fn the_way_out_depends_on_what_went_wrong() {
+    let hint = |service: Service, kind, port| service.hint(kind, "b:1", "b", port);
+    let refused = io::ErrorKind::ConnectionRefused;
+    assert!(hint(PERF, refused, PERF.port).starts_with("type `lspan perf serve` on b: it lets in paired peers"));
+    assert!(hint(FILES, refused, 9).starts_with("type `lspan files serve --port 9 NAME=DIR` on b"));
+    assert!(hint(LIBRARY, refused, 9).starts_with("let a program serve an endpoint or a listener at this port on b"));
+    for kind in [io::ErrorKind::NetworkUnreachable, io::ErrorKind::HostUnreachable] {
+        assert!(hint(PERF, kind, PERF.port).contains("`lspan doctor b:1`"), "{kind}");
+    }
+    assert!(hint(PERF, io::ErrorKind::WouldBlock, 1).contains("another program has port 1 on b"));
+}
+
+#[test]
+fn a_program_that_says_nothing_or_hangs_up_does_not_serve() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    // The backlog takes the connection.
+    let error = answers(&addr, PERF, Duration::from_millis(100)).unwrap_err();
+    assert!(error.to_string().contains("said nothing"), "{error}");
+    let server = std::thread::spawn(move || {
+        // The one of before is still in the backlog.
+        drop([listener.accept().unwrap(), listener.accept().unwrap()]);
+    });
+    let error = answers(&addr, PERF, PATIENCE).unwrap_err();
+    server.join().unwrap();
+    assert!(error.to_string().contains("ended it"), "{error}");
 }
