@@ -33,12 +33,14 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     if !args.merge.is_empty() {
         return merge(args);
     }
-    let settings = crate::fabric::settings().err().map(|error| chain(&error));
+    let settings = crate::fabric::settings();
+    let warnings = settings.as_ref().map(|config| config.warnings.clone()).unwrap_or_default();
+    let settings = settings.err().map(|error| chain(&error));
     let mut snapshot = Snapshot::read(match &args.root {
         Some(root) => Sources { roots: Roots::under(root), settings, ..Sources::here(None) },
         None => Sources::here(settings),
     });
-    let mut notes = snapshot.notes().to_vec();
+    let mut notes = [snapshot.notes(), &warnings].concat();
     if !args.no_probe {
         hear(&mut snapshot, &mut notes);
     }
@@ -51,14 +53,14 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
         _ => (None, None),
     };
     let mut report = judge(&snapshot, asked.as_ref());
-    let mut ended = Ok(());
+    let (mut ended, found) = (Ok(()), lost.is_none());
     if let Some(why) = lost {
         notes.push(why.message.clone());
         if report.findings.is_empty() {
             ended = Err(why);
         }
     } else if let (true, Some(peer)) = (args.speed, &args.peer) {
-        match speed::judge(&snapshot, peer, asked.as_ref().map(Asked::address), &mut notes) {
+        match speed::judge(&snapshot, peer, asked.as_ref(), &mut notes) {
             Ok(found) => {
                 report.findings.extend(found.findings);
                 report.facts.extend(found.facts);
@@ -69,11 +71,13 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
             }
         }
     }
+    // What was found before nothing could be measured is told all the same.
+    let told = ended.is_ok() || found && ended.as_ref().is_err_and(|why| why.exit == Exit::NoPeer);
     let exit = ended.as_ref().map_or_else(|why| why.exit, |()| exit(&report.findings));
     let mut out = Out::default();
     if args.json {
         out.json(&json::host(&snapshot, &report, &notes, asked.as_ref(), exit, RELEASE), true)?;
-    } else if ended.is_ok() {
+    } else if told {
         out.text(&text::host(&snapshot, &report, &notes, args.peer.is_some()))?;
     }
     ended.map(|()| exit)
@@ -109,7 +113,7 @@ fn question(snapshot: &Snapshot, peer: &str) -> Result<Asked, Failure> {
     };
     let all = addrs.into_iter().map(|addr| {
         Progress::new().say(&format!("asking {} ...", rendezvous::shown(&addr)));
-        ask(addr, mtu)
+        ask(addr, mtu).named(peer)
     });
     best(all).ok_or_else(|| Failure::new(Exit::NoPeer, format!("LS2020 {peer}: the name has no address")))
 }

@@ -35,7 +35,7 @@ pub use pair::together;
 pub use probe::{Asked, Heard, ask, best, listen};
 pub use program::bounded;
 pub use snapshot::{Closed, Snapshot, Sources};
-pub use speed::{Kept, Measured, RECORD, speeds};
+pub use speed::{Kept, Measured, RECORD, shut, speeds, stalled};
 
 #[cfg(test)]
 mod tests;

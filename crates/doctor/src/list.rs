@@ -168,7 +168,7 @@ findings! {
     NET_NONE = "LS2304 net-none", Broken,
         "no interface can carry anything to another host",
         "other hosts are not reached",
-        "connect a network or a cable, and give it an address", [NET_FILTER, NET_NO_ADDRESS, TB_NO_ADDRESS, TB_NET_DOWN, TB_NO_CARRIER, RDMA_NO_ADDRESS, RDMA_DOWN];
+        "connect a network or a cable, and give it an address", [NET_FILTER, NET_NO_ADDRESS, TB_NO_ADDRESS, TB_NET_DOWN, TB_NO_CARRIER, RDMA_NO_ADDRESS, RDMA_DOWN, NET_DOWN];
     NET_LAST_RESORT = "LS2305 net-last-resort", Slower,
         "the only interface is a virtual one, as in a container with a network of its own",
         "every packet goes through the host's software switch",
@@ -208,7 +208,7 @@ findings! {
     NET_NO_ROUTE = "LS2314 net-no-route", Broken,
         "there is no route to the peer's address",
         "no connection to that host",
-        "give an interface an address of the peer's subnet", [];
+        "give an interface an address of the peer's subnet, or take the route or rule away that forbids it", [NET_NONE, NET_NO_ADDRESS, NET_DOWN, TB_NO_ADDRESS, TB_NET_DOWN, RDMA_NO_ADDRESS, RDMA_DOWN];
     NET_ASYMMETRIC = "LS2315 net-asymmetric", Slower,
         "packets to a host and packets from it take different interfaces",
         "replies go over another, often slower, network, or are dropped as unexpected (rp_filter)",
@@ -217,13 +217,21 @@ findings! {
         "two hosts have the same address",
         "connections reach one of them, or themselves",
         "an address of its own for each host", [];
+    NET_DOWN = "LS2317 net-down", Broken,
+        "an interface that was asked for is switched off",
+        "that interface carries nothing",
+        "set the interface up", [TB_NET_DOWN, RDMA_DOWN];
+    NET_OWN_ADDRESS = "LS2318 net-own-address", Broken,
+        "the peer that was named is this host itself",
+        "the way to the other host is not tested, and connections to that name stay here",
+        "another name or address; /etc/hosts may give the other host's name an address of this one", [];
 
     FIREWALL_DROPS = "LS2401 firewall-drops", Broken,
         "this host's firewall drops connections that come in over a cable",
         "the other host cannot connect to this one over it",
         "let the interface in", [];
     FIREWALL_PEER = "LS2402 firewall-peer", Broken,
-        "the peer answers a ping, and a connection to it gets no answer: a firewall drops it",
+        "the peer answers, and a connection to it, or to its other ports, gets no answer: a firewall drops it",
         "no connection to that host",
         "let the interface in on the peer: `lspan doctor` there, as root, names the rule", [NET_UNREACHABLE, NET_NO_ROUTE];
 
@@ -273,6 +281,10 @@ findings! {
         "of two equal rails to a peer one carries less than 0.6 of the other (`lspan doctor --speed`)",
         "connections over both are about as fast as twice the slower one",
         "swap the two cables: what is slow then is the cable, or the port", [];
+    SPEED_STALLED = "LS2703 speed-stalled", Broken,
+        "a measurement over a way to a peer began and did not end in its time (`lspan doctor --speed`)",
+        "connections over that way stand still, or are far slower than any cable or card is",
+        "look at what sits between: `lspan doctor` with the address at that way's other end, limits of a router or of `tc`", [];
 
     NCCL_OLD_NAMES = "LS2801 nccl-old-names", Broken,
         "names of older projects are set, which linkspan does not read",

@@ -286,6 +286,11 @@ fn two(a: &Host<'_>, b: &Host<'_>, work: &mut Work, found: &mut Vec<Finding>) {
             break;
         }
         if let Some(theirs) = b.first.get(ip) {
+            // Where the two are the ends of one cable, that is told already.
+            let ends = [format!("{}/{name} ", a.end.host), format!("{}/{theirs} ", b.end.host)];
+            if found.iter().any(|f| f.rule.code() == "LS1411" && ends.iter().all(|end| f.what.contains(end))) {
+                continue;
+            }
             let what = format!("{}/{name} and {}/{theirs} have the same address {ip}", a.end.host, b.end.host);
             let mend = vec![Step::Do(format!("give {theirs} on {} an address of its own", b.end.host))];
             add(&NET_TWICE, &b.end.host, theirs, what, mend, found);

@@ -38,11 +38,17 @@ pub(crate) enum Tcp {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Asked {
     pub(crate) peer: IpAddr,
+    /// What was typed, where that is no address.
+    #[serde(skip)]
+    pub(crate) name: Option<String>,
     pub(crate) port: u16,
     /// The address that packets to it leave from; `None` without a route.
     pub(crate) source: Option<IpAddr>,
-    /// Whether it answers an echo request; `None` where this process may not send one.
+    /// Whether it answers an echo request; `None` where this process may not send one, or none could be sent.
     pub(crate) answers: Option<bool>,
+    /// Why none could be sent, where this process may.
+    #[serde(skip)]
+    pub(crate) unsent: Option<String>,
     /// Largest packet that the interface sends, bytes.
     pub(crate) mtu: Option<u32>,
     /// Largest packet that was answered, bytes, where a smaller one than the MTU was.
@@ -51,9 +57,28 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// Keeps what was typed, for findings, where it is another text than the address.
+    #[must_use]
+    pub fn named(mut self, typed: &str) -> Asked {
+        let bare = typed.trim_start_matches('[').split([']', '%']).next().unwrap_or_default();
+        let host = typed.rsplit_once(':').map_or(typed, |(host, _)| host);
+        self.name = (bare.parse::<IpAddr>().is_err() && host.parse::<IpAddr>().is_err()).then(|| host.to_owned());
+        self
+    }
+
+    /// `NAME (ADDRESS)` where a name was typed.
+    pub(crate) fn shown(&self) -> String {
+        self.name.as_ref().map_or_else(|| self.peer.to_string(), |name| format!("{name} ({})", self.peer))
+    }
+
     /// The address that was asked.
     pub fn address(&self) -> IpAddr {
         self.peer
+    }
+
+    /// The port that took a connection.
+    pub fn open(&self) -> Option<u16> {
+        (self.tcp == Tcp::Open).then_some(self.port)
     }
 
     /// How much answered.
@@ -93,13 +118,25 @@ pub fn ask(peer: SocketAddr, mtu_of: impl Fn(IpAddr) -> Option<u32>) -> Asked {
         socket.connect(peer)?;
         Ok(socket.local_addr()?.ip())
     };
-    let mut asked =
-        Asked { peer: ip, port, source: None, answers: None, mtu: None, passes: None, tcp: Tcp::Unreachable };
+    let mut asked = Asked {
+        peer: ip,
+        name: None,
+        port,
+        source: None,
+        answers: None,
+        unsent: None,
+        mtu: None,
+        passes: None,
+        tcp: Tcp::Unreachable,
+    };
     asked.source = route().ok();
     let Some(source) = asked.source else { return asked };
     asked.mtu = mtu_of(source);
     if let Ok(ping) = Ping::open(ip.is_ipv4()) {
-        asked.answers = ping.answers(peer, 84).ok();
+        match ping.answers(peer, 84) {
+            Ok(answers) => asked.answers = Some(answers),
+            Err(error) => asked.unsent = Some(error.to_string()),
+        }
         if let (Some(true), Some(mtu)) = (asked.answers, asked.mtu.filter(|_| !ip.is_loopback() && ip != source)) {
             asked.passes = largest(&ping, peer, mtu);
         }
@@ -129,24 +166,34 @@ pub fn listen<'a>(interfaces: impl Iterator<Item = &'a Interface>) -> io::Result
 
 /// The largest packet that is answered, where `mtu` is not and no router said why; `None` where all is well.
 fn largest(ping: &Ping, to: SocketAddr, mtu: u32) -> Option<u32> {
+    let answers = |size| {
+        let answers = ping.answers(to, size);
+        if answers.as_ref().is_err_and(swallowed) { Ok(false) } else { answers }
+    };
     // A router that says what it carries is no black hole: the kernel keeps it and refuses what is larger (EMSGSIZE).
-    if ping.answers(to, mtu).unwrap_or(true) || ping.send(to, mtu, 0).is_err() {
+    let told = || ping.send(to, mtu, 0).is_err_and(|error| !swallowed(&error));
+    if answers(mtu).unwrap_or(true) || told() {
         return None;
     }
     let (mut good, mut bad) = (SMALLEST[usize::from(!to.is_ipv4())], mtu);
-    if good >= bad || !ping.answers(to, good).unwrap_or(false) {
+    if good >= bad || !answers(good).unwrap_or(false) {
         return None;
     }
     // 1500 takes ten sizes, 9000 thirteen.
     while bad - good > 1 {
         let middle = good + (bad - good) / 2;
-        match ping.answers(to, middle) {
+        match answers(middle) {
             Ok(true) => good = middle,
             Ok(false) => bad = middle,
             Err(_) => return None,
         }
     }
     Some(good)
+}
+
+/// ENOBUFS: the interface's driver dropped it, as that of a veth whose other end has a smaller MTU. IPv4 tells that, IPv6 does not.
+fn swallowed(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error())
 }
 
 #[cfg(test)]

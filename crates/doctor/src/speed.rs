@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::finding::{Finding, Rule, Step};
 use crate::judge::Report;
-use crate::list::{SPEED_DROPPED, SPEED_RAILS};
+use crate::list::{FIREWALL_PEER, SPEED_DROPPED, SPEED_RAILS, SPEED_STALLED};
 
 /// Below this part of its own record a way has become slower. Repeated runs of a quiet pair stay within a tenth.
 const KEPT: f64 = 0.7;
@@ -50,8 +50,12 @@ pub fn speeds(host: &str, peer: &str, measured: &[Measured], kept: &mut Kept) ->
             .max_by(|a, b| a.gbit_s.total_cmp(&b.gbit_s));
         if let Some(better) = better.filter(|better| one.gbit_s < better.gbit_s * EQUAL) {
             let what = format!(
-                "{} carries {:.2} Gb/s to {peer}, and {}, which is equal ({}), {:.2} Gb/s",
-                one.way, one.gbit_s, better.way, one.equal, better.gbit_s
+                "{} carries {} to {peer}, and {}, which is equal ({}), {}",
+                one.way,
+                rate(one.gbit_s),
+                better.way,
+                one.equal,
+                rate(better.gbit_s)
             );
             let step = format!(
                 "swap the cables of {} and {}: what is slow then is the cable, or the port",
@@ -76,8 +80,10 @@ pub fn speeds(host: &str, peer: &str, measured: &[Measured], kept: &mut Kept) ->
     }
     for (one, usual, count) in dropped.into_iter().filter(|(one, ..)| !rails.contains(&one.over)) {
         let what = format!(
-            "{} carries {:.2} Gb/s to {peer}; the record of this pair says {usual:.2} ({count} measurements)",
-            one.way, one.gbit_s
+            "{} carries {} to {peer}; the record of this pair says {} ({count} measurements)",
+            one.way,
+            rate(one.gbit_s),
+            rate(usual)
         );
         let step = "look at what has changed: the cable, its port, the load of both hosts, the kernel; where the slower way is meant, remove the \
                     record that is named below";
@@ -88,9 +94,43 @@ pub fn speeds(host: &str, peer: &str, measured: &[Measured], kept: &mut Kept) ->
     }
     report.facts = measured
         .iter()
-        .map(|one| format!("measured to {peer}: {} {:.2} Gb/s{}", one.way, one.gbit_s, elsewhere(&one.kind)))
+        .map(|one| format!("measured to {peer}: {} {}{}", one.way, rate(one.gbit_s), elsewhere(&one.kind)))
         .collect();
     report
+}
+
+/// Judges a peer over no way to which anything could be measured: `open` is its port where that took a connection, `failures` why each
+/// way came to nothing. `None`: the reason is another one.
+pub fn shut(host: &str, peer: &str, open: Option<u16>, failures: &[String]) -> Option<Finding> {
+    // LS0508: no address that the peer offers answers at its random port.
+    let port = open.filter(|_| !failures.is_empty() && failures.iter().all(|why| why.contains("LS0508")))?;
+    let what = format!("{peer} answers at port {port}, and its other ports do not");
+    let step = format!(
+        "on the host of {peer}: sudo lspan doctor, which names the rule and the command that lets the interface in; data goes to random \
+         ports, so that opening {port} alone does not do"
+    );
+    Some(Finding {
+        rule: &FIREWALL_PEER,
+        host: host.to_owned(),
+        subject: peer.to_owned(),
+        what,
+        mend: vec![Step::Do(step)],
+    })
+}
+
+/// A way over which a measurement did not end in its time.
+pub fn stalled(host: &str, peer: &str, way: &str, over: &str, why: &str) -> Finding {
+    let subject = if over.is_empty() { peer } else { over }.to_owned();
+    let step = format!(
+        "look at what sits between, and limits its speed: `lspan doctor {peer}`, `tc qdisc show` on both hosts"
+    );
+    let what = format!("{way} to {peer}: {why}");
+    Finding { rule: &SPEED_STALLED, host: host.to_owned(), subject, what, mend: vec![Step::Do(step)] }
+}
+
+/// As people say it.
+fn rate(gbit_s: f64) -> String {
+    if gbit_s < 0.1 { format!("{:.1} Mb/s", gbit_s * 1e3) } else { format!("{gbit_s:.2} Gb/s") }
 }
 
 fn middle(record: &[f64]) -> Option<f64> {

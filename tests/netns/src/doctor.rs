@@ -408,6 +408,11 @@ fn mtu() -> Outcome<String> {
         world.ip(host, "link set cab0 mtu 9000")?;
     }
     world.ip("b", "link set cab0 mtu 1500")?;
+    let (alone, _, text) = doctor(&world, "a", &[CABLES], &[], "10.77.0.2")?;
+    exactly(&alone, "LS2313", &text)?;
+    if alone[0].commands != ["sudo ip link set cab0 mtu 1500"] {
+        return Err(format!("another MTU: {:?}", alone[0].commands));
+    }
     let (found, _, text) = together(&world, &folder, &["a", "b"])?;
     exactly(&found, "LS1415", &text)?;
     mend(&world, &found)?;
@@ -483,7 +488,29 @@ fn firewall() -> Outcome<String> {
         }
     }
     carries(&world, "a", "10.77.0.2", "10.77.0.2")?;
-    Ok("LS2402 on one host, LS2401 on the other; mended as printed, and it carries".into())
+    // The port of `lspan perf serve` alone is open, and then nothing goes out.
+    let out = "nft flush ruleset && nft add table inet filter && nft add chain inet filter HOOK '{ type filter hook HOOK priority 0; policy accept; }'";
+    let rule = "nft add rule inet filter input tcp dport 32768-65535 drop";
+    type_in(&world, "b", &format!("{} && {rule}", out.replace("HOOK", "input")))?;
+    let folder = Folder::new("firewall")?;
+    let (stats, state) = (folder.0.join("stats").display().to_string(), folder.0.display().to_string());
+    let env = [CABLES, ("LINKSPAN_STATS_DIR", &*stats), ("XDG_STATE_HOME", &*state)];
+    let (found, code, text) = doctor(&world, "a", &env, &[], "--speed 10.77.0.2")?;
+    exactly(&found, "LS2402", &text)?;
+    if code != 1 || !text.contains("its other ports do not") {
+        return Err(format!("the data ports: {code} {text}"));
+    }
+    type_in(
+        &world,
+        "a",
+        &format!("{} && nft add rule inet filter output oifname cab0 drop", out.replace("HOOK", "output")),
+    )?;
+    let (found, _, text) = doctor(&world, "a", &[CABLES], &[], "10.77.0.2")?;
+    exactly(&found, "LS2312", &text)?;
+    if !text.contains("cannot send it a ping") {
+        return Err(format!("nothing goes out: {text}"));
+    }
+    Ok("LS2402 on one host, LS2401 on the other; mended as printed, and it carries; closed data ports and what drops output are told".into())
 }
 
 /// By a route to one address, by a rule that asks another table, and by a route of IPv6.
@@ -708,7 +735,7 @@ fn cable_name() -> Outcome<String> {
     let (found, _, text) = doctor(&world, "a", &[CABLES], &[], "cable")?;
     // An interface that is asked for and has no address is one; the peer is found, and nothing is wrong with the way to it.
     exactly(&found, "LS2306", &text)?;
-    if text.contains("pings may not be sent") {
+    if text.contains("answers a ping is not known") {
         return Err(format!("the link-local address was not pinged: {text}"));
     }
     Ok(format!("found at {}; measured, and judged", said.lines().last().unwrap_or_default()))

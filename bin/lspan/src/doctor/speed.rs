@@ -2,10 +2,9 @@
 
 mod record;
 
-use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use linkspan_doctor::{Measured, Report, Snapshot, speeds};
+use linkspan_doctor::{Asked, Finding, Measured, Report, Snapshot, shut, speeds, stalled};
 use linkspan_fabric::Config;
 use linkspan_fabric::stats::{Counter, read};
 use linkspan_topology::{Machine, Roots, cables};
@@ -20,11 +19,22 @@ use record::{File, load, place, save};
 /// Length of each measurement.
 const TIME: Duration = Duration::from_millis(500);
 
-/// Measures and judges; what hindered it goes into the notes. `asked` is the address of the peer that answered.
+/// What was measured, what stood still, and why the others came to nothing.
+#[derive(Default)]
+struct Ways {
+    measured: Vec<Measured>,
+    stalled: Vec<Finding>,
+    failures: Vec<String>,
+}
+
+/// Measures and judges; what hindered it goes into the notes. `asked` is what the peer answered.
+///
+/// # Errors
+/// [`Exit::NoPeer`]: nothing could be measured, and what was asked does not say why.
 pub(super) fn judge(
     snapshot: &Snapshot,
     peer: &str,
-    asked: Option<IpAddr>,
+    asked: Option<&Asked>,
     notes: &mut Vec<String>,
 ) -> Result<Report, Failure> {
     if let Some(why) = busy()? {
@@ -32,10 +42,11 @@ pub(super) fn judge(
         return Ok(Report::default());
     }
     eprintln!("lspan: measuring each way to {peer}, up to two seconds each (`lspan perf serve` has to run there)");
-    let measured = measure(snapshot, peer, notes)?;
-    if measured.is_empty() {
-        notes.push(format!("nothing could be measured to {peer}"));
-        return Ok(Report::default());
+    let Ways { measured, stalled, failures } = measure(snapshot, peer, notes)?;
+    if measured.is_empty() && stalled.is_empty() {
+        let shut = shut(snapshot.host(), peer, asked.and_then(Asked::open), &failures);
+        let why = || Failure::new(Exit::NoPeer, format!("LS2021 nothing could be measured to {peer}"));
+        return Ok(Report { findings: vec![shut.ok_or_else(why)?], ..Report::default() });
     }
     let place = place();
     let mut file = match place.as_deref().map(load) {
@@ -46,10 +57,11 @@ pub(super) fn judge(
         }
         None => File::default(),
     };
-    let ids = record::ids(peer, asked)?;
+    let ids = record::ids(peer, asked.map(Asked::address))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let kept = file.of(&ids, now);
     let mut report = speeds(snapshot.host(), peer, &measured, kept);
+    report.findings.extend(stalled);
     record::cut(kept, &measured);
     match place {
         Some(place) => match save(&place, &mut file) {
@@ -73,12 +85,12 @@ fn busy() -> Result<Option<String>, Failure> {
     Ok(pages.iter().find(open).map(|page| format!("process {} has connections over linkspan", page.pid)))
 }
 
-fn measure(snapshot: &Snapshot, peer: &str, notes: &mut Vec<String>) -> Result<Vec<Measured>, Failure> {
+fn measure(snapshot: &Snapshot, peer: &str, notes: &mut Vec<String>) -> Result<Ways, Failure> {
     let machine = Machine::read(&Roots::default());
     let args = CompareArgs { peer: peer.to_owned(), duration: TIME, json: true };
     let local = compare::is_local(peer)?;
     let interrupt = signals::interrupt()?;
-    let (mut measured, mut progress) = (Vec::new(), Progress::new());
+    let (mut ways, mut progress) = (Ways::default(), Progress::new());
     for way in compare::ways(&machine, snapshot.survey(), local) {
         if interrupt.raised() {
             return Err(Failure::new(Exit::Interrupted, "interrupted; nothing was kept"));
@@ -91,7 +103,7 @@ fn measure(snapshot: &Snapshot, peer: &str, notes: &mut Vec<String>) -> Result<V
         match compare::measure(&args, &way) {
             Ok(once) => {
                 let equal = equal(snapshot, &machine, &way.over);
-                measured.push(Measured {
+                ways.measured.push(Measured {
                     way: way.name,
                     over: way.over,
                     kind: way.path.into(),
@@ -99,11 +111,17 @@ fn measure(snapshot: &Snapshot, peer: &str, notes: &mut Vec<String>) -> Result<V
                     gbit_s: once.gbit_s,
                 });
             }
+            Err(why) if why.contains("LS0705") || why.contains("did not end within") => {
+                ways.stalled.push(stalled(snapshot.host(), peer, &way.name, &way.over, &why));
+            }
             // A way that leads elsewhere, or is not there, is no fault of speed; that none works is told.
-            Err(why) => notes.push(format!("{} was not measured: {why}", way.name)),
+            Err(why) => {
+                notes.push(format!("{} was not measured: {why}", way.name));
+                ways.failures.push(why);
+            }
         }
     }
-    Ok(measured)
+    Ok(ways)
 }
 
 /// What two equal rails have in common: the negotiated rate of their cables.

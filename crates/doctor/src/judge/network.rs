@@ -7,6 +7,7 @@ use crate::finding::Step;
 use crate::list::*;
 use crate::nft;
 use crate::shell::word;
+use crate::snapshot::Snapshot;
 
 /// Memory of a TCP connection below which a fast network waits, bytes: 10 Gb/s and 1 ms are 1.25 MB on their way. The kernel's
 /// defaults are 4 and 6 MiB (tcp(7)).
@@ -97,6 +98,13 @@ fn unusable(case: &mut Case<'_>) {
     let snap = case.snap;
     for (iface, verdict) in &snap.survey {
         let asked = snap.filter.as_ref().is_some_and(|filter| filter.asks_for(&iface.name));
+        // A prefix means also ports that nobody uses.
+        let shown = snap.filter.as_ref().map_or_else(String::new, IfFilter::shown);
+        let meant = routed(iface) || shown.split(['=', ',']).any(|name| name == iface.name);
+        if asked && meant && !iface.up && iface.kind != Kind::Loopback {
+            let what = format!("{} is asked for by {shown} and is switched off", iface.name);
+            case.add(&NET_DOWN, &iface.name, what, snap.manager(&iface.name).up(&iface.name));
+        }
         let bare = matches!(verdict, Verdict::LeftOut(Reason::NoAddress)) || verdict.is_usable() && !routed(iface);
         let plugged = iface.up && iface.carrier != Some(false);
         if asked && bare && plugged && iface.kind != Kind::Thunderbolt && iface.kind != Kind::Loopback {
@@ -116,12 +124,7 @@ fn unusable(case: &mut Case<'_>) {
             })
             .collect();
         let why = if why.is_empty() { "there is none but loopback".to_owned() } else { why.join("; ") };
-        case.add(
-            &NET_NONE,
-            "",
-            format!("no interface reaches another host ({why})"),
-            by_hand("plug a cable in or connect to a network, and give the interface an address"),
-        );
+        case.add(&NET_NONE, "", format!("no interface reaches another host ({why})"), usable_again(snap));
     }
     if let Some((iface, _)) = snap.survey.iter().find(|(_, verdict)| *verdict == Verdict::LastResort) {
         let what = format!("{} ({}) is the only interface with a way out", iface.name, iface.kind);
@@ -132,6 +135,33 @@ fn unusable(case: &mut Case<'_>) {
         };
         case.add(&NET_LAST_RESORT, &iface.name, what, by_hand(steps));
     }
+}
+
+/// What makes one of the interfaces usable of which none is, by the reason.
+fn usable_again(snap: &Snapshot) -> Vec<Step> {
+    let with = |wanted: fn(&Reason) -> bool| {
+        snap.survey.iter().filter_map(move |(iface, verdict)| match verdict {
+            Verdict::LeftOut(reason) if routed(iface) && iface.kind != Kind::Loopback && wanted(reason) => {
+                Some((iface, reason))
+            }
+            _ => None,
+        })
+    };
+    if let Some((_, Reason::Excluded(setting))) = with(|reason| matches!(reason, Reason::Excluded(_))).next() {
+        return run(format!("unset {}", setting.split('=').next().unwrap_or_default()));
+    }
+    let down: Vec<Step> = with(|reason| *reason == Reason::Down)
+        .flat_map(|(iface, _)| snap.manager(&iface.name).up(&iface.name))
+        .collect();
+    if !down.is_empty() {
+        return down;
+    }
+    let software = |reason: &Reason| matches!(reason, Reason::Veth | Reason::Tunnel(_) | Reason::Virtual);
+    if let Some((iface, _)) = with(software).next() {
+        let name = word(&iface.name);
+        return by_hand(format!("where the other hosts are reached over {name}: export LINKSPAN_IFNAME={name}"));
+    }
+    by_hand("plug a cable in or connect to a network, and give the interface an address")
 }
 
 /// Two interfaces that may be used, in one subnet. Radios beside cables are not used, and aliases of one interface are one. Where one of

@@ -74,6 +74,8 @@ fn cables_are_judged_as_in_a_mesh_and_mended_by_commands() {
     assert_eq!(changed(|b| b.ports[0].addrs.retain(|addr| addr.ip.is_ipv6())), one("LS1410", "h2"));
     assert_eq!(changed(|b| b.ports[0].mbps = Some(13_000)), one("LS1417", "h2"));
     assert_eq!(changed(|b| b.ports[0].addrs[0] = Addr { ip: [10, 9, 9, 9].into(), prefix: 24 }), one("LS1413", "h2"));
+    // One fault, told once.
+    assert_eq!(changed(|b| b.ports[0].addrs[0].ip = [10, 0, 0, 1].into()), one("LS1411", "h2"));
     let mut crossed = pair(2);
     let (first, second) = (crossed[1].ports[0].heard.clone(), crossed[1].ports[1].heard.clone());
     (crossed[1].ports[0].heard, crossed[1].ports[1].heard) = (second, first);

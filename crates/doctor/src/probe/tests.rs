@@ -2,7 +2,17 @@ use super::*;
 
 fn asked(last: u8, source: bool, answers: Option<bool>, tcp: Tcp) -> Asked {
     let source = source.then_some(IpAddr::from([192, 0, 2, 1]));
-    Asked { peer: [192, 0, 2, last].into(), port: 24_680, source, answers, mtu: None, passes: None, tcp }
+    Asked {
+        peer: [192, 0, 2, last].into(),
+        name: None,
+        port: 24_680,
+        source,
+        answers,
+        unsent: None,
+        mtu: None,
+        passes: None,
+        tcp,
+    }
 }
 
 #[test]
@@ -25,4 +35,23 @@ fn the_address_that_answers_best_is_judged_not_the_last() {
     let mut tried = 0;
     let list = [open(), silent()].into_iter().inspect(|_| tried += 1);
     assert!(best(list).is_some() && tried == 1, "nobody else is asked once one is open");
+}
+
+#[test]
+fn a_name_that_was_typed_stands_before_its_address() {
+    let shown = |typed: &str| asked(2, true, None, Tcp::Open).named(typed).shown();
+    for typed in
+        ["192.0.2.2", "192.0.2.2:1234", "[2001:db8::2]:1234", "2001:db8::2", "fe80::1%eth0", "[fe80::1%eth0]:1234"]
+    {
+        assert_eq!(shown(typed), "192.0.2.2", "{typed}");
+    }
+    for typed in ["spark-b", "spark-b:1234"] {
+        assert_eq!(shown(typed), "spark-b (192.0.2.2)", "{typed}");
+    }
+}
+
+#[test]
+fn a_packet_that_the_driver_drops_is_lost_and_one_that_a_router_refuses_is_not() {
+    let lost = |errno: rustix::io::Errno| swallowed(&errno.into());
+    assert!(lost(rustix::io::Errno::NOBUFS) && !lost(rustix::io::Errno::MSGSIZE));
 }

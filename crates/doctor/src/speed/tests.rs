@@ -53,3 +53,19 @@ fn one_cause_is_told_once_and_a_damaged_record_is_no_record() {
     assert_eq!(kept["tcp over eth0"], [20.0]);
     assert!(report.facts[0].contains("20.00 Gb/s") && report.facts[0].contains("IEEE 802.3"), "the source is named");
 }
+
+#[test]
+fn a_peer_whose_port_answers_and_none_of_its_ways_has_a_firewall() {
+    let dead = || "no connection: LS0508 the peer cannot be reached".to_owned();
+    let code = |open, failures: &[String]| shut("a", "b", open, failures).map(|one| one.rule.code());
+    assert_eq!(code(Some(24_680), &[dead(), dead()]), Some("LS2402"));
+    assert_eq!(code(None, &[dead()]), None, "its port does not answer either");
+    assert_eq!(code(Some(24_680), &[dead(), "LS0523 refused".into()]), None);
+    assert_eq!(code(Some(24_680), &[]), None);
+}
+
+#[test]
+fn a_slow_link_is_told_in_megabits() {
+    let report = speeds("a", "b", &[one("eth0", "", 0.0051)], &mut Kept::new());
+    assert!(report.facts[0].contains("tcp over eth0 5.1 Mb/s"), "{:?}", report.facts);
+}

@@ -258,21 +258,28 @@ fn working(graph: &Graph, edge: &Edge, found: &mut Vec<Finding>) {
 /// have to be given another.
 fn doubles(net: &Net<'_>, found: &mut Vec<Finding>) {
     let (graph, mut told) = (net.graph, BTreeSet::new());
-    for n in 0..graph.nodes.len() {
-        let edge_of = |port: usize| net.cables.get(&End { node: n, port }).copied();
-        for (second, port) in graph.nodes[n].ports.iter().enumerate() {
-            let (Some(own), Some(edge)) = (port.addr, edge_of(second)) else { continue };
-            let twice = |(at, p): &(usize, &MeshPort)| {
-                *at < second && p.addr.is_some_and(|(ip, _)| super::same_subnet(own, ip)) && edge_of(*at).is_some()
-            };
-            let Some((first, other)) = graph.nodes[n].ports.iter().enumerate().find(twice) else { continue };
-            let what = format!(
-                "LS1418 {} and {} are on two cables but in one subnet ({} and {})",
-                graph.name(End { node: n, port: first }),
-                graph.name(End { node: n, port: second }),
-                addr(other),
-                addr(port)
-            );
+    let edge_of = |end: End| net.cables.get(&end).copied();
+    // The text of the node itself, for the second of its two cables.
+    let double = |end: End| -> Option<String> {
+        let (ports, port) = (&graph.nodes[end.node].ports, graph.port(end));
+        let (own, _) = (port.addr?, edge_of(end)?);
+        let twice = |(at, p): &(usize, &MeshPort)| {
+            let meets = p.addr.is_some_and(|(ip, _)| super::same_subnet(own, ip));
+            meets && edge_of(End { node: end.node, port: *at }).is_some()
+        };
+        let (first, other) = ports.iter().enumerate().take(end.port).find(twice)?;
+        Some(format!(
+            "LS1418 {} and {} are on two cables but in one subnet ({} and {})",
+            graph.name(End { node: end.node, port: first }),
+            graph.name(end),
+            addr(other),
+            addr(port)
+        ))
+    };
+    for node in 0..graph.nodes.len() {
+        for port in 0..graph.nodes[node].ports.len() {
+            let here = End { node, port };
+            let (Some(what), Some(edge)) = (double(here), edge_of(here)) else { continue };
             for end in [edge.a, edge.b] {
                 if !told.insert(end) {
                     continue;
@@ -283,7 +290,11 @@ fn doubles(net: &Net<'_>, found: &mut Vec<Finding>) {
                     Some(_) => instead(port, &new),
                     None => format!("sudo ip addr add {new} dev {}", port.name),
                 };
-                add(graph, end, &what, fix, found);
+                let own = double(end).unwrap_or_else(|| {
+                    let (code, text) = what.split_at("LS0000 ".len());
+                    format!("{code}{} gets another subnet with the other end of its cable: {text}", graph.name(end))
+                });
+                add(graph, end, &own, fix, found);
             }
         }
     }

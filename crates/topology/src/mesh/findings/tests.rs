@@ -106,6 +106,8 @@ fn one_subnet_on_two_cables() {
         ("LS1418", "n2", "sudo ip addr del 10.0.0.12/24 dev c1 && sudo ip addr add 10.79.0.6/30 dev c1"),
     ];
     assert_eq!(told, commands);
+    let begins: Vec<&str> = both.iter().filter_map(|one| one.what.split(' ').next()).collect();
+    assert_eq!(begins, ["n0/c0", "n2/c1"], "each host is told of itself");
 }
 
 #[test]
