@@ -38,7 +38,11 @@ pub(crate) fn run(args: &StatusArgs) -> Result<Exit, Failure> {
 
 /// How the view ends the program.
 fn exit(fabric: Result<Fabric, Failure>) -> Result<Exit, Failure> {
-    Ok(if fabric?.last_resort().is_some() { Exit::Degraded } else { Exit::Ok })
+    let fabric = fabric?;
+    // Who asks for the loopback interface by name wants no other.
+    let chosen = |name: &str| fabric.config().interfaces.as_ref().is_some_and(|filter| filter.asks_for(name));
+    let alone = fabric.devices().iter().all(|one| one.loopback && !one.ports.iter().any(|port| chosen(&port.name)));
+    Ok(if alone || fabric.last_resort().is_some() { Exit::Degraded } else { Exit::Ok })
 }
 
 /// The view for the default command, and how it ends the program.

@@ -86,6 +86,10 @@ fn over_hosts(args: &MatrixArgs) -> Result<Matrix, Failure> {
     if !(2..=HOSTS).contains(&places.len()) {
         return Err(Failure::new(Exit::Usage, format!("{} hosts; a matrix has 2 to {HOSTS}", places.len())));
     }
+    let twice = |(at, place): &(usize, &MatrixHost)| places[..*at].iter().any(|other| other.name == place.name);
+    if let Some((_, place)) = places.iter().enumerate().find(twice) {
+        return Err(Failure::new(Exit::Usage, format!("{} is there twice: name each host once", place.name)));
+    }
     let interrupt = signals::interrupt()?;
     let mut progress = Progress::new();
     let mut cells = Vec::new();

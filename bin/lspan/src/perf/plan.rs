@@ -18,7 +18,10 @@ pub(crate) struct Job {
 impl Job {
     /// The jobs of a command: one, or those of `perf all`.
     pub(crate) fn list(perf: Perf) -> Result<Vec<Job>, Failure> {
-        let Perf::All(measure) = perf else { return Ok(vec![Job::new(perf)?]) };
+        let Perf::All(measure) = perf else {
+            useful(&perf)?;
+            return Ok(vec![Job::new(perf)?]);
+        };
         if measure.baseline {
             return Err(Failure::new(Exit::Usage, "--baseline goes with `perf bw` and `perf lat`; leave it out here"));
         }
@@ -105,6 +108,21 @@ impl Job {
             (None, false) => self.suite.specs.first().map_or("", |spec| spec.test.name()),
         }
     }
+}
+
+/// That no option is given which changes nothing of this test; `perf all` has tests for each.
+fn useful(perf: &Perf) -> Result<(), Failure> {
+    let rows = ("--histogram", "its rows have no latencies; it goes with `perf lat`, `jitter` and `load`");
+    let window = ("--window", "each message waits for the one before");
+    let (option, why, name, given) = match perf {
+        Perf::Bw(args) => (rows.0, rows.1, "bw", args.measure.histogram),
+        Perf::Multi(args) => (rows.0, rows.1, "multi", args.bulk.measure.histogram),
+        Perf::Lat(measure) => (window.0, window.1, "lat", measure.window.is_some()),
+        Perf::Jitter(args) => (window.0, window.1, "jitter", args.measure.window.is_some()),
+        _ => return Ok(()),
+    };
+    let failure = || Failure::new(Exit::Usage, format!("{option} has no meaning for `perf {name}`: {why}"));
+    if given { Err(failure()) } else { Ok(()) }
 }
 
 fn specs(measure: &Measure, test: &str) -> Vec<Spec> {

@@ -64,6 +64,7 @@ fn mistakes_name_the_thing_the_value_and_the_way_out() {
         ("perf bw --json --json-stream", &[], 2, &["--json", "cannot be used with"]),
         ("perf bw --rounds 20", &[], 2, &["--baseline"]),
         ("perf bw --baseline --rounds 2", &[], 2, &["--rounds", "10"]),
+        ("perf matrix a=10.0.0.1 a=10.0.0.1", &[], 2, &["a is there twice"]),
         ("perf jitter --baseline", &[], 2, &["--baseline", "perf bw"]),
         ("perf connect --size 8", &[], 2, &["--size", "moves no data"]),
         ("perf connect --wait spin", &[], 2, &["--wait", "moves no data"]),
@@ -213,6 +214,13 @@ fn devmem_down_without_permission_says_so_and_with_nothing_to_undo_needs_none() 
     let output = down();
     std::fs::remove_dir(&folder).unwrap();
     assert!(output.status.code() == Some(5) && text(&output.stderr).contains("LS3202"), "{output:?}");
+}
+
+#[test]
+fn status_is_degraded_where_no_other_host_can_be_reached() {
+    let output = lspan("status", &[("LINKSPAN_IFNAME", "no-such-if")]);
+    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(3), "{said}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::cli::{Cli, Command};
 fn job(line: &str) -> Result<Job, Failure> {
     let args = ["lspan", "perf"].into_iter().chain(line.split_whitespace());
     match Cli::try_parse_from(args).unwrap().command {
-        Some(Command::Perf { perf }) => Job::new(perf),
+        Some(Command::Perf { perf }) => Ok(Job::list(perf)?.remove(0)),
         _ => panic!("{line}"),
     }
 }
@@ -36,7 +36,16 @@ fn options_reach_the_measurement() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    for line in ["jitter --baseline", "multi --baseline", "connect --baseline", "connect -s 8"] {
+    for line in [
+        "jitter --baseline",
+        "multi --baseline",
+        "connect --baseline",
+        "connect -s 8",
+        "bw --histogram",
+        "multi --histogram",
+        "lat -w 2",
+        "jitter -w 2",
+    ] {
         let failure = job(line).unwrap_err();
         assert_eq!(failure.exit, Exit::Usage, "{line}");
         assert!(failure.message.starts_with("--"), "{}", failure.message);
@@ -45,7 +54,7 @@ fn what_makes_no_sense_is_refused() {
 
 #[test]
 fn all_are_the_five_tests_with_the_same_options() {
-    let line = ["lspan", "perf", "all", "mini", "-s", "1K", "-n", "5"];
+    let line = ["lspan", "perf", "all", "mini", "-s", "1K", "-n", "5", "-w", "2", "--histogram"];
     let Some(Command::Perf { perf }) = Cli::try_parse_from(line).unwrap().command else { panic!() };
     let jobs = Job::list(perf).unwrap();
     assert_eq!(jobs.iter().map(Job::name).collect::<Vec<_>>(), ["bw", "lat", "jitter", "load", "multi"]);
