@@ -67,11 +67,14 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
             }
             Err(why) => {
                 notes.push(why.message.clone());
-                ended = Err(why);
+                // What is wrong on the way may be why nothing could be measured.
+                if why.exit != Exit::NoPeer || report.findings.is_empty() {
+                    ended = Err(why);
+                }
             }
         }
     }
-    // What was found before nothing could be measured is told all the same.
+    // What is known of the way is told all the same.
     let told = ended.is_ok() || found && ended.as_ref().is_err_and(|why| why.exit == Exit::NoPeer);
     let exit = ended.as_ref().map_or_else(|why| why.exit, |()| exit(&report.findings));
     let mut out = Out::default();

@@ -147,7 +147,17 @@ pub(crate) fn addresses(port: &CablePort, service: u16) -> Result<Vec<SocketAddr
         return Err(format!("{} hosts answer on {name}, which is no cable to one of them: name the host", found.len()));
     }
     found.extend(port.heard.iter().filter(|addr| !mine(**addr)).map(|addr| SocketAddr::new(*addr, service)));
+    if found.is_empty() && off(name) {
+        why = format!("{name} is switched off: type `sudo ip link set {name} up`");
+    }
     if found.is_empty() { Err(format!("{}: {why}", port.shown())) } else { Ok(found) }
+}
+
+/// Whether an interface is switched off (IFF_UP, netdevice(7)).
+fn off(name: &str) -> bool {
+    let flags = Roots::default().text(&format!("/sys/class/net/{name}/flags"));
+    let flags = flags.and_then(|hex| u32::from_str_radix(hex.trim_start_matches("0x"), 16).ok());
+    flags.is_some_and(|flags| flags & 1 == 0)
 }
 
 #[cfg(test)]

@@ -738,6 +738,11 @@ fn cable_name() -> Outcome<String> {
     if text.contains("answers a ping is not known") {
         return Err(format!("the link-local address was not pinged: {text}"));
     }
+    world.ip("a", "addr add 10.77.0.1/24 dev cab0")?;
+    world.ip("a", "link set cab0 down")?;
+    says(&world, "perf bw cable1 -n 20", 4, "cab0 is switched off: type `sudo ip link set cab0 up`")?;
+    let (found, _, text) = doctor(&world, "a", &[CABLES], &[], "cable1")?;
+    exactly(&found, "LS2317", &text)?;
     Ok(format!("found at {}; measured, and judged", said.lines().last().unwrap_or_default()))
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use linkspan_doctor::{Asked, Finding, Measured, Report, Snapshot, shut, speeds, stalled};
 use linkspan_fabric::Config;
 use linkspan_fabric::stats::{Counter, read};
+use linkspan_service::rendezvous;
 use linkspan_topology::{Machine, Roots, cables};
 
 use crate::cli::CompareArgs;
@@ -30,7 +31,7 @@ struct Ways {
 /// Measures and judges; what hindered it goes into the notes. `asked` is what the peer answered.
 ///
 /// # Errors
-/// [`Exit::NoPeer`]: nothing could be measured, and what was asked does not say why.
+/// [`Exit::NoPeer`]: nobody serves there, or nothing could be measured and what was asked does not say why.
 pub(super) fn judge(
     snapshot: &Snapshot,
     peer: &str,
@@ -41,6 +42,8 @@ pub(super) fn judge(
         notes.push(format!("nothing was measured: {why}"));
         return Ok(Report::default());
     }
+    // A peer that serves nobody is told of once, not for each way.
+    rendezvous::ask(peer, rendezvous::PERF)?;
     eprintln!("lspan: measuring each way to {peer}, up to two seconds each (`lspan perf serve` has to run there)");
     let Ways { measured, stalled, failures } = measure(snapshot, peer, notes)?;
     if measured.is_empty() && stalled.is_empty() {

@@ -122,3 +122,29 @@ fn a_setting_that_is_refused_is_a_finding_and_the_rest_is_judged() {
         assert_eq!(output.status.code(), Some(1));
     }
 }
+
+#[test]
+fn a_misspelt_setting_is_told() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lspan"));
+    let output = command.args(["doctor", "--json", "--no-probe"]).env("LINKSPAN_STRCT", "1").output().unwrap();
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(value["notes"].to_string().contains("LINKSPAN_STRCT is set, but no such parameter exists"), "{value}");
+}
+
+#[test]
+fn a_peer_to_which_nothing_could_be_measured_is_no_success() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let stats = std::env::temp_dir().join(format!("lspan-doctor-stats-{}", std::process::id()));
+    std::fs::create_dir_all(&stats).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lspan"));
+    command
+        .args(["doctor", "--json", "--speed", &free])
+        .env("LINKSPAN_STATS_DIR", &stats)
+        .env_remove("LINKSPAN_IFNAME");
+    let output = command.output().unwrap();
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    std::fs::remove_dir_all(&stats).unwrap();
+    let broken = value["findings"].as_array().unwrap().iter().any(|one| one["severity"] == "broken");
+    let wanted = if broken { 1 } else { 4 };
+    assert!(value["notes"].to_string().contains("LS0732") && output.status.code() == Some(wanted), "{value}");
+}
