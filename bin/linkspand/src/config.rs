@@ -95,10 +95,8 @@ impl Default for Config {
 impl Config {
     /// Reads the files in this folder. None are needed, nor is the usual folder.
     pub(crate) fn read(folder: &Path) -> Result<Config, ConfigError> {
-        if folder != Path::new(FOLDER)
-            && let Err(error) = std::fs::metadata(folder)
-        {
-            return Err(ConfigError::Read(folder.to_owned(), error));
+        if folder != Path::new(FOLDER) {
+            std::fs::metadata(folder).map_err(|error| ConfigError::Read(folder.to_owned(), error))?;
         }
         let mut config = Config::default();
         let parts = folder.join("linkspand.d");

@@ -46,9 +46,8 @@ pub(crate) fn descriptor() -> Result<OwnedFd, Failure> {
 
 /// Ctrl-C at a terminal, and its end, reach every process of a command. The other side of a test ends when its parent does.
 pub(crate) fn leave_ctrl_c_to_the_parent() -> Result<(), Failure> {
-    for signal in [SIGINT, SIGHUP] {
-        flag::register(signal, Interrupt::new().flag())
-            .map_err(|error| Failure::system("a handler for Ctrl-C", &error))?;
-    }
-    Ok(())
+    [SIGINT, SIGHUP].into_iter().try_for_each(|signal| {
+        let registered = flag::register(signal, Interrupt::new().flag());
+        registered.map(drop).map_err(|error| Failure::system("a handler for Ctrl-C", &error))
+    })
 }

@@ -90,9 +90,8 @@ impl Error {
     pub fn passes(&self) -> bool {
         use linkspan_files::Error as Files;
         match self {
-            Error::Silent(_) | Error::Files(Files::Lost(_) | Files::Cut(_) | Files::Unjoined(_) | Files::Full(_)) => {
-                true
-            }
+            Error::Silent(_) | Error::Files(Files::Full(_)) => true,
+            Error::Files(Files::Lost(_) | Files::Cut(_) | Files::Unjoined(_)) => true,
             Error::Files(Files::Link(linkspan::Error::Connect(_))) | Error::Link(linkspan::Error::Connect(_)) => true,
             Error::Rendezvous(error) => matches!(
                 error,

@@ -167,9 +167,9 @@ impl Core {
     fn moved(&mut self) -> Result<bool, Error> {
         let failed = |error| Error::system(self.path.display().to_string(), error);
         let now = RealFs::root(&self.path).map_err(failed)?;
-        let id = |dir: &OwnedFd| rustix::fs::fstat(dir).map(|stat| (stat.st_dev, stat.st_ino));
-        let moved =
-            id(&now).map_err(|error| failed(error.into()))? != id(&self.own).map_err(|error| failed(error.into()))?;
+        let stat = |dir: &OwnedFd| rustix::fs::fstat(dir).map_err(|error| failed(error.into()));
+        let (new, old) = (stat(&now)?, stat(&self.own)?);
+        let moved = (new.st_dev, new.st_ino) != (old.st_dev, old.st_ino);
         if moved {
             self.own = Arc::new(now);
         }

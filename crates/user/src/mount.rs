@@ -72,13 +72,8 @@ pub fn open(
     linkspan_mount::mount(names, way.client(stop)?, dir, options).map_err(|source| {
         let device = |path: &Path| std::fs::metadata(path).map(|of| of.dev()).ok();
         // What fusermount3 says then is that it may not.
-        failed(match device(dir) == device(&dir.join("..")) {
-            true => source,
-            false => io::Error::new(
-                source.kind(),
-                format!("something is mounted there already ({})", source.to_string().trim_end()),
-            ),
-        })
+        let text = format!("something is mounted there already ({})", source.to_string().trim_end());
+        failed(if device(dir) == device(&dir.join("..")) { source } else { io::Error::new(source.kind(), text) })
     })
 }
 

@@ -242,14 +242,14 @@ async fn the_tray_is_back_with_a_session_bus_that_is_started_again() {
     let Some((daemon, _)) = bus_at(&at) else { return };
     // Without the number of the daemon, as sessions have it.
     let address = format!("unix:path={}", socket.display());
-    let (mut from, desk) = desktop(&address).await;
+    let (mut from, first) = desktop(&address).await;
     let mut tray = Running(program(&address).spawn().unwrap());
     let item = heard(&mut from, "registered").await;
-    let proxy = Proxy::new(&desk, item, "/MenuBar", "com.canonical.dbusmenu").await.unwrap();
+    let proxy = Proxy::new(&first, item, "/MenuBar", "com.canonical.dbusmenu").await.unwrap();
     // It has begun.
     click(&proxy, "Open linkspan").await;
     heard(&mut from, "activated").await;
-    drop((proxy, daemon, desk));
+    drop((proxy, daemon, first));
     let (_daemon, _) = bus_at(&at).unwrap();
     let (mut from, desktop) = desktop(&address).await;
     let item = heard(&mut from, "registered").await;
