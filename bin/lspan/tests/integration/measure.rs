@@ -408,7 +408,7 @@ fn compare_measures_no_way_twice_and_says_who_has_to_serve() {
     let output = run(&format!("perf compare {peer}"));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(4) && output.stdout.is_empty(), "{said}");
-    assert!(said.contains("LS0732") && said.contains("type `lspan perf serve`"), "{said}");
+    assert!(said.contains("LS0732") && said.contains("type `lspan perf serve --port "), "{said}");
 }
 
 #[test]

@@ -291,7 +291,7 @@ fn doubles(net: &Net<'_>, found: &mut Vec<Finding>) {
                     None => format!("sudo ip addr add {new} dev {}", port.name),
                 };
                 let own = double(end).unwrap_or_else(|| {
-                    let (code, text) = what.split_at("LS0000 ".len());
+                    let (code, text) = what.split_at("LS1418".len() + 1);
                     format!("{code}{} gets another subnet with the other end of its cable: {text}", graph.name(end))
                 });
                 add(graph, end, &own, fix, found);
