@@ -273,7 +273,7 @@ _CLASSES: dict[str, type[Error]] = {
 }
 
 # What keeps a connection from coming about.
-for _number in (*range(201, 207), *range(210, 232), 306, 307, 308, 310, *range(507, 511), *range(512, 517)):
+for _number in (*range(201, 207), *range(210, 232), 306, 307, 308, 310, *range(507, 511), *range(512, 517), 519):
     _CLASSES[f"LS{_number:04}"] = ConnectFailed
 
 
