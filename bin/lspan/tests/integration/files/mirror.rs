@@ -268,17 +268,23 @@ fn a_mirror_becomes_its_source_and_keeps_what_it_had() {
     assert!(err(&again).contains("nothing was to be transferred"), "{}", err(&again));
 }
 
+/// A mirror of `src` there that watches, and what it says until its end.
+fn watch(world: &World, to: &str) -> (Running, std::thread::JoinHandle<Vec<String>>) {
+    let mut watching =
+        Running(world.lspan(&["mirror", "src", to, "--init", "--watch"]).stderr(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(watching.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("watching 4 directories")));
+    let rest = std::thread::spawn(move || lines.inspect(|line| println!("{line}")).collect());
+    (watching, rest)
+}
+
 #[test]
 fn a_watched_source_is_followed_through_new_directories_renames_and_deletions() {
     let world = World::new("watch");
     let _server = world.serve(&[], ":rw");
     plant(&world);
     let to = world.place("data/copy");
-    let mut watching =
-        Running(world.lspan(&["mirror", "src", &to, "--init", "--watch"]).stderr(Stdio::piped()).spawn().unwrap());
-    let mut lines = BufReader::new(watching.0.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("watching 4 directories")));
-    let rest = std::thread::spawn(move || lines.inspect(|line| println!("{line}")).collect::<Vec<_>>());
+    let (mut watching, rest) = watch(&world, &to);
     let (src, copy) = (world.path("src"), world.path("share/copy"));
     assert!(equal(&src, &copy));
     let follows = |what: &str| until(what, || equal(&src, &copy));
@@ -307,11 +313,7 @@ fn a_watched_mirror_follows_the_directory_that_has_the_path() {
     let _server = world.serve(&[], ":rw");
     plant(&world);
     let to = world.place("data/copy");
-    let mut watching =
-        Running(world.lspan(&["mirror", "src", &to, "--init", "--watch"]).stderr(Stdio::piped()).spawn().unwrap());
-    let mut lines = BufReader::new(watching.0.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("watching 4 directories")));
-    let rest = std::thread::spawn(move || lines.inspect(|line| println!("{line}")).collect::<Vec<_>>());
+    let (mut watching, rest) = watch(&world, &to);
     let (src, old, copy) = (world.path("src"), world.path("old"), world.path("share/copy"));
     // Another one, which belongs to the same mirror.
     fs::create_dir_all(old.join(".lspan")).unwrap();
@@ -346,11 +348,7 @@ fn a_watched_mirror_ends_only_where_more_would_go_than_may_of_the_whole_tree() {
         (0..files).for_each(|n| fs::write(world.path("src").join(format!("{sub}/{n}")), [n as u8]).unwrap());
     }
     let to = world.place("data/copy");
-    let mut watching =
-        Running(world.lspan(&["mirror", "src", &to, "--init", "--watch"]).stderr(Stdio::piped()).spawn().unwrap());
-    let mut lines = BufReader::new(watching.0.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("watching 4 directories")));
-    let rest = std::thread::spawn(move || lines.inspect(|line| println!("{line}")).collect::<Vec<_>>());
+    let (mut watching, rest) = watch(&world, &to);
     let (src, copy) = (world.path("src"), world.path("share/copy"));
     fs::remove_dir_all(src.join("build")).unwrap();
     until("a deletion does not come", || equal(&src, &copy));
