@@ -49,7 +49,7 @@ usage: cargo xtask COMMAND
                          is HEAD as fast as BASE (`core-base`: the commit in bench/core-base)? pairs of runs in turn
   bench-files [--small] [--rounds N] [--row NAME]... [--disk DIR] [--record FILE]
                          files over linkspan beside rsync, scp, cp, dd and sshfs, in turn (root; with tmpfs for three times 8 GiB)
-  isend                  which of our functions one isend of the unoptimised plugin visits until the kernel has its bytes (valgrind)
+  isend                  which of our functions one isend of the plugin visits until the kernel has its bytes, unoptimised and optimised (valgrind)
   plugin-host [ARGS]     plays NCCL's part against the built plugin (tests/plugin-host)
   foreign                a transport in a workspace of its own: the suite, the library and the plugin over it
   capi                   installs the C library below target/; its symbols and layout, tests in C and C++, CMake

@@ -11,10 +11,11 @@ in_root() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp L
 apt() { in_root apt-get -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 "$@"; }
 fail() { echo "FAIL $release: $1" >&2; [ ! -e "$root/said" ] || tail -n 40 "$root/said" >&2; exit 1; }
 ok() { echo "ok   $release: $1"; }
-# What packages leave behind that is not theirs: caches and logs of dpkg, apt and the loader.
+# What packages leave behind that is not theirs: caches and logs of dpkg, apt and the loader. Ubuntu's libc6 diverts /lib, so that dpkg makes
+# /lib.usr-is-merged for any package with files in /lib, as those of Debian 12 are, and keeps it.
 state() {
 	in_root find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /debs -o -path /var/cache \
-		-o -path /var/log -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /said -o -name __pycache__ \) -prune -o -print |
+		-o -path /var/log -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /said -o -path /lib.usr-is-merged -o -name __pycache__ \) -prune -o -print |
 		grep -vxE '/etc/(ld.so.cache|group-|gshadow-|passwd-|shadow-)' | sort
 	in_root sh -c 'find /run/linkspan 2>/dev/null; cat /etc/passwd /etc/group'
 }
