@@ -61,7 +61,7 @@ unsafe impl SendComm for Sending {
         };
         if channel.waiting() > 0 {
             // What it waits for may lie here unread. A loss is told by the test.
-            let _ = channel.progress();
+            let _ = channel.drive();
         }
         match posted {
             Ok(ticket) => {
@@ -201,7 +201,7 @@ unsafe impl RecvComm for Receiving {
             && let Some(channel) = &mut self.channel
         {
             // NCCL may not come back for long: the card has its pages back now. A loss is told by the next operation.
-            let _ = channel.progress();
+            let _ = channel.drive();
         }
         Ok(())
     }
@@ -227,7 +227,7 @@ unsafe impl RecvComm for Receiving {
         let done = match channel.test_sizes(of_channel, sizes) {
             Ok(false) => {
                 // A loss is reported by the test below, unless the operation was done before it.
-                let _ = channel.progress();
+                let _ = channel.drive();
                 channel.test_sizes(of_channel, sizes)
             }
             other => other,

@@ -73,6 +73,8 @@ pub struct Channel {
     small: bool,
     /// Something has moved since the last periodic check.
     moved: bool,
+    /// A periodic check has read what the caller was not told of yet.
+    unseen: bool,
     /// The first operation of those under way was posted since then. Sends that wait for a receive are not under way.
     fresh: bool,
     last_tick: Instant,
@@ -168,6 +170,7 @@ impl Channel {
             unheard: 0,
             small: false,
             moved: false,
+            unseen: false,
             fresh: false,
             last_tick: now,
             last_active: now,
@@ -505,7 +508,7 @@ impl Channel {
             }
         }
         // A loss is reported by the test below, unless the operation was done before it.
-        let _ = self.progress();
+        let _ = self.drive();
         self.test(ticket)
     }
 
@@ -528,18 +531,38 @@ impl Channel {
     ///
     /// # Errors
     /// As [`Conn::progress`]: [`ConnError::Lost`], [`ConnError::Closed`].
+    #[inline]
     pub fn progress(&mut self) -> Result<Poll, ConnError> {
+        let result = self.conn.progress();
+        self.progressed(result)
+    }
+
+    /// [`Channel::progress`] for callers that have nobody to tell the error of an earlier message to: it is left for the next call
+    /// that does.
+    ///
+    /// # Errors
+    /// As [`Conn::drive`]: [`ConnError::Lost`], [`ConnError::Closed`].
+    #[inline]
+    pub fn drive(&mut self) -> Result<Poll, ConnError> {
+        let result = self.conn.drive();
+        self.progressed(result)
+    }
+
+    fn progressed(&mut self, result: Result<Poll, ConnError>) -> Result<Poll, ConnError> {
         self.calls = self.calls.wrapping_add(1);
         self.unheard = 0;
-        let result = self.conn.progress();
         self.moved |= matches!(result, Ok(Poll::Active));
         if self.calls.is_multiple_of(TICK_CALLS) {
             self.tick();
         }
-        if result.is_err() {
-            self.report_loss();
+        match result {
+            Ok(_) if std::mem::take(&mut self.unseen) => Ok(Poll::Active),
+            Ok(_) => result,
+            Err(_) => {
+                self.report_loss();
+                result
+            }
         }
-        result
     }
 
     /// Sleeps until something may have happened, at most `most` and at most a second, so that the periodic checks run.
@@ -550,7 +573,7 @@ impl Channel {
     /// Prepares to sleep: adds what to wait for, or returns false where there is work. For callers that sleep on more than
     /// channels; [`Channel::after_sleep`] follows. The next [`Channel::progress`] undoes it.
     pub fn arm(&mut self, fds: &mut Vec<WaitFd>) -> bool {
-        if !self.conn.arm(fds) {
+        if self.unseen || !self.conn.arm(fds) {
             return false;
         }
         fds.extend(self.keepalive.as_ref().map(Keepalive::wait_fd));
@@ -561,7 +584,7 @@ impl Channel {
     pub fn patience(&self) -> Duration {
         let mending = match &self.policy {
             ReconnectPolicy::Never => false,
-            ReconnectPolicy::Accepts { .. } => self.rails_lost > 0,
+            ReconnectPolicy::Accepts { .. } => !self.missed.is_empty(),
             ReconnectPolicy::Dials { reconnectors, .. } => reconnectors.iter().any(Reconnector::is_busy),
         };
         let mending = mending || self.waits_for_way() || !self.untold.is_empty();
@@ -594,6 +617,19 @@ impl Channel {
         }
     }
 
+    /// Reads what has come while nobody called. True where there was something: it is an arrival like others, and whoever drives the
+    /// channel is told by the next [`Channel::progress`].
+    #[cold]
+    fn read_first(&mut self) -> bool {
+        self.conn.catch_up();
+        let came = matches!(self.conn.drive(), Ok(Poll::Active));
+        if came {
+            (self.moved, self.unseen) = (true, true);
+            self.last_active = Instant::now();
+        }
+        came
+    }
+
     #[cold]
     fn tick(&mut self) {
         let now = Instant::now();
@@ -613,18 +649,14 @@ impl Channel {
         self.last_tick = now;
         self.watch(now);
         let silence = now.duration_since(self.last_active);
-        // What has come while nobody called is read first.
-        if self.fabric.config().stall.is_some_and(|stall| silence > stall)
-            && !matches!(self.conn.progress(), Ok(Poll::Active))
-        {
+        if self.fabric.config().stall.is_some_and(|stall| silence > stall) && !self.read_first() {
             let why = format!("silent for {} ms with operations under way (LINKSPAN_STALL_MS)", silence.as_millis());
             self.conn.fail(Down::PeerGone { path: self.describe(), why });
         }
         self.watch_unguarded();
         if self.conn.stalled_rail().is_some() {
-            // What has come while nobody called is read first: the peer may say that it has given another one up.
-            self.conn.catch_up();
-            let _ = self.conn.progress();
+            // The peer may say that it has given another one up.
+            self.read_first();
             if let Some((slot, path)) = self.conn.stalled_rail() {
                 let why = "packets are not acknowledged".into();
                 let _ = self.conn.give_up_rail(slot, Down::PeerGone { path, why });

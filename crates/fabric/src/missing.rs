@@ -20,6 +20,10 @@ impl MissingRails {
         self.0.push(place(rail));
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether the rail that has come up stands where one was lost, which is missed no longer then.
     pub(crate) fn is_back(&mut self, rail: &RailInfo) -> bool {
         let place = place(rail);

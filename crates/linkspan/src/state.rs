@@ -502,7 +502,7 @@ impl TransportState {
             return None;
         }
         let Phase::Up(mut ch) = std::mem::replace(&mut self.phase, Phase::Idle) else { return None };
-        let _ = ch.progress();
+        let _ = ch.drive();
         self.ops.reap(&mut *ch);
         self.ops.withdraw_all(&mut *ch);
         while let Some(value) = ch.take_notify() {
@@ -671,7 +671,7 @@ impl TransportState {
         if !self.is_over() {
             let phase = std::mem::replace(&mut self.phase, Phase::Broken(Arc::from(why)));
             if let Phase::Up(mut ch) = phase {
-                let _ = ch.progress();
+                let _ = ch.drive();
                 self.ops.reap(&mut *ch);
             }
             if let Some(member) = &mut self.member {

@@ -363,7 +363,12 @@ impl<R: Rail + ?Sized> Conn<R> {
         self.drive()
     }
 
-    fn drive(&mut self) -> Result<Poll, Error> {
+    /// [`Conn::progress`] for callers that have nobody to tell the error of an earlier message to: it is left for the next call that
+    /// does.
+    ///
+    /// # Errors
+    /// [`Error::Lost`], [`Error::Closed`]: as [`Conn::progress`].
+    pub fn drive(&mut self) -> Result<Poll, Error> {
         if self.lost.is_some() {
             return Err(self.gone());
         }
@@ -387,10 +392,7 @@ impl<R: Rail + ?Sized> Conn<R> {
             self.rails.up[..self.rails.used].iter_mut().flatten().for_each(|rail| rail.granted(id, MemSlice::NONE));
         }
         self.round(active);
-        while let Some(slot) = self.engine.peer_closed() {
-            let path = self.rails.up[slot].as_ref().map(|r| r.info().path.clone()).unwrap_or_default();
-            self.drop_rail(slot, Down::PeerGone { path, why: "the peer has given this rail up".into() })?;
-        }
+        self.drop_closed()?;
         for slot in 0..self.rails.used {
             let Some(rail) = &mut self.rails.up[slot] else {
                 continue;
@@ -400,7 +402,19 @@ impl<R: Rail + ?Sized> Conn<R> {
                 self.drop_rail(slot, why)?;
             }
         }
+        // What was drained may name another rail, whose memory counts as handed back from then on.
+        self.drop_closed()?;
         Ok(if active { Poll::Active } else { Poll::Idle })
+    }
+
+    /// Drops the rails that the peer has given up.
+    #[inline]
+    fn drop_closed(&mut self) -> Result<(), Error> {
+        while let Some(slot) = self.engine.peer_closed() {
+            let path = self.rails.up[slot].as_ref().map(|r| r.info().path.clone()).unwrap_or_default();
+            self.drop_rail(slot, Down::PeerGone { path, why: "the peer has given this rail up".into() })?;
+        }
+        Ok(())
     }
 
     /// Gives the rails what leaves after a round of arrivals.

@@ -168,11 +168,6 @@ impl TcpRail {
         self.end.as_ref()
     }
 
-    /// The sink takes more again: the next look is not left out.
-    pub(crate) fn look_again(&mut self) {
-        self.idle = 0;
-    }
-
     /// [`Rail::arm`] while the sink takes nothing: only what waits to be sent is a reason to wake.
     pub(crate) fn arm_sending(&self) -> Option<WaitFd> {
         let write = self.tx.pending() && self.deaf.is_none() && self.end.is_none();
@@ -258,6 +253,11 @@ unsafe impl Rail for TcpRail {
 
     fn stalled(&mut self) -> bool {
         self.stream.tcp_info().is_ok_and(|info| is_stalled(&info))
+    }
+
+    /// The next look is not one of those that are left out.
+    fn catch_up(&mut self) {
+        self.idle = 0;
     }
 
     fn health(&self) -> Health {

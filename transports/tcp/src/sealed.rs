@@ -172,6 +172,11 @@ unsafe impl Rail for SealedRail {
         self.stream.tcp_info().is_ok_and(|info| is_stalled(&info))
     }
 
+    /// The next look is not one of those that are left out.
+    fn catch_up(&mut self) {
+        self.idle = 0;
+    }
+
     fn health(&self) -> Health {
         self.stream.tcp_info().map_or_else(|_| Health::default(), |info| health(&info))
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use linkspan_stream::{Ended, Keepalive, SILENCE};
-use linkspan_transport::{Down, Poll, Rail, WaitFd};
+use linkspan_transport::{Down, Rail, WaitFd};
 
 use super::{Channel, ReconnectPolicy, cause};
 use crate::Fabric;
@@ -105,8 +105,7 @@ impl Channel {
             }
             // The end of the keepalive connection may overtake bytes that are still in the rails: read them first.
             for _ in 0..LAST_LOOKS {
-                self.conn.catch_up();
-                if !matches!(self.conn.progress(), Ok(Poll::Active)) {
+                if !self.read_first() {
                     break;
                 }
             }

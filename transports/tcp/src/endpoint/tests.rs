@@ -156,6 +156,23 @@ fn a_long_idle_rail_finds_what_comes_within_four_polls() {
 }
 
 #[test]
+fn a_long_idle_rail_that_is_to_catch_up_finds_what_has_come_by_its_next_poll() {
+    let (a, b) = streams();
+    let (mut a, mut b) = (rail(a), rail(b));
+    let mut keep = Keep::new();
+    for extra in 0..4 {
+        for _ in 0..1000 + extra {
+            assert_eq!(b.poll(&mut keep).unwrap(), Poll::Idle);
+        }
+        a.ctrl(&head(Kind::Notify, 0), MemSlice::EMPTY).unwrap();
+        until(|| (a.flush().unwrap() == Poll::Active).then_some(()));
+        until(|| (linkspan_net::queued(b.stream.as_fd()).unwrap() > 0).then_some(()));
+        b.catch_up();
+        assert_eq!(b.poll(&mut keep).unwrap(), Poll::Active);
+    }
+}
+
+#[test]
 fn arming_waits_for_what_is_needed_and_makes_the_next_poll_ask() {
     let (a, b) = streams();
     let (mut a, mut b) = (rail(a), rail(b));

@@ -155,7 +155,7 @@ impl WorkerSlot {
             active = self.feed();
             if let Some(rail) = &mut self.rail {
                 if self.out.may_go_on() || look != self.looked {
-                    rail.look_again();
+                    rail.catch_up();
                 }
                 let moved = rail.flush().and_then(|out| Ok((out, rail.take_in(&mut self.out)?)));
                 active |= !matches!(moved, Ok((Poll::Idle, Poll::Idle)));

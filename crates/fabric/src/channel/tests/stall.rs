@@ -84,5 +84,23 @@ fn an_arrival_ends_a_silence_whichever_call_finds_it() {
     pause(&mut b);
     b.after_sleep();
     assert_eq!(b.lost(), None);
+    // It counts for the next check too, and the caller is told.
+    assert!(!b.arm(&mut Vec::new()));
+    b.calls = 0;
+    assert_eq!(b.progress().unwrap(), Poll::Active);
+    b.last_tick = b.last_tick.checked_sub(TICK).unwrap();
     check(&mut b).unwrap();
+}
+
+#[test]
+fn what_a_check_has_read_is_told_to_whoever_drives() {
+    let [mut a, mut b] = ends();
+    let _dst = receive(&mut b);
+    send(&mut a, &mut b);
+    // The keepalive connection has ended, the rails have not: they are read before that is judged.
+    assert!(b.read_first());
+    assert!(!b.arm(&mut Vec::new()), "nobody would look again");
+    b.calls = 0;
+    assert_eq!(b.progress().unwrap(), Poll::Active);
+    assert_eq!(b.progress().unwrap(), Poll::Idle);
 }

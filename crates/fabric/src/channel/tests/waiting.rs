@@ -104,3 +104,28 @@ fn the_test_of_a_small_send_that_waits_looks_at_arrivals() {
         b.progress().unwrap();
     }
 }
+
+#[test]
+fn the_error_of_a_message_that_had_reported_is_kept_for_a_call_that_can_tell_it() {
+    let ([mut a, mut b], _src, waits) = waiting(("LINKSPAN_STALL_MS", "0"));
+    let (small, long) = (StaticBuf::new(8), StaticBuf::new(64));
+    let first = a.post_send(2, long.slice()).unwrap().unwrap();
+    let since = Instant::now();
+    while a.test_sent(first).unwrap().is_none() {
+        assert!(since.elapsed() < LONG);
+    }
+    // It is longer than its receive, of which the receiver tells.
+    b.post_recv(&[(2, small.slice())]).unwrap().unwrap();
+    let told = loop {
+        assert!(since.elapsed() < LONG);
+        let _ = b.progress();
+        for _ in 0..8 {
+            assert_eq!(a.test_sent(waits).unwrap(), None);
+        }
+        match a.conn.late_error() {
+            Some(error) => break error,
+            None => continue,
+        }
+    };
+    assert!(matches!(told, linkspan_proto::conn::OpError::Truncated { .. }), "{told}");
+}
