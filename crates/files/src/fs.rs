@@ -206,6 +206,8 @@ pub trait Fs: Send + Sync + 'static {
     fn sync_all(&self, opened: &Self::Dir) -> io::Result<()>;
     /// flock(2), exclusive; `false`: somebody else has it.
     fn try_lock(&self, file: &Self::File) -> io::Result<bool>;
+    /// The number of a directory's file system: its own, which stays where its device gets another one (statvfs(3)), or that of its device.
+    fn number(&self, dir: &Self::Dir) -> io::Result<u64>;
     /// Bytes of the file system, and of those the ones that we may still write.
     fn space(&self, dir: &Self::Dir) -> io::Result<(u64, u64)>;
     /// Writes a range to the disk and takes it out of the page cache.

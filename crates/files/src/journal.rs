@@ -74,10 +74,10 @@ pub fn encode(index: u64, value: &Value, tag: Tag) -> [u8; RECORD_LEN] {
     bytes
 }
 
-/// No file has this device and number.
+/// No file is in this file system and has this number.
 pub const UNDERWAY: (u64, u64) = (0, 0);
 
-/// The name of the journal of a partial file, by its number, device and inode.
+/// The name of the journal of a partial file, by its number, file system and inode.
 pub(crate) fn journal_of(id: u64, part: (u64, u64)) -> Option<Name> {
     Name::any(format!("{id:016x}-{:x}-{:x}.journal", part.0, part.1).as_bytes()).ok()
 }
@@ -85,13 +85,13 @@ pub(crate) fn journal_of(id: u64, part: (u64, u64)) -> Option<Name> {
 /// Where a partial file lies, for whoever sweeps old ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whereabouts {
-    /// Device and number of the root of the share.
+    /// File system ([`Fs::number`]) and inode of the root of the share.
     pub root: (u64, u64),
     /// Directory below it.
     pub dir: RelPath,
     /// Number in the name of the partial file.
     pub id: u64,
-    /// Device and number of the partial file; [`UNDERWAY`]: all that have no journal, in the directory and below it.
+    /// File system and inode of the partial file; [`UNDERWAY`]: all that have no journal, in the directory and below it.
     pub part: (u64, u64),
     /// When it was made.
     pub born: Time,

@@ -71,6 +71,7 @@ struct World {
     inodes: HashMap<u64, Inode>,
     pending: Vec<Change>,
     next: u64,
+    dev: u64,
     now: u64,
     boot: u64,
     locks: HashMap<u64, u64>,
@@ -123,6 +124,7 @@ impl SimFs {
             inodes: HashMap::new(),
             pending: Vec::new(),
             next: ROOT,
+            dev: 1,
             now: 1_700_000_000_000_000_000,
             boot: 1,
             locks: HashMap::new(),
@@ -209,6 +211,11 @@ impl SimFs {
     /// Whether something is planned to go wrong.
     pub fn has_mishap(&self) -> bool {
         self.world().mishap.is_some()
+    }
+
+    /// The device of the file system gets another number.
+    pub fn renumber(&self) {
+        self.world().dev += 1;
     }
 
     /// Whether the process was killed.
@@ -365,7 +372,7 @@ impl World {
         let size = inode.data.len() as u64;
         Ok(Stat {
             kind: inode.kind,
-            dev: 1,
+            dev: self.dev,
             ino,
             size,
             disk: (disk as u64).min(size),
@@ -751,6 +758,10 @@ impl Fs for SimFs {
                 Ok(true)
             }
         }
+    }
+
+    fn number(&self, _: &Dir) -> io::Result<u64> {
+        Ok(9)
     }
 
     fn space(&self, _: &Dir) -> io::Result<(u64, u64)> {

@@ -95,8 +95,8 @@ impl<F: Fs> DestDir<F> {
     /// Before the first partial file, which has no journal yet, or never. Where it cannot be noted, what a kill leaves is not swept.
     fn note_underway(&self) {
         let note = |state: &Arc<F::Dir>| {
-            let (root, id) = (self.fs.stat_dir(&self.root)?, target::random()?);
-            let (root, dir, born) = ((root.dev, root.ino), self.base.clone(), Time::default());
+            let root = (self.fs.number(&self.root)?, self.fs.stat_dir(&self.root)?.ino);
+            let (id, dir, born) = (target::random()?, self.base.clone(), Time::default());
             let place = Whereabouts { root, dir, id, part: UNDERWAY, born };
             Underway::begin(self.fs.clone(), state.clone(), &place)
         };

@@ -27,14 +27,17 @@ pub(crate) fn sweep<F: Fs>(fs: &F, state: &F::Dir, roots: &[&F::Dir], say: &dyn 
             }
             continue;
         };
-        let is_root = |root: &&&F::Dir| fs.stat_dir(root).is_ok_and(|stat| (stat.dev, stat.ino) == place.root);
+        let is_root = |root: &&&F::Dir| {
+            fs.stat_dir(root).is_ok_and(|stat| stat.ino == place.root.1)
+                && fs.number(root).is_ok_and(|n| n == place.root.0)
+        };
         let Some(root) = roots.iter().find(is_root) else { continue };
         if let Ok(dir) = fs.open_dir(root, &place.dir, Links::Refuse) {
             let is_done = match place.part {
                 UNDERWAY => {
                     *walked.entry((place.root, place.dir.clone())).or_insert_with(|| sweep.below(&dir, &place.dir))
                 }
-                part => sweep.remove(&dir, &place.dir, &partial(place.id), |stat| (stat.dev, stat.ino) == part),
+                (_, part) => sweep.remove(&dir, &place.dir, &partial(place.id), |stat| stat.ino == part),
             };
             if !is_done {
                 continue;
@@ -101,7 +104,7 @@ impl<F: Fs> Sweep<'_, F> {
             let Ok(name) = Name::any(&entry.name) else { continue };
             let Ok(stat) = self.fs.stat(dir, &name) else { continue };
             match (id_of(name.bytes()), stat.kind) {
-                (Some(id), kind) if stat.uid == self.uid && !self.has_journal(id, &stat) => {
+                (Some(id), kind) if stat.uid == self.uid && !self.has_journal(id, dir, &stat) => {
                     // Its modification time may be that of its source. A link cannot be locked, and has this name for a moment only.
                     is_done &= self.is_old(stat.ctime.sec)
                         && match kind {
@@ -120,8 +123,8 @@ impl<F: Fs> Sweep<'_, F> {
         is_done
     }
 
-    fn has_journal(&self, id: u64, stat: &Stat) -> bool {
-        let name = journal_of(id, (stat.dev, stat.ino));
+    fn has_journal(&self, id: u64, dir: &F::Dir, stat: &Stat) -> bool {
+        let name = self.fs.number(dir).ok().and_then(|number| journal_of(id, (number, stat.ino)));
         name.is_some_and(|name| self.fs.stat(self.state, &name).is_ok_and(|stat| stat.size > 0))
     }
 }

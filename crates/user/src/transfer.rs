@@ -260,8 +260,8 @@ impl Fetching {
 
 /// Who is told of a transfer that goes on over several connections.
 pub trait Patient: Watcher {
-    /// Files that have arrived.
-    fn done(&self) -> u64;
+    /// What has arrived: grows with each file, and with the bytes of one.
+    fn arrived(&self) -> u64;
     /// Whether it is to end.
     fn stopped(&self) -> bool;
     /// The connection was lost, and is made again.
@@ -278,10 +278,10 @@ pub fn drive<P: Patient>(
 ) -> Result<Outcome, FilesError> {
     let mut tries = 0;
     loop {
-        let before = patient.done();
+        let before = patient.arrived();
         match once(patient) {
             Err(error @ FilesError::Lost(_)) if tries < TRIES && !patient.stopped() => {
-                tries = if patient.done() > before { 0 } else { tries + 1 };
+                tries = if patient.arrived() > before { 0 } else { tries + 1 };
                 patient.lost(&error.to_string());
                 std::thread::sleep(PAUSE);
             }

@@ -93,6 +93,8 @@ pub fn test(task: &Arc<Task>, suites: &[Suite]) -> Result<(), Error> {
 /// A transfer, or a mirror.
 struct Carry<'a> {
     task: &'a Task,
+    /// Files and bytes, of all connections.
+    arrived: u64,
     /// The first that failed.
     failed: Option<String>,
 }
@@ -100,7 +102,7 @@ struct Carry<'a> {
 impl Carry<'_> {
     fn new(task: &Task) -> Carry<'_> {
         task.update(|progress| progress.state = "running");
-        Carry { task, failed: None }
+        Carry { task, arrived: 0, failed: None }
     }
 
     /// What came of it.
@@ -119,8 +121,10 @@ impl Watcher for Carry<'_> {
         let path = event.path;
         let shown = || escape(path.bytes());
         let fault = |fault: &Fault| format!("{}: {fault}", escape(path.bytes()));
-        if let Happened::Failed(why) = &event.what {
-            self.failed.get_or_insert_with(|| fault(why));
+        match &event.what {
+            Happened::Failed(why) => _ = self.failed.get_or_insert_with(|| fault(why)),
+            Happened::Done(..) => self.arrived += 1,
+            _ => {}
         }
         self.task.update(|progress| {
             let moved = progress.moved();
@@ -151,6 +155,7 @@ impl Watcher for Carry<'_> {
     fn tick(&mut self, moved: u64, kept: u64) -> bool {
         self.task.update(|progress| {
             let numbers = progress.moved();
+            self.arrived += moved.saturating_sub(numbers.moved_bytes);
             (numbers.moved_bytes, numbers.kept_bytes) = (moved, kept);
         });
         !self.task.interrupt.raised()
@@ -158,8 +163,8 @@ impl Watcher for Carry<'_> {
 }
 
 impl Patient for Carry<'_> {
-    fn done(&self) -> u64 {
-        self.task.progress().moved().files_done
+    fn arrived(&self) -> u64 {
+        self.arrived
     }
 
     fn stopped(&self) -> bool {
@@ -456,3 +461,6 @@ pub fn joined(task: &Arc<Task>, line: &JoinLine, names: &Names) -> Result<(), Er
 pub fn join_line(text: &str) -> Result<JoinLine, Error> {
     Ok(JoinLine::parse(text).map_err(PairError::from)?)
 }
+
+#[cfg(test)]
+mod tests;

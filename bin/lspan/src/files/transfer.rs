@@ -33,6 +33,8 @@ pub(super) struct View {
     exit: Exit,
     dry_run: bool,
     done: u64,
+    /// Bytes, of all connections and of this one.
+    arrived: [u64; 2],
     same: u64,
     /// Directories and links.
     made: u64,
@@ -61,6 +63,7 @@ impl View {
             exit: Exit::Ok,
             dry_run: how.dry_run,
             done: 0,
+            arrived: [0; 2],
             same: 0,
             made: 0,
             would: 0,
@@ -158,13 +161,14 @@ impl Watcher for View {
             self.bar.set_length(total);
         }
         self.bar.set_position(moved + kept);
+        self.arrived = [self.arrived[0] + moved.saturating_sub(self.arrived[1]), moved];
         !self.interrupt.raised() && self.broken.is_none()
     }
 }
 
 impl Patient for View {
-    fn done(&self) -> u64 {
-        self.done
+    fn arrived(&self) -> u64 {
+        self.done + self.arrived[0]
     }
 
     fn stopped(&self) -> bool {

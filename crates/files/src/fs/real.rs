@@ -457,6 +457,14 @@ impl Fs for RealFs {
         }
     }
 
+    fn number(&self, dir: &OwnedFd) -> io::Result<u64> {
+        match fs::fstatvfs(dir)?.f_fsid {
+            // NFS and FUSE have none.
+            0 => Ok(fs::fstat(dir)?.st_dev),
+            number => Ok(number),
+        }
+    }
+
     fn space(&self, dir: &OwnedFd) -> io::Result<(u64, u64)> {
         let stat = fs::fstatvfs(dir)?;
         Ok((stat.f_blocks.saturating_mul(stat.f_frsize), stat.f_bavail.saturating_mul(stat.f_frsize)))

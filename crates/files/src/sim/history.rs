@@ -133,6 +133,37 @@ pub fn between(seed: u64) -> Result<(), String> {
     }
 }
 
+/// Somebody writes to the old file, of which most is kept, while a transfer that is cut replaces it. Then it is run to its end, in one boot.
+///
+/// # Errors
+/// A text: the name has another content than the source.
+pub fn edited(seed: u64) -> Result<(), String> {
+    let mut world = World::new(seed, None);
+    let len = 4000 + world.random.below(8000);
+    let bytes: Vec<u8> = (0..len).map(|_| world.random.number() as u8).collect();
+    let mut old = bytes.clone();
+    old[world.random.below(len)] ^= 1;
+    world.src.users(|users| users.write("home/a", &bytes, false));
+    world.dst.users(|users| users.write("home/a", &old, false));
+    world.src.jump(10_000_000_000);
+    for _ in 0..2 {
+        old[world.random.below(len)] ^= 2;
+        let (at, edit) = (1 + world.random.below(80) as u64, old.clone());
+        world.dst.edit_at(at, move |users| users.write("home/a", &edit, false));
+        world.dst.plan(Some((at + world.random.below(80) as u64, Mishap::Kill)), false);
+        world.transfer(&[("a", "a")]);
+        world.src.restart(false);
+        world.dst.restart(false);
+    }
+    let run = world.transfer(&[("a", "a")]);
+    let mut to = BTreeMap::new();
+    world.dst.users(|users| to = users.files());
+    match run.complete && to.get("home/a") == Some(&bytes) {
+        true => Ok(()),
+        false => Err(format!("it has another content than its source: {:?}", run.events)),
+    }
+}
+
 /// The disk fails to write something just before a call of the receiver, and another program's syncfs(2) is told first.
 ///
 /// # Errors
@@ -152,7 +183,7 @@ pub fn unwritten(len: usize, call: u64) -> Result<(), String> {
     }
 }
 
-/// A file that nobody may write is sent by a transfer that is killed at a call of the receiver, and then by one that is not.
+/// A file that nobody may write is sent by a transfer that is killed at a call of the receiver, and then, from another device, by one that is not.
 ///
 /// # Errors
 /// A text: the file is not there, or its partial one stays.
@@ -164,6 +195,7 @@ pub fn protected(call: u64) -> Result<(), String> {
     world.dst.plan(Some((call, Mishap::Kill)), false);
     world.transfer(&[("a", "a")]);
     world.dst.restart(false);
+    world.dst.renumber();
     let run = world.transfer(&[("a", "a")]);
     let mut files = BTreeMap::new();
     world.dst.users(|users| files = users.files());
@@ -175,7 +207,7 @@ pub fn protected(call: u64) -> Result<(), String> {
 }
 
 /// A transfer of large and small files and of a link, of which some replace others, is killed at a call of the receiver, and nobody takes it
-/// up. How many files and links it has left, without those that a journal knows.
+/// up; then the disk comes back as another device. How many files and links it has left, without those that a journal knows.
 ///
 /// # Errors
 /// A text: what it left goes too early, or stays, or something else goes.
@@ -193,6 +225,7 @@ pub fn abandoned(call: u64) -> Result<usize, String> {
     world.dst.plan(Some((call, Mishap::Kill)), false);
     world.transfer(&[("l", "l"), ("a", "a"), ("b", "b"), ("sub", "sub")]);
     world.dst.restart(false);
+    world.dst.renumber();
     let fs = &world.dst;
     let names = |at: &str| -> Vec<Name> {
         let list = fs.open_dir(&fs.root(), &RelPath::new(at.as_bytes()).unwrap_or_default(), Links::Refuse);

@@ -236,7 +236,10 @@ fn keep<F: Fs>(
             .map_err(failed)?;
     }
     let value = clock.time(Stage::Check, || target.hash_of(place, &target.file, index, scratch)).ok_or_else(gone)?;
-    note(place, target, index, &value);
+    if in_part {
+        note(place, target, index, &value);
+    }
+    // The old file is nobody's: somebody may have written to it since the source compared it. A later run compares it again.
     Ok(value)
 }
 

@@ -37,13 +37,14 @@ impl<F: Fs> Target<F> {
         let fs = &*place.fs;
         let failed = |error: io::Error| Fault::io("its partial file", &error);
         place.note_underway();
-        let id = part_id(fs, &dir, &name).map_err(failed)?;
+        let id = part_id(&name);
         let mut part = partial(id);
-        let root = fs.stat_dir(&place.root).map_err(failed)?;
+        let root = (fs.number(&place.root).map_err(failed)?, fs.stat_dir(&place.root).map_err(failed)?.ino);
+        let number = fs.number(&dir).map_err(failed)?;
         let parent = path.split().map(|(parent, _)| parent).unwrap_or_default();
         let below = place.base.join_path(&parent).ok();
         let whereabouts = |file: &F::File, stat: &Stat| {
-            let (root, part, born) = ((root.dev, root.ino), (stat.dev, stat.ino), fs.born(file).map_err(failed)?);
+            let (part, born) = ((number, stat.ino), fs.born(file).map_err(failed)?);
             Ok(below.clone().map(|dir| Whereabouts { root, dir, id, part, born }))
         };
         let opened = match fs.open_write(&dir, &part) {
@@ -229,14 +230,11 @@ fn reserve<F: Fs>(
     fs.reserve(file, info.ident.size).map_err(failed)
 }
 
-/// The number in the name of the partial file of `name`: the same for every attempt.
-fn part_id<F: Fs>(fs: &F, dir: &F::Dir, name: &Name) -> io::Result<u64> {
-    let stat = fs.stat_dir(dir)?;
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&stat.dev.to_le_bytes()).update(&stat.ino.to_le_bytes()).update(name.bytes());
+/// The number in the name of the partial file of `name`, which is in the same directory: the same for every attempt.
+fn part_id(name: &Name) -> u64 {
     let mut eight = [0; 8];
-    eight.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
-    Ok(u64::from_le_bytes(eight))
+    eight.copy_from_slice(&blake3::hash(name.bytes()).as_bytes()[..8]);
+    u64::from_le_bytes(eight)
 }
 
 /// A name for a file that nobody resumes.
@@ -251,8 +249,7 @@ pub(super) fn random() -> io::Result<u64> {
 }
 
 pub(super) fn has_partial<F: Fs>(fs: &F, dir: &F::Dir, name: &Name) -> bool {
-    let part = part_id(fs, dir, name).map(partial);
-    part.is_ok_and(|part| fs.stat(dir, &part).is_ok())
+    fs.stat(dir, &partial(part_id(name))).is_ok()
 }
 
 /// Whether a directory takes two names for one.

@@ -71,6 +71,15 @@ fn a_transfer_that_is_taken_up_after_one_of_another_source_has_the_content_of_it
 }
 
 #[test]
+fn a_transfer_that_is_taken_up_after_somebody_wrote_to_the_old_file_has_the_content_of_its_source() {
+    for seed in 0..count() {
+        if let Err(why) = history::edited(seed) {
+            panic!("seed {seed}: {why}");
+        }
+    }
+}
+
+#[test]
 fn every_planted_bug_is_found() {
     for bug in BUGS {
         let found = (0..20_000).find_map(|seed| history::run(seed, Some(bug)).err().map(|why| (seed, why)));
