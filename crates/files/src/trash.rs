@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use crate::fs::{Fs, Kind, Links, Rename};
+use crate::fs::{Fs, Links, Rename};
 use crate::name::{Name, PRIVATE, RelPath, escape};
 use crate::{lock, ops};
 
@@ -145,13 +145,13 @@ impl<F: Fs> Trash<F> {
         if reused { self.take_away(fs, root, path, act) } else { self.take(fs, root, path, act).map(drop) }
     }
 
-    /// Removes the directories of the run in which nothing is.
+    /// Removes the directories of the run that were only made as a way, and in which nothing is.
     pub(crate) fn tidy(&self, fs: &F, root: &F::Dir) {
         let run = lock(&self.run).take();
         if let Some(Run { name, .. }) = run
             && let Ok(trash) = open(fs, root)
         {
-            drop_empty(fs, &trash, &name, 0);
+            drop_empty(fs, (&trash, &name), root, 0);
             tidy(fs, root);
         }
     }
@@ -167,18 +167,16 @@ pub(crate) fn tidy<F: Fs>(fs: &F, root: &F::Dir) {
     }
 }
 
-/// Only directories, only where they are empty.
-fn drop_empty<F: Fs>(fs: &F, at: &F::Dir, name: &Name, depth: usize) {
+/// Removes a directory of the trash, and those below it, where they are empty and there is one at the same place of the tree: the way to
+/// something is there, or came back. An empty one that is nowhere else was taken, and stays.
+fn drop_empty<F: Fs>(fs: &F, (at, name): (&F::Dir, &Name), same: &F::Dir, depth: usize) {
     if depth <= crate::name::DEPTH_MAX
         && let Ok(dir) = fs.open_child(at, name)
         && let Ok(list) = fs.list(&dir)
     {
-        for below in list.flatten() {
-            match Name::any(&below.name) {
-                // A file: it is not empty.
-                Ok(below) if !fs.stat(&dir, &below).is_ok_and(|stat| stat.kind == Kind::Dir) => return,
-                Ok(below) => drop_empty(fs, &dir, &below, depth + 1),
-                Err(_) => return,
+        for below in list.flatten().filter_map(|below| Name::any(&below.name).ok()) {
+            if let Ok(same) = fs.open_child(same, &below) {
+                drop_empty(fs, (&dir, &below), &same, depth + 1);
             }
         }
         let _ = fs.rmdir(at, name);
@@ -281,7 +279,7 @@ pub(crate) fn restore<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath, run: Option<
         let to = make_dirs(fs, root, &parent)?;
         put_back(fs, (&from, &to), &name, 0)?;
         fs.sync_all(&opened)?;
-        drop_empty(fs, &trash, &found, 0);
+        drop_empty(fs, (&trash, &found), root, 0);
         tidy(fs, root);
         return Ok(());
     }
@@ -337,5 +335,43 @@ mod tests {
         // With less free the older one goes, and after that enough is.
         assert_eq!(too_many(&runs[2..], now, (100, 9)), 1);
         assert_eq!(too_many(&runs[..2], now, (80, 79)), 1, "until what is left takes no more than a tenth");
+    }
+
+    #[cfg(feature = "sim")]
+    #[test]
+    fn what_goes_keeps_its_empty_directories_and_comes_back_with_them() {
+        let fs = crate::sim::SimFs::new(1, None, false);
+        let (root, path) = (fs.root(), |text: &str| RelPath::new(text.as_bytes()).unwrap());
+        let is_dir = |path: &str| {
+            let mut is = false;
+            fs.users(|users| is = users.is_dir(path));
+            is
+        };
+        fs.users(|users| {
+            ["mail/cur/1", "kept/gone", "kept/stays"].iter().for_each(|path| users.write(path, b"x", false));
+            for path in ["mail/new/x", "hollow/x", "kept/way/x"] {
+                users.write(path, b"x", false);
+                users.remove(path);
+            }
+        });
+        let trash = Trash::new(false);
+        for gone in ["mail", "hollow", "kept/gone"] {
+            trash.discard(&fs, &root, &path(gone), false).unwrap();
+        }
+        // A way on which nothing came.
+        trash.take(&fs, &root, &path("kept/way/none"), |_, _| Ok(())).unwrap();
+        trash.tidy(&fs, &root);
+        let run = runs(&fs, &open(&fs, &root).unwrap()).unwrap().pop().unwrap().1;
+        let run = format!(".lspan/trash/{}", std::str::from_utf8(run.bytes()).unwrap());
+        let there = ["mail/cur", "mail/new", "hollow", "kept", "kept/way"].map(|dir| is_dir(&format!("{run}/{dir}")));
+        assert_eq!(there, [true, true, true, true, false]);
+        // The one is there again, with something else in it.
+        fs.users(|users| users.write("mail/cur/2", b"x", false));
+        for back in ["mail", "hollow", "kept/gone"] {
+            assert!(is_dir(&run), "{back}");
+            restore(&fs, &root, &path(back), None).unwrap();
+        }
+        assert!(is_dir("mail/new") && is_dir("hollow") && !is_dir(".lspan"));
+        fs.users(|users| assert_eq!(users.files().len(), 4));
     }
 }
