@@ -150,8 +150,13 @@ pub(crate) fn rmdir<F: Fs>(fs: &F, at: &F::Dir, name: &Name) -> io::Result<()> {
     for entry in fs.list(&dir)? {
         let part = Name::any(&entry?.name).ok().filter(|name| is_partial(name.bytes()));
         let Some(part) = part else { return Err(error) };
-        if !fs.try_lock(&fs.open_write(&dir, &part)?.0)? {
-            return Err(error);
+        // A link cannot be locked, and has this name for a moment only.
+        if fs.stat(&dir, &part)?.kind != Kind::Symlink {
+            // It may have the permissions of the file that it was to be. What NFS locks has to be open for writing.
+            let (file, _) = fs.open_write(&dir, &part).or_else(|_| fs.open_read(&dir, &part, Links::Refuse))?;
+            if !fs.try_lock(&file)? {
+                return Err(error);
+            }
         }
         partial.push(part);
     }

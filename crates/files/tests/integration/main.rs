@@ -3,4 +3,5 @@
 
 mod histories;
 mod hostile;
+mod rights;
 mod sessions;

@@ -1,0 +1,52 @@
+//! Files and directories whose permissions keep out everybody but root.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
+
+use linkspan_files::wire::Request;
+
+use super::sessions::{Folder, Peer, in_share};
+
+/// Whether a test goes on here. One of root's does in a process of its own, which has no rights over files but an owner's.
+fn goes_on(test: &str) -> bool {
+    const CHILD: &str = "LINKSPAN_TEST_NO_RIGHTS";
+    if !rustix::process::geteuid().is_root() || std::env::var_os(CHILD).is_some() {
+        return true;
+    }
+    let plain = |program: &std::ffi::OsStr, args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(program).args(args).env(CHILD, "");
+        command.status().is_ok_and(|status| status.success())
+    };
+    if !plain("true".as_ref(), &[]) {
+        eprintln!("skipped: setpriv cannot give up the rights of root");
+        return false;
+    }
+    let own = std::env::current_exe().unwrap();
+    assert!(plain(own.as_os_str(), &["--exact", &format!("rights::{test}"), "--nocapture"]), "it failed without them");
+    false
+}
+
+fn mode(path: &std::path::Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn what_transfers_have_left_in_a_directory_goes_with_it_also_where_it_cannot_be_written_or_is_a_link() {
+    if !goes_on("what_transfers_have_left_in_a_directory_goes_with_it_also_where_it_cannot_be_written_or_is_a_link") {
+        return;
+    }
+    let folder = Folder::new("left-dressed");
+    let part = |dir: &str| folder.0.join("share").join(dir).join(".lspan-0123456789abcdef.part");
+    ["file", "link"].iter().for_each(|dir| fs::create_dir(folder.0.join("share").join(dir)).unwrap());
+    fs::write(part("file"), "whole").unwrap();
+    mode(&part("file"), 0o444);
+    symlink("nowhere", part("link")).unwrap();
+    let peer = Peer::serve(&folder);
+    let mut client = peer.client().unwrap();
+    for dir in ["file", "link"] {
+        client.request(Request::Remove(in_share("data", dir), false)).unwrap();
+        assert!(!folder.0.join("share").join(dir).exists());
+    }
+}
