@@ -192,6 +192,7 @@ pub trait Fs: Send + Sync + 'static {
     /// What remains of a time that a file in this directory is given: FAT has 2 s, exFAT 10 ms.
     fn kept_time(&self, at: &Self::Dir, mtime: Time) -> Time;
     fn set_mode(&self, file: &Self::File, mode: u32) -> io::Result<()>;
+    fn set_dir_mode(&self, dir: &Self::Dir, mode: u32) -> io::Result<()>;
     /// Names of extended attributes.
     fn list_xattrs(&self, file: &Self::File) -> io::Result<Vec<Vec<u8>>>;
     fn list_dir_xattrs(&self, dir: &Self::Dir) -> io::Result<Vec<Vec<u8>>>;

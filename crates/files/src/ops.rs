@@ -4,7 +4,7 @@ use std::io;
 
 use crate::fs::{Fs, Kind, Links, Stat, read_full};
 use crate::hash::Value;
-use crate::name::{DEPTH_MAX, Name, RelPath, escape, is_partial, is_reserved};
+use crate::name::{DEPTH_MAX, Name, RelPath, TRASH, escape, is_partial, is_reserved};
 use crate::trash;
 use crate::wire::{Answer, Entry, Fault, FaultKind, Request, Sum};
 
@@ -43,7 +43,8 @@ pub(crate) fn perform<F: Fs>(fs: &F, root: &F::Dir, what: &Request) -> Result<An
             Answer::Done
         }
         Request::Remove(at, below) => {
-            remove(fs, root, &at.path, *below)?;
+            let below = below.then_some(if at.share.ends_with(TRASH) { Below::Trash } else { Below::Plain });
+            remove(fs, root, &at.path, below)?;
             Answer::Done
         }
         Request::Rename(from, to) => {
@@ -129,12 +130,12 @@ impl<F: Fs> Cursor<F> {
     }
 }
 
-pub(crate) fn remove<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath, below: bool) -> Result<(), Fault> {
+pub(crate) fn remove<F: Fs>(fs: &F, root: &F::Dir, path: &RelPath, below: Option<Below>) -> Result<(), Fault> {
     let (dir, name) = parent(fs, root, path, Links::Refuse)?;
     let stat = fs.stat(&dir, &name).map_err(failed(path))?;
-    match stat.kind {
-        Kind::Dir if below => remove_dir(fs, &dir, &name, 0).map_err(failed(path))?,
-        Kind::Dir => rmdir(fs, &dir, &name).map_err(failed(path))?,
+    match (stat.kind, below) {
+        (Kind::Dir, Some(below)) => remove_dir(fs, &dir, &name, below, 0).map_err(failed(path))?,
+        (Kind::Dir, None) => rmdir(fs, &dir, &name).map_err(failed(path))?,
         _ => fs.unlink(&dir, &name).map_err(failed(path))?,
     }
     fs.sync_dir(&dir).map_err(failed(path))
@@ -164,29 +165,49 @@ pub(crate) fn rmdir<F: Fs>(fs: &F, at: &F::Dir, name: &Name) -> io::Result<()> {
     fs.rmdir(at, name)
 }
 
-/// Never through a link, and never out of the file system: the directory is opened by its one name.
-pub(crate) fn remove_dir<F: Fs>(fs: &F, at: &F::Dir, name: &Name, depth: usize) -> io::Result<()> {
+/// Where a directory is removed with what is in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Below {
+    /// Its permissions hold.
+    Plain,
+    /// It was deleted before: what its owner may not do in it is allowed first.
+    Trash,
+}
+
+/// Never through a link, and never out of the file system: the directory is opened by its one name. What cannot be removed keeps nothing else;
+/// the first such error is told.
+pub(crate) fn remove_dir<F: Fs>(fs: &F, at: &F::Dir, name: &Name, below: Below, depth: usize) -> io::Result<()> {
     if depth >= DEPTH_MAX {
-        return Err(io::Error::other("it is too deep"));
+        return Err(io::Error::other(format!("directories lie in it more than {DEPTH_MAX} deep")));
     }
     let dir = fs.open_child(at, name)?;
+    if below == Below::Trash {
+        let mode = fs.stat_dir(&dir)?.mode;
+        if mode & 0o700 != 0o700 {
+            // Of somebody else's, what follows says that it may not.
+            let _ = fs.set_dir_mode(&dir, mode | 0o700);
+        }
+    }
     // Names are removed while they are listed: what the listing misses then is found by the next one.
     for _ in 0..3 {
+        let mut first = None;
         for entry in fs.list(&dir)? {
             let Ok(entry) = Name::any(&entry?.name) else { continue };
             let gone = match fs.stat(&dir, &entry) {
-                Ok(Stat { kind: Kind::Dir, .. }) => remove_dir(fs, &dir, &entry, depth + 1),
+                Ok(Stat { kind: Kind::Dir, .. }) => remove_dir(fs, &dir, &entry, below, depth + 1),
                 Ok(_) => fs.unlink(&dir, &entry),
                 Err(error) => Err(error),
             };
-            match gone {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+            if let Err(error) = gone
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                first.get_or_insert(error);
             }
         }
-        match fs.rmdir(at, name) {
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-            other => return other,
+        match (fs.rmdir(at, name), first) {
+            (Err(_), Some(first)) => return Err(first),
+            (Err(error), None) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            (other, _) => return other,
         }
     }
     fs.rmdir(at, name)

@@ -142,12 +142,14 @@ impl Side<'_> {
         self.ask(from, |from| Request::Rename(from, to)).map(drop)
     }
 
-    /// Removes an entry and all below it.
+    /// Removes an entry of a trash and all below it.
     ///
     /// # Errors
     /// As [`Client::request`].
     pub fn remove(&mut self, path: &RelPath) -> Result<(), Error> {
-        self.ask(path, |at| Request::Remove(at, true)).map(drop)
+        let is_here = matches!(self, Side::Here(_));
+        let of_trash = |at: PeerPath| if is_here { PeerPath { share: TRASH.into(), ..at } } else { at };
+        self.ask(path, |at| Request::Remove(of_trash(at), true)).map(drop)
     }
 
     /// Takes a path back from the trash.

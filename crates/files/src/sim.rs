@@ -680,6 +680,14 @@ impl Fs for SimFs {
         Ok(())
     }
 
+    fn set_dir_mode(&self, dir: &Dir, mode: u32) -> io::Result<()> {
+        let mut world = self.call(None)?;
+        if let Some(inode) = world.inodes.get_mut(&dir.0) {
+            inode.mode = mode;
+        }
+        Ok(())
+    }
+
     fn list_xattrs(&self, _: &File) -> io::Result<Vec<Vec<u8>>> {
         Ok(Vec::new())
     }

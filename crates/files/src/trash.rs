@@ -220,40 +220,48 @@ pub(crate) fn runs<F: Fs>(fs: &F, trash: &F::Dir) -> io::Result<Vec<(i64, Name)>
     Ok(runs)
 }
 
-/// How many of the runs that are kept, the oldest first, each with when it began and what it takes, go for what all take: the oldest ones,
-/// while that is more than a tenth of the file system; one of the last day only while less than that is free.
-fn too_many(kept: &[(i64, u64)], now: i64, (total, mut free): (u64, u64)) -> usize {
+/// Has `remove` remove runs of those that are kept, the oldest first, each with when it began and what it takes, for what all take: the oldest
+/// ones, while that is more than a tenth of the file system; one of the last day only while less than that is free. It answers with what
+/// the disk has got back.
+fn thin(kept: &[(i64, u64)], now: i64, (total, mut free): (u64, u64), mut remove: impl FnMut(usize) -> u64) {
     let (most, mut all) = (total / SHARE, kept.iter().map(|(_, disk)| disk).sum::<u64>());
-    let goes = |(began, disk): &&(i64, u64)| {
-        let goes = all > most && (began.saturating_add(YOUNG) < now || free < most);
-        all -= disk;
-        free = free.saturating_add(*disk);
-        goes
-    };
-    kept.iter().take_while(goes).count()
+    for (index, (began, _)) in kept.iter().enumerate() {
+        if all <= most || (began.saturating_add(YOUNG) >= now && free >= most) {
+            return;
+        }
+        let back = remove(index);
+        all = all.saturating_sub(back);
+        free = free.saturating_add(back);
+    }
 }
 
-/// Removes runs that are older than 30 days, and those of [`too_many`].
+/// Removes runs that are older than 30 days, and those of [`thin`]. One that cannot be removed keeps no other one.
 pub(crate) fn expire<F: Fs>(fs: &F, root: &F::Dir, say: &dyn Fn(&str)) -> io::Result<()> {
     let trash = match open(fs, root) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
+    let remove = |run: &Name, why: &str| {
+        let name = escape(run.bytes());
+        match ops::remove_dir(fs, &trash, run, ops::Below::Trash, 0) {
+            Ok(()) => say(&format!("removed {name} from the trash: {why}")),
+            Err(error) => say(&format!("{name} stays in the trash: {error}; remove .lspan/trash/{name} by hand")),
+        }
+    };
     let now = fs.now().sec;
     let mut kept = Vec::new();
     for (began, run) in runs(fs, &trash)? {
         if began.saturating_add(AGE) < now {
-            ops::remove_dir(fs, &trash, &run, 0)?;
-            say(&format!("removed {} from the trash: it was there for 30 days", escape(run.bytes())));
+            remove(&run, "it was there for 30 days");
         } else {
             kept.push(((began, ops::usage_below(fs, &trash, &run).disk), run));
         }
     }
     let (sizes, names): (Vec<_>, Vec<_>) = kept.into_iter().unzip();
-    for run in &names[..too_many(&sizes, now, fs.space(root)?)] {
-        ops::remove_dir(fs, &trash, run, 0)?;
-        say(&format!("removed {} from the trash: it took more than a tenth of the disk", escape(run.bytes())));
-    }
+    thin(&sizes, now, fs.space(root)?, |index| {
+        remove(&names[index], "it took more than a tenth of the disk");
+        sizes[index].1.saturating_sub(ops::usage_below(fs, &trash, &names[index]).disk)
+    });
     tidy(fs, root);
     Ok(())
 }
@@ -329,12 +337,51 @@ mod tests {
     fn a_run_of_the_last_day_stays_whatever_it_takes_while_a_tenth_of_the_disk_is_free() {
         let (now, day) = (10_000_000, 24 * 3600);
         let runs = [(now - 9 * day, 5), (now - 2 * day, 5), (now - 60, 30), (now - 1, 30)];
-        assert_eq!(too_many(&runs, now, (1000, 500)), 0, "they take less than a tenth");
-        assert_eq!(too_many(&runs, now, (100, 20)), 2, "those of the last day stay");
-        assert_eq!(too_many(&runs[2..], now, (100, 10)), 0);
+        let thinned = |runs: &[(i64, u64)], space| {
+            let mut gone = 0;
+            thin(runs, now, space, |index| {
+                gone += 1;
+                runs[index].1
+            });
+            gone
+        };
+        assert_eq!(thinned(&runs, (1000, 500)), 0, "they take less than a tenth");
+        assert_eq!(thinned(&runs, (100, 20)), 2, "those of the last day stay");
+        assert_eq!(thinned(&runs[2..], (100, 10)), 0);
         // With less free the older one goes, and after that enough is.
-        assert_eq!(too_many(&runs[2..], now, (100, 9)), 1);
-        assert_eq!(too_many(&runs[..2], now, (80, 79)), 1, "until what is left takes no more than a tenth");
+        assert_eq!(thinned(&runs[2..], (100, 9)), 1);
+        assert_eq!(thinned(&runs[..2], (80, 79)), 1, "until what is left takes no more than a tenth");
+    }
+
+    #[test]
+    fn where_a_run_cannot_be_removed_the_next_ones_go_until_all_take_a_tenth_of_the_disk() {
+        let (now, day) = (10_000_000, 24 * 3600);
+        let runs = [9, 8, 7, 6, 5].map(|days| (now - days * day, 4));
+        let mut asked = Vec::new();
+        thin(&runs, now, (100, 50), |index| {
+            asked.push(index);
+            [4, 1, 4, 4, 4][index]
+        });
+        assert_eq!(asked, [0, 1, 2, 3], "of 20 the first leave 16, 15, 11 and 7");
+    }
+
+    #[cfg(feature = "sim")]
+    #[test]
+    fn an_old_run_that_cannot_be_removed_is_told_and_keeps_no_other_one() {
+        let fs = crate::sim::SimFs::new(1, None, false);
+        let runs = ["1000000000-0000000a", "1000000001-0000000b"];
+        let deep = format!(".lspan/trash/{}/{}", runs[0], "d/".repeat(crate::name::DEPTH_MAX + 1));
+        fs.users(|users| {
+            users.write(&format!("{deep}f"), b"x", false);
+            ["a", "z"].iter().for_each(|name| users.write(&format!(".lspan/trash/{}/{name}", runs[0]), b"x", false));
+            users.write(&format!(".lspan/trash/{}/f", runs[1]), b"x", false);
+        });
+        let said = Mutex::new(Vec::new());
+        expire(&fs, &fs.root(), &|line| lock(&said).push(line.to_owned())).unwrap();
+        fs.users(|users| assert_eq!(users.files().into_keys().collect::<Vec<_>>(), [format!("{deep}f")]));
+        let said = lock(&said);
+        assert!(said[0].starts_with(runs[0]) && said[0].contains("more than 128 deep"), "{said:?}");
+        assert!(said[1].contains(runs[1]), "{said:?}");
     }
 
     #[cfg(feature = "sim")]

@@ -121,13 +121,21 @@ fn restore(side: &mut Side<'_>, path: &Path) -> Result<(), Failure> {
 fn empty(mut side: Side<'_>, older: Option<u32>) -> Result<Exit, Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
     let until = older.map_or(i64::MAX, |days| now.saturating_sub(i64::from(days) * DAY));
-    let mut gone = 0;
+    let (mut gone, mut exit) = (0, Exit::Ok);
     if let Some(mut trash) = side.trash()? {
         for (_, run) in runs(&mut trash)?.into_iter().filter(|(began, _)| *began <= until) {
-            trash.remove(&run)?;
-            gone += 1;
+            match trash.remove(&run) {
+                Ok(()) => gone += 1,
+                // It keeps no other one.
+                Err(error @ Error::Refused(_)) => {
+                    let failure = Failure::from(error);
+                    eprintln!("lspan: {}", failure.message);
+                    exit = failure.exit;
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
     }
     eprintln!("lspan: what {} had moved to the trash was removed", counted(gone, "run", "runs"));
-    Ok(Exit::Ok)
+    Ok(exit)
 }

@@ -141,10 +141,7 @@ fn set_known(it: &OwnedFd, stat: &Stat, change: &Change) -> io::Result<Stat> {
         if stat.kind == Kind::Symlink {
             return Err(Errno::OPNOTSUPP.into());
         }
-        // proc_pid_fd(5): the one way to the mode of what may not be opened, on kernels without fchmodat2(2) (6.6).
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let own = fs::openat(fs::CWD, "/proc/self/fd", flags, Mode::empty())?;
-        fs::chmodat(&own, it.as_raw_fd().to_string(), mode, AtFlags::empty())?;
+        set_mode(it, mode)?;
     }
     if let Some(mtime) = change.mtime {
         let now = fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_NOW as _ };
@@ -155,6 +152,13 @@ fn set_known(it: &OwnedFd, stat: &Stat, change: &Change) -> io::Result<Stat> {
         fs::utimensat(it, "", &times, AtFlags::EMPTY_PATH)?;
     }
     Ok(known(fs::fstat(it)?))
+}
+
+/// proc_pid_fd(5): the one way to the mode of what may not be opened, on kernels without fchmodat2(2) (6.6).
+fn set_mode(it: &OwnedFd, mode: Mode) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let own = fs::openat(fs::CWD, "/proc/self/fd", flags, Mode::empty())?;
+    Ok(fs::chmodat(&own, it.as_raw_fd().to_string(), mode, AtFlags::empty())?)
 }
 
 /// Permission bits; setuid, setgid and sticky no peer gives to a file of ours.
@@ -391,6 +395,10 @@ impl Fs for RealFs {
 
     fn set_mode(&self, file: &OwnedFd, mode: u32) -> io::Result<()> {
         Ok(fs::fchmod(file, Mode::from_raw_mode(mode))?)
+    }
+
+    fn set_dir_mode(&self, dir: &OwnedFd, mode: u32) -> io::Result<()> {
+        set_mode(dir, Mode::from_raw_mode(mode))
     }
 
     fn list_xattrs(&self, file: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {

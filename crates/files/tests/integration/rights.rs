@@ -4,9 +4,10 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use linkspan_files::wire::Request;
+use linkspan_files::name::{RelPath, TRASH};
+use linkspan_files::wire::{FaultKind, PeerPath, Request};
 
-use super::sessions::{Folder, Peer, in_share};
+use super::sessions::{Folder, Peer, in_share, refusal};
 
 /// Whether a test goes on here. One of root's does in a process of its own, which has no rights over files but an owner's.
 fn goes_on(test: &str) -> bool {
@@ -49,4 +50,29 @@ fn what_transfers_have_left_in_a_directory_goes_with_it_also_where_it_cannot_be_
         client.request(Request::Remove(in_share("data", dir), false)).unwrap();
         assert!(!folder.0.join("share").join(dir).exists());
     }
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_goes_from_the_trash_and_from_nowhere_else() {
+    if !goes_on("a_directory_that_may_not_be_written_goes_from_the_trash_and_from_nowhere_else") {
+        return;
+    }
+    let folder = Folder::new("trash-fixed");
+    let (share, trash) = (folder.0.join("share"), folder.0.join("share/.lspan/trash"));
+    // Of 2001, and one that is not old.
+    let runs = ["1000000000-0000000a", "1000000001-0000000b", "9000000000-0000000c"].map(|run| trash.join(run));
+    for dir in runs.iter().chain([&share]) {
+        fs::create_dir_all(dir.join("cache/fixed/below")).unwrap();
+        fs::write(dir.join("cache/fixed/below/f"), "").unwrap();
+        ["cache/fixed/below", "cache/fixed"].iter().for_each(|fixed| mode(&dir.join(fixed), 0o555));
+    }
+    let peer = Peer::serve(&folder);
+    assert_eq!(runs.each_ref().map(|run| run.exists()), [false, false, true]);
+    let mut client = peer.client().unwrap();
+    let run = PeerPath { share: format!("data{TRASH}"), path: RelPath::new(b"9000000000-0000000c").unwrap() };
+    client.request(Request::Remove(run, true)).unwrap();
+    assert!(!runs[2].exists());
+    assert_eq!(refusal(&mut client, Request::Remove(in_share("data", "cache"), true)), FaultKind::Denied);
+    assert!(share.join("cache/fixed/below/f").exists());
+    ["cache/fixed", "cache/fixed/below"].iter().for_each(|fixed| mode(&share.join(fixed), 0o755));
 }

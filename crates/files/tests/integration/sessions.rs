@@ -339,7 +339,7 @@ pub(crate) fn in_share(share: &str, path: &str) -> PeerPath {
 }
 
 /// The kind of fault with which it is refused.
-fn refusal(client: &mut Client, what: Request) -> FaultKind {
+pub(crate) fn refusal(client: &mut Client, what: Request) -> FaultKind {
     match client.request(what.clone()) {
         Err(Error::Refused(fault)) => fault.kind,
         other => panic!("{what:?}: {other:?}"),

@@ -360,3 +360,21 @@ fn a_watched_mirror_ends_only_where_more_would_go_than_may_of_the_whole_tree() {
     assert!(rest.join().unwrap().iter().any(|line| line.contains("LS1826 201 of ")));
     assert_eq!(fs::read_dir(copy.join("many")).unwrap().count(), 200);
 }
+
+#[test]
+fn a_run_that_cannot_be_removed_keeps_no_other_one_in_the_trash() {
+    let world = World::new("trash-stays");
+    let _server = world.serve(&[], ":rw");
+    for (dir, at) in [("share", world.place("data")), ("out", "out".into())] {
+        let trash = world.path(dir).join(".lspan/trash");
+        let (deep, other) = (trash.join("9000000000-0000000a"), trash.join("9000000001-0000000b"));
+        fs::create_dir_all(deep.join("d/".repeat(140))).unwrap();
+        fs::create_dir_all(&other).unwrap();
+        fs::write(other.join("f"), b"x").unwrap();
+        let output = world.run(&["trash", "empty", &at]);
+        assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+        assert!(err(&output).contains("9000000000-0000000a: "), "{}", err(&output));
+        assert!(err(&output).contains("what 1 run had moved"), "{}", err(&output));
+        assert!(deep.exists() && !other.exists());
+    }
+}
