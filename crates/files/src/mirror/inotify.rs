@@ -1,7 +1,7 @@
 //! A source that is watched by inotify(7). Directories are named by descriptors, as everywhere: inotify takes only paths, so it is given
 //! that of the descriptor in /proc.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -24,6 +24,8 @@ pub struct Tree {
     root: Arc<OwnedFd>,
     queue: OwnedFd,
     paths: HashMap<i32, RelPath>,
+    /// Directories that may not be read, or not searched.
+    closed: HashSet<RelPath>,
     rules: Arc<Rules>,
 }
 
@@ -34,7 +36,7 @@ impl Tree {
     /// The error of inotify_init1(2): EMFILE where the user has too many queues (fs.inotify.max_user_instances).
     pub fn new(root: Arc<OwnedFd>, rules: Arc<Rules>) -> io::Result<Tree> {
         let queue = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        Ok(Tree { root, queue, paths: HashMap::new(), rules })
+        Ok(Tree { root, queue, paths: HashMap::new(), closed: HashSet::new(), rules })
     }
 
     /// Directories that are watched.
@@ -42,15 +44,27 @@ impl Tree {
         self.paths.len()
     }
 
-    /// Watches a directory and all below it. A directory that goes meanwhile is none.
+    /// Watches a directory and all below it. A directory that goes meanwhile is none; one that may not be read is heard of when that changes.
     ///
     /// # Errors
     /// Those of inotify_add_watch(2), `StorageFull` among them: the user watches as many as may be (fs.inotify.max_user_watches).
     pub fn add(&mut self, path: &RelPath) -> io::Result<()> {
         match RealFs.open_dir(&self.root, path, Links::Refuse) {
-            Ok(dir) => self.add_below(&dir, path, 0),
+            Ok(dir) if path.is_root() => self.add_below(&dir, path, 0),
+            Ok(dir) => self.add_child(&dir, path, 0),
             Err(error) if is_gone(&error) => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+
+    fn add_child(&mut self, dir: &OwnedFd, path: &RelPath, depth: usize) -> io::Result<()> {
+        self.closed.remove(path);
+        match self.add_below(dir, path, depth) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.closed.insert(path.clone());
+                Ok(())
+            }
+            other => other,
         }
     }
 
@@ -73,11 +87,15 @@ impl Tree {
         for entry in RealFs.list(dir)? {
             let Ok(name) = Name::new(&entry?.name) else { continue };
             let Ok(below) = path.join(&name) else { continue };
-            if !RealFs.stat(dir, &name).is_ok_and(|stat| stat.kind == Kind::Dir) || self.rules.leave(&below, true) {
+            let stat = RealFs.stat(dir, &name);
+            if stat.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+                self.closed.insert(path.clone());
+            }
+            if !stat.is_ok_and(|stat| stat.kind == Kind::Dir) || self.rules.leave(&below, true) {
                 continue;
             }
             match RealFs.open_child(dir, &name) {
-                Ok(child) if depth < DEPTH_MAX => self.add_below(&child, &below, depth + 1)?,
+                Ok(child) if depth < DEPTH_MAX => self.add_child(&child, &below, depth + 1)?,
                 Err(error) if !is_gone(&error) && error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
                 _ => {}
             }
@@ -87,6 +105,7 @@ impl Tree {
 
     fn forget_below(&mut self, path: &RelPath) {
         let below = |at: &RelPath| at == path || at.bytes().starts_with(&[path.bytes(), b"/"].concat());
+        self.closed.retain(|at| !below(at));
         let gone: Vec<i32> = self.paths.iter().filter(|(_, at)| below(at)).map(|(id, _)| *id).collect();
         for id in gone {
             self.paths.remove(&id);
@@ -139,6 +158,10 @@ impl Tree {
             }
             match is_dir {
                 true if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) => each(Heard::Came(dir, name)),
+                // It may be read by now.
+                true if flags.contains(ReadFlags::ATTRIB) && self.closed.contains(&path) => {
+                    each(Heard::Came(dir, name))
+                }
                 true if flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM) => {
                     self.forget_below(&path);
                     each(Heard::Went(dir, name));

@@ -3,8 +3,13 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
+use std::sync::Arc;
 
-use linkspan_files::name::{RelPath, TRASH};
+use linkspan_files::Rules;
+use linkspan_files::fs::RealFs;
+use linkspan_files::mirror::inotify::Tree;
+use linkspan_files::mirror::watch::Heard;
+use linkspan_files::name::{Name, RelPath, TRASH};
 use linkspan_files::wire::{FaultKind, PeerPath, Request};
 
 use super::sessions::{Folder, Peer, in_share, refusal};
@@ -75,4 +80,34 @@ fn a_directory_that_may_not_be_written_goes_from_the_trash_and_from_nowhere_else
     assert_eq!(refusal(&mut client, Request::Remove(in_share("data", "cache"), true)), FaultKind::Denied);
     assert!(share.join("cache/fixed/below/f").exists());
     ["cache/fixed", "cache/fixed/below"].iter().for_each(|fixed| mode(&share.join(fixed), 0o755));
+}
+
+#[test]
+fn a_directory_that_may_not_be_read_keeps_no_other_one_from_being_watched_and_is_when_it_may() {
+    if !goes_on("a_directory_that_may_not_be_read_keeps_no_other_one_from_being_watched_and_is_when_it_may") {
+        return;
+    }
+    let folder = Folder::new("watch-closed");
+    let src = folder.0.join("src");
+    // Whatever the order of the listing, some come after it.
+    for n in 0..8 {
+        fs::create_dir_all(src.join(format!("{n}/below"))).unwrap();
+    }
+    // One that may not be read, and one that may not be searched.
+    mode(&src.join("4"), 0o300);
+    mode(&src.join("5"), 0o600);
+    let root = Arc::new(RealFs::root(&src).unwrap());
+    let mut tree = Tree::new(root, Arc::new(Rules::new(&[]).unwrap())).unwrap();
+    tree.add(&RelPath::default()).unwrap();
+    assert_eq!(tree.count(), 1 + 6 * 2 + 1);
+    // As one that comes with these permissions.
+    tree.add(&RelPath::new(b"4").unwrap()).unwrap();
+    mode(&src.join("3"), 0o750);
+    ["4", "5"].iter().for_each(|name| mode(&src.join(name), 0o700));
+    let mut heard = Vec::new();
+    tree.hear(|one| heard.push(one)).unwrap();
+    heard.retain(|one| matches!(one, Heard::Came(..)));
+    assert_eq!(heard, [b"4", b"5"].map(|name| Heard::Came(RelPath::default(), Name::new(name).unwrap())));
+    [b"4", b"5"].iter().for_each(|name| tree.add(&RelPath::new(&name[..]).unwrap()).unwrap());
+    assert_eq!(tree.count(), 1 + 8 * 2);
 }
