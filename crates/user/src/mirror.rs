@@ -384,14 +384,15 @@ impl<F: Face> Mirror<F> {
             if self.face.wanted() {
                 watch.hear(linkspan_files::mirror::watch::Heard::Overflow, began.elapsed());
             }
+            // Nothing tells of a link that leads elsewhere, or of a directory above that was renamed or mounted over.
+            let moved = self.core.moved();
+            if matches!(moved, Ok(true)) {
+                let path = self.core.path.display();
+                self.face.say(&format!("{path} is another directory than before, which is mirrored from now on"));
+                (watch, tree) = self.begin();
+                continue;
+            }
             if let Some(due) = watch.due(began.elapsed()) {
-                let moved = self.core.moved();
-                if matches!(moved, Ok(true)) {
-                    let path = self.core.path.display();
-                    self.face.say(&format!("{path} is another directory than before, which is mirrored from now on"));
-                    (watch, tree) = self.begin();
-                    continue;
-                }
                 // Only what is marked: a disk may have gone meanwhile.
                 let marked = moved.and_then(|_| self.core.marks(false));
                 let done = marked.map_err(Into::into).and_then(|()| self.round(&due, false));
@@ -416,8 +417,7 @@ impl<F: Face> Mirror<F> {
             }
             let mut fds = vec![PollFd::from_borrowed_fd(wake, PollFlags::IN)];
             fds.extend(tree.as_ref().map(|tree| PollFd::from_borrowed_fd(tree.as_fd(), PollFlags::IN)));
-            let rest = watch.rest(began.elapsed()).map(|rest| rest + Duration::from_millis(1));
-            let rest = rest.and_then(|rest| Timespec::try_from(rest).ok());
+            let rest = Timespec::try_from(watch.rest(began.elapsed()) + Duration::from_millis(1)).ok();
             // A signal, or a time that has passed: the loop looks again.
             let _ = poll(&mut fds, rest.as_ref());
         }

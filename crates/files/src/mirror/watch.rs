@@ -157,15 +157,15 @@ impl Watch {
         self.pause = Duration::ZERO;
     }
 
-    /// How long nothing is due; `None`: until something is heard.
-    pub fn rest(&self, now: Duration) -> Option<Duration> {
+    /// How long nothing is due if nothing is heard; [`SCAN`] at most, for not everything is told.
+    pub fn rest(&self, now: Duration) -> Duration {
         if self.all {
-            return Some(Duration::ZERO);
+            return Duration::ZERO;
         }
         let of = |dirty: &Dirty| (dirty.last + QUIET).min(dirty.first + PATIENCE).saturating_sub(now);
         let scan = self.limited.then(|| (self.scanned + SCAN).saturating_sub(now));
         let again = self.again.map(|at| at.saturating_sub(now));
-        self.dirty.values().map(of).chain(scan).chain(again).min()
+        self.dirty.values().map(of).chain(scan).chain(again).fold(SCAN, Duration::min)
     }
 }
 
@@ -195,10 +195,10 @@ mod tests {
     #[test]
     fn a_directory_is_compared_when_it_is_quiet_and_one_that_never_is_after_a_while() {
         let mut watch = begun();
-        assert_eq!(watch.rest(at(0)), None);
+        assert_eq!(watch.rest(at(0)), SCAN);
         watch.hear(Heard::Changed(path("a")), at(100));
         watch.hear(Heard::Changed(path("a")), at(900));
-        assert_eq!((watch.due(at(1500)), watch.rest(at(1500))), (None, Some(at(400))));
+        assert_eq!((watch.due(at(1500)), watch.rest(at(1500))), (None, at(400)));
         assert_eq!(watch.due(at(1900)), Some(Due::Some(vec![(path("a"), false)])));
         assert_eq!(watch.due(at(9000)), None);
         for n in 0..100 {
@@ -223,7 +223,7 @@ mod tests {
         let mut now = at(0);
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
             let pause = Duration::from_secs(seconds);
-            assert_eq!((watch.failed(now), watch.due(now), watch.rest(now)), (pause, None, Some(pause)));
+            assert_eq!((watch.failed(now), watch.due(now), watch.rest(now)), (pause, None, pause));
             now += pause;
             assert_eq!(watch.due(now), Some(Due::All));
         }
@@ -237,7 +237,7 @@ mod tests {
         watch.hear(Heard::Changed(path("a")), at(0));
         watch.hear(Heard::Overflow, at(1));
         assert_eq!(watch.unwatched(), Some(RelPath::default()), "new directories may be among what was missed");
-        assert_eq!(watch.rest(at(1)), Some(Duration::ZERO));
+        assert_eq!(watch.rest(at(1)), Duration::ZERO);
         assert_eq!((watch.due(at(1)), watch.due(at(5000))), (Some(Due::All), None));
         let mut watch = begun();
         let later = at(1000);
@@ -245,7 +245,7 @@ mod tests {
         (0..5000).for_each(|n| watch.hear(Heard::Changed(path(&n.to_string())), at(5000)));
         assert_eq!(watch.due(at(5000)), Some(Due::All), "too many to be told apart");
         watch.limit();
-        assert_eq!((watch.due(at(6000)), watch.rest(at(6000))), (None, Some(SCAN - at(1000))));
+        assert_eq!((watch.due(at(6000)), watch.rest(at(6000))), (None, SCAN - at(1000)));
         assert_eq!(watch.due(at(5000) + SCAN), Some(Due::All));
     }
 }

@@ -378,3 +378,27 @@ fn a_run_that_cannot_be_removed_keeps_no_other_one_in_the_trash() {
         assert!(deep.exists() && !other.exists());
     }
 }
+
+#[test]
+fn a_watched_mirror_follows_a_link_that_leads_elsewhere_now() {
+    let world = World::new("watch-link");
+    let _server = world.serve(&[], ":rw");
+    plant(&world);
+    let (src, first, second, copy) =
+        (world.path("src"), world.path("first"), world.path("second"), world.path("share/copy"));
+    fs::rename(&src, &first).unwrap();
+    std::os::unix::fs::symlink("first", &src).unwrap();
+    let (_watching, _rest) = watch(&world, &world.place("data/copy"));
+    fs::create_dir_all(second.join(".lspan")).unwrap();
+    fs::copy(first.join(".lspan/mirror"), second.join(".lspan/mirror")).unwrap();
+    for name in ["one", "large"] {
+        fs::copy(first.join(name), second.join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("second", world.path("next")).unwrap();
+    fs::rename(world.path("next"), &src).unwrap();
+    // Nothing tells of that, and this is nothing to be compared: it has the mirror look earlier.
+    fs::write(first.join(".lspan-0123456789abcdef.part"), "").unwrap();
+    until("the other directory does not come", || equal(&second, &copy));
+    fs::write(second.join("later"), b"x").unwrap();
+    until("changes of the other directory do not come", || equal(&second, &copy));
+}
