@@ -81,6 +81,11 @@ impl OpenDir {
         reached.map(|()| &self.entries)
     }
 
+    /// It is listed from its beginning: what has come since it was listed before shows, whatever of that was not taken.
+    pub(crate) fn rewind(&mut self) {
+        self.begun = false;
+    }
+
     fn reach(&mut self, client: &mut impl Asks, at: &PeerPath, index: u64) -> Result<(), Error> {
         let gone = self.cursor.is_some_and(|(_, epoch)| epoch != client.epoch());
         if !self.begun || index < self.first || (gone && self.entries.len() as u64 <= index - self.first) {

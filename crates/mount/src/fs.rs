@@ -254,6 +254,9 @@ impl Mount {
         let Some(dir) = lock(&self.dirs).get(&fh.0).cloned() else { return reply.error(Errno::EBADF) };
         self.ask(reply, ino, move |client, view, at, ticket| {
             let mut dir = lock(&dir);
+            if offset == 0 {
+                dir.rewind();
+            }
             // Behind the two that every directory has.
             let listed = dir.from(client, &at, offset.saturating_sub(2)).map(drop);
             match (view.pending.take(&ticket), listed) {

@@ -472,3 +472,17 @@ fn a_service_manager_hears_that_it_is_mounted_and_answers_also_while_the_peer_do
     }
     signal(&server, Signal::CONT);
 }
+
+#[test]
+fn an_open_directory_that_was_empty_shows_what_has_come_since_when_it_is_listed_again() {
+    let world = World::new("mount-rewind");
+    fs::create_dir(world.path("share/sub")).unwrap();
+    let _server = world.serve(&[], "");
+    let Some(mount) = Mount::new(&world) else { return };
+    let mut dir = rustix::fs::Dir::new(File::open(mount.at.join("sub")).unwrap()).unwrap();
+    for names in [2, 3, 4] {
+        assert_eq!(dir.by_ref().map(Result::unwrap).count(), names);
+        fs::write(world.path(&format!("share/sub/{names}")), "").unwrap();
+        dir.rewind();
+    }
+}
