@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use fuser::Errno;
 use linkspan_files::client::Client;
@@ -35,10 +36,15 @@ const NEAR: u64 = 1 << 20;
 /// Reads in a row after which a file is read ahead.
 const RUN: u32 = 2;
 
+/// How long what was read ahead is given out: readers of 26 kB/s and more come to it before. It is long for those who ask for the same bytes
+/// again and again (O_DIRECT) and for no attributes.
+const FRESH: Duration = Duration::from_secs(60);
+
 /// What is read ahead, counted while it lives.
 #[derive(Debug)]
 struct Piece {
     offset: u64,
+    asked: Instant,
     /// `None`: it was asked for and has not come.
     bytes: Option<Arc<Vec<u8>>>,
 }
@@ -46,7 +52,7 @@ struct Piece {
 impl Piece {
     fn new(offset: u64) -> Piece {
         HELD.fetch_add(1, Ordering::Relaxed);
-        Piece { offset, bytes: None }
+        Piece { offset, asked: Instant::now(), bytes: None }
     }
 
     fn end(&self) -> u64 {
@@ -130,13 +136,16 @@ impl OpenFile {
         std::mem::take(&mut self.waiting)
     }
 
-    /// What was read ahead of a content that is another by now is of no use. Nobody waits for it: before a file is changed all has come.
+    /// What was read ahead of a content that is another by now is of no use, nor is what is old. Who waits for some of it asks when that has come.
     fn renew(&mut self) {
         let count = self.edits.count();
         if count != self.seen {
             self.seen = count;
             self.ahead.clear();
             self.ended = false;
+        }
+        while self.ahead.front().is_some_and(|first| first.bytes.is_some() && first.asked.elapsed() >= FRESH) {
+            self.ahead.pop_front();
         }
     }
 
@@ -207,8 +216,8 @@ impl OpenFile {
         (from - self.next).div_ceil(PIECE) as usize
     }
 
-    /// The first byte of the next piece to be read ahead.
-    fn begin(&mut self) -> Option<u64> {
+    /// The first byte of the next piece to be read ahead, and which content it is of.
+    fn begin(&mut self) -> Option<(u64, u64)> {
         self.renew();
         let free = HELD.load(Ordering::Relaxed) < ALL_PIECES;
         if self.run < RUN || self.ended || !free || self.before() >= PIECES {
@@ -220,14 +229,13 @@ impl OpenFile {
         }
         let from = from.max(self.next);
         self.ahead.push_back(Piece::new(from));
-        Some(from)
+        Some((from, self.seen))
     }
 
     /// A piece that was asked for has come, or will not.
-    fn add(&mut self, offset: u64, answer: Result<Answer, Fault>) {
-        let Some(at) = self.ahead.iter().position(|piece| piece.offset == offset && piece.bytes.is_none()) else {
-            return;
-        };
+    fn add(&mut self, (offset, seen): (u64, u64), answer: Result<Answer, Fault>) {
+        let is_it = |piece: &Piece| piece.offset == offset && piece.bytes.is_none() && seen == self.seen;
+        let Some(at) = self.ahead.iter().position(is_it) else { return };
         match answer {
             Ok(Answer::Bytes(bytes)) if !bytes.is_empty() && bytes.len() <= PIECE as usize => {
                 self.ended = (bytes.len() as u64) < PIECE;
@@ -413,7 +421,8 @@ impl Read {
 /// What an answer is for.
 enum For {
     Read(Read),
-    Ahead(Arc<Mutex<OpenFile>>, u64),
+    /// From this byte on, of this content.
+    Ahead(Arc<Mutex<OpenFile>>, (u64, u64)),
 }
 
 /// What was asked for and is not answered, in order.
@@ -458,16 +467,16 @@ impl UnderWay {
     /// Asks for what is to be read ahead of a file.
     pub(crate) fn ahead(&mut self, client: &mut Client, pending: &Pending, file: &Arc<Mutex<OpenFile>>) {
         loop {
-            let (offset, handle) = {
+            let (piece, handle) = {
                 let mut of = lock(file);
                 if of.epoch != client.epoch() || self.0.len() >= UNDER_WAY_MAX {
                     return;
                 }
-                let Some(offset) = of.begin() else { return };
-                (offset, of.handle)
+                let Some(piece) = of.begin() else { return };
+                (piece, of.handle)
             };
-            self.0.push_back(For::Ahead(file.clone(), offset));
-            if client.ask(Request::Read { handle, offset, len: PIECE as u32 }).is_err() {
+            self.0.push_back(For::Ahead(file.clone(), piece));
+            if client.ask(Request::Read { handle, offset: piece.0, len: PIECE as u32 }).is_err() {
                 return self.lost(client, pending);
             }
         }
@@ -484,10 +493,10 @@ impl UnderWay {
                 let error = answer.map_or_else(|fault| errno(&Error::Refused(fault)), |_| Errno::EIO);
                 read.answer(pending, Err(error));
             }
-            (Some(For::Ahead(file, offset)), answer) => {
+            (Some(For::Ahead(file, piece)), answer) => {
                 let waiting = {
                     let mut of = lock(&file);
-                    of.add(offset, answer);
+                    of.add(piece, answer);
                     std::mem::take(&mut of.waiting)
                 };
                 waiting.into_iter().for_each(|read| self.read(client, pending, read));
@@ -514,5 +523,78 @@ impl UnderWay {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linkspan_files::name::RelPath;
+    use linkspan_files::wire::PeerPath;
+
+    use super::*;
+    use crate::Options;
+    use crate::fs::View;
+
+    /// A file that is read from front to back, and has the kernel told of what it is.
+    fn read() -> (OpenFile, impl Fn(u64)) {
+        let (share, base, source) = (String::new(), RelPath::default(), String::new());
+        let options = Options { share, base, source, names: FRESH, data: FRESH, writable: false };
+        let view = View::new(options);
+        let entry = Entry { ino: 7, ..Entry::default() };
+        let at = PeerPath { share: String::new(), path: RelPath::new(b"f").unwrap() };
+        let (to, named) = (view.clone(), entry.clone());
+        let tell = move |size| {
+            to.told(&at, &Entry { size, ..named.clone() });
+        };
+        tell(0);
+        let opened = Opened { handle: 1, entry, born: Time::default(), settled: true };
+        let mut file = OpenFile::new(view, OpenHow::READ, &opened, 1);
+        (0..2).for_each(|n| file.note(n * PIECE, PIECE as u32));
+        (file, tell)
+    }
+
+    fn bytes(byte: u8) -> Result<Answer, Fault> {
+        Ok(Answer::Bytes(vec![byte; PIECE as usize]))
+    }
+
+    fn first(file: &mut OpenFile) -> Option<u8> {
+        match file.find(2 * PIECE, 1) {
+            Found::Piece(bytes, from) => Some(bytes[from]),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn what_was_asked_for_before_the_kernel_was_told_of_another_content_is_not_given_to_it() {
+        let (mut file, tell) = read();
+        let old = file.begin().unwrap();
+        file.add(old, bytes(1));
+        assert_eq!(first(&mut file), Some(1));
+        tell(0);
+        assert_eq!(first(&mut file), Some(1), "it is the same");
+        let later = file.begin().unwrap();
+        tell(1);
+        assert_eq!(first(&mut file), None);
+        let new = file.begin().unwrap();
+        assert_eq!(new.0, old.0);
+        file.add((new.0, old.1), bytes(1));
+        file.add(later, bytes(1));
+        assert!(matches!(file.find(2 * PIECE, 1), Found::UnderWay));
+        file.add(new, bytes(2));
+        assert_eq!(first(&mut file), Some(2));
+    }
+
+    #[test]
+    fn what_was_read_ahead_is_not_given_out_for_longer_than_a_minute() {
+        let (mut file, _) = read();
+        for n in 0..2 {
+            let piece = file.begin().unwrap();
+            file.add(piece, bytes(n));
+        }
+        let is_old = |ago: Duration| Instant::now().checked_sub(ago).unwrap();
+        file.ahead[0].asked = is_old(FRESH / 2);
+        assert_eq!(first(&mut file), Some(0));
+        file.ahead[0].asked = is_old(FRESH);
+        assert_eq!((first(&mut file), file.ahead.len()), (None, 1));
     }
 }

@@ -357,7 +357,10 @@ fn change_open(
 fn answer_attr(view: &View, ticket: &Ticket, ino: INodeNo, entry: Result<Entry, Errno>) {
     let Some(Reply::Attr(reply)) = view.pending.take(ticket) else { return };
     match entry {
-        Ok(entry) => reply.attr(&BELIEVED, &view.attr(ino.0, &entry)),
+        Ok(entry) => {
+            lock(&view.nodes).shown(ino.0, &entry);
+            reply.attr(&BELIEVED, &view.attr(ino.0, &entry));
+        }
         // Another file has its name by now, or none.
         Err(Errno::ENOENT) => reply.error(Errno::ESTALE),
         Err(error) => reply.error(error),

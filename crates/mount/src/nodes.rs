@@ -23,10 +23,10 @@ pub(crate) fn number(entry: &Entry) -> u64 {
     }
 }
 
-/// What this mount does to a file or directory.
+/// What this mount does to a file or directory, or sees that others did.
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
-    /// Counts them: what was read ahead before is another content.
+    /// Counts it: what was read ahead before is another content.
     count: AtomicU64,
     /// The peer's boot at the first one that was not synced.
     unsynced: Mutex<Option<Vec<u8>>>,
@@ -67,12 +67,14 @@ struct Node {
     known: u64,
     /// What it was when it was last opened, where a change since would show: what the kernel's pages are of.
     opened: Option<Ident>,
+    /// What the kernel was last told that it is.
+    shown: Option<Ident>,
     edits: Arc<Edits>,
 }
 
 impl Node {
     fn new(path: RelPath, which: Option<(u64, u64)>, known: u64) -> Node {
-        Node { path, which, known, opened: None, edits: Arc::default() }
+        Node { path, which, known, opened: None, shown: None, edits: Arc::default() }
     }
 }
 
@@ -99,6 +101,16 @@ impl Nodes {
         let node = self.0.entry(number).or_insert_with(new);
         node.path = path;
         node.known += 1;
+        self.shown(number, entry);
+    }
+
+    /// The kernel is told what it is. Where that is not what it was, it drops its pages for another size, and is not to get the old ones again.
+    pub(crate) fn shown(&mut self, number: u64, entry: &Entry) {
+        if let Some(node) = self.0.get_mut(&number)
+            && node.shown.replace(entry.ident()).is_some_and(|before| before != entry.ident())
+        {
+            node.edits.count.fetch_add(1, Ordering::Release);
+        }
     }
 
     pub(crate) fn edits(&self, number: u64) -> Arc<Edits> {

@@ -486,3 +486,24 @@ fn an_open_directory_that_was_empty_shows_what_has_come_since_when_it_is_listed_
         dir.rewind();
     }
 }
+
+#[test]
+fn an_open_file_that_has_another_size_is_read_as_it_is_now_also_where_it_was_read_ahead() {
+    let world = World::new("mount-ahead");
+    // Whole pages: the kernel has none that the new end is in.
+    let (before, after) = (noise(700_416, 1), noise(704_512, 2));
+    fs::write(world.path("share/f"), &before).unwrap();
+    let _server = world.serve(&[], "");
+    let Some(mount) = Mount::new(&world) else { return };
+    let mut file = File::open(mount.at.join("f")).unwrap();
+    let mut got = Vec::new();
+    file.read_to_end(&mut got).unwrap();
+    assert!(got == before);
+    fs::write(world.path("share/f"), &after).unwrap();
+    until("its size stays what it was", || file.metadata().unwrap().len() == after.len() as u64);
+    got.clear();
+    file.rewind().unwrap();
+    file.read_to_end(&mut got).unwrap();
+    let old = got.chunks(4096).zip(before.chunks(4096)).filter(|(got, before)| got == before).count();
+    assert!(got == after, "{} bytes, {old} pages of before", got.len());
+}
