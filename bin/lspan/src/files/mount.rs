@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use linkspan_user::Dialer;
-use linkspan_user::mount::{How, detach_dead, open};
+use linkspan_user::mount::{How, detach, detach_dead, open};
 use linkspan_user::place::Place;
 use sd_notify::NotifyState;
 
@@ -28,13 +28,18 @@ pub(crate) fn run(args: &MountArgs) -> Result<Exit, Failure> {
     let mut mounted = open(place, &args.from, &args.dir, how, &way, move || asked.raised())?;
     let can = if args.rw { "read and write" } else { "read-only" };
     eprintln!("lspan: {} is mounted at {}, {can}, until Ctrl-C or umount", args.from, args.dir.display());
-    let mut unmounter = mounted.unmounter();
+    let (mut unmounter, at) = (mounted.unmounter(), args.dir.clone());
     let waiting = move || {
         let mut stop = [rustix::event::PollFd::new(&stop, rustix::event::PollFlags::IN)];
         while rustix::event::poll(&mut stop, None).is_err() {}
         if let Err(error) = unmounter.unmount() {
-            peer_lines::tell(&format!("lspan: cannot unmount: {error}"));
-            std::process::exit(Exit::Failed as i32);
+            // Nobody would answer there from here on.
+            let (line, exit) = match detach(&at) {
+                Ok(()) => ("unmounted; programs that still use it get errors".into(), Exit::Interrupted),
+                Err(why) => (format!("cannot unmount: {error}; {}", why.text()), Exit::Failed),
+            };
+            peer_lines::tell(&format!("lspan: {}: {line}", at.display()));
+            std::process::exit(exit as i32);
         }
     };
     thread::Builder::new()

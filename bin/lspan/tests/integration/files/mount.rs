@@ -507,3 +507,19 @@ fn an_open_file_that_has_another_size_is_read_as_it_is_now_also_where_it_was_rea
     let old = got.chunks(4096).zip(before.chunks(4096)).filter(|(got, before)| got == before).count();
     assert!(got == after, "{} bytes, {old} pages of before", got.len());
 }
+
+#[test]
+fn a_mount_that_is_ended_while_a_program_is_in_it_leaves_the_directory_as_it_was() {
+    let world = World::new("mount-busy");
+    fs::write(world.path("share/f"), "x").unwrap();
+    let _server = world.serve(&[], "");
+    let Some(mut mount) = Mount::new(&world) else { return };
+    let inside = Command::new("cat").current_dir(&mount.at).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+    let _inside = super::Running(inside.unwrap());
+    kill_process(Pid::from_child(&mount.child), Signal::INT).unwrap();
+    assert_eq!(mount.child.wait().unwrap().code(), Some(130));
+    assert_eq!(fs::read_dir(&mount.at).unwrap().count(), 0);
+    let mut said = String::new();
+    mount.lines.read_to_string(&mut said).unwrap();
+    assert!(said.contains("still use"), "{said}");
+}
