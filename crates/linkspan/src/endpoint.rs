@@ -218,8 +218,8 @@ impl Endpoint {
             }
             let now = find(peer)?;
             if fresh && now.as_ref() != Some(url) {
-                // Another thread may have removed it. While `connect` is there it is in nobody else's place.
-                let _ = self.remove(peer);
+                // The next one takes its place, and what is to be told of the one before.
+                transport.end("the peer has another URL");
                 return Ok(Err(now));
             }
         }
@@ -265,6 +265,8 @@ impl Endpoint {
         let transport = found.ok_or_else(|| self.unknown(name))?;
         // It stays until its path has ended: a region is taken back from those that are here.
         transport.end("the peer was removed from its endpoint");
+        self.state.events.forget_given_back(name);
+        drop(self.state.untold(&transport.shared));
         self.state.forget(name, &transport.shared);
         Ok(())
     }
@@ -539,11 +541,7 @@ impl EndpointState {
     ) -> Result<(Arc<Shared>, u64), Error> {
         let id = random()?;
         let mut state = TransportState::new(&self.ctx, self.device, id);
-        let before = inner.peers.get(peer).map(|replaced| {
-            self.events.forget(&replaced.shared);
-            Before::of(&mut replaced.shared.lock())
-        });
-        let before = before.unwrap_or_default();
+        let before = inner.peers.get(peer).map(|replaced| self.untold(&replaced.shared)).unwrap_or_default();
         state.news = !before.is_empty();
         state.join(Member::new(&Arc::from(peer), (self.number, self.name), &self.events, before));
         if let Some(gpu) = &inner.gpu {
@@ -554,6 +552,12 @@ impl EndpointState {
         let shared = Shared::with_notifier(state, self.events.notifier.clone())?;
         shared.unlock(shared.lock());
         Ok((shared, id))
+    }
+
+    /// Takes out of the queue what a transport, which has ended, had still to tell.
+    fn untold(&self, ended: &Arc<Shared>) -> Before {
+        self.events.forget(ended);
+        Before::of(&mut ended.lock())
     }
 
     /// Whether there is no place for another peer of this name. Those that never came about give theirs up.

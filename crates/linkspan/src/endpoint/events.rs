@@ -254,9 +254,14 @@ impl Events {
         self.lock().ready.pop_front()
     }
 
-    /// Takes a transport out that another one has replaced.
+    /// Takes a transport out that another one has replaced, or that was removed.
     pub(crate) fn forget(&self, shared: &Arc<Shared>) {
         self.lock().ready.retain(|one| !Arc::ptr_eq(one, shared));
+    }
+
+    /// Takes out what was put back of a peer that was removed.
+    pub(crate) fn forget_given_back(&self, peer: &str) {
+        self.lock().returned.retain(|event| &**event.peer() != peer);
     }
 
     /// Sleeps until there may be an event, at most so long.

@@ -100,6 +100,28 @@ fn of_peers_that_came_and_went_nothing_is_kept() {
 }
 
 #[test]
+fn what_a_lost_peer_had_to_tell_outlives_a_connect_that_begins_anew_at_another_url() {
+    let ctx = context();
+    let (hub, worker) = (ctx.endpoint("hub").expect("an endpoint"), ctx.endpoint("w").expect("an endpoint"));
+    let event = || worker.next_event_blocking(Some(LONG)).expect("an event");
+    worker.connect_blocking("hub", hub.url(), LONG).expect("connected");
+    assert!(matches!(event(), Event::Connected { .. }));
+    drop(hub);
+    let began = Instant::now();
+    while !worker.peers().is_empty() && began.elapsed() < LONG {
+        std::thread::yield_now();
+    }
+    // It takes nobody in.
+    let silent = ctx.fabric().listen(0).expect("a listener");
+    let mut first = Some(Url::of_listener(&silent.handle()).expect("a URL"));
+    let again = ctx.endpoint("hub").expect("an endpoint");
+    let find = |_: &str| Ok(first.take().or_else(|| Some(again.url().clone())));
+    worker.connect_found_blocking("hub", find, LONG).expect("connected");
+    assert!(matches!(event(), Event::Lost { .. }));
+    assert!(matches!(event(), Event::Connected { .. }));
+}
+
+#[test]
 fn an_endpoint_that_was_closed_keeps_no_peer_with_news() {
     let ctx = context();
     let hub = ctx.endpoint("hub").expect("an endpoint");

@@ -260,6 +260,33 @@ fn a_peer_that_is_removed_tells_nothing_more_and_may_come_again() {
 }
 
 #[test]
+fn a_peer_that_is_removed_after_its_end_tells_nothing_more_nor_does_the_next_one_of_its_name() {
+    let hub = endpoint(0, "hub");
+    let remote = hub_buffer(&hub);
+    let lives = |value| {
+        let worker = endpoint(0, "w");
+        let peer = worker.connect_blocking("hub", hub.url(), LONG).unwrap();
+        peer.write_blocking(&filled(8, 1).view(), &remote, Some(Notify::value(value)), Some(LONG)).unwrap();
+        worker
+    };
+    drop(lives(1));
+    until("its end", || hub.peers().is_empty());
+    hub.give_back(came("w"));
+    hub.remove("w").unwrap();
+    assert_eq!(hub.try_event().unwrap(), None);
+    drop(lives(2));
+    assert_eq!((event(&hub), event(&hub)), (came("w"), told("w", 2)));
+    until("its end", || hub.peers().is_empty());
+    // This one has the end of the one before to tell.
+    let third = lives(3);
+    hub.remove("w").unwrap();
+    assert_eq!(hub.try_event().unwrap(), None);
+    drop(third);
+    let _fourth = lives(4);
+    assert_eq!((event(&hub), event(&hub)), (came("w"), told("w", 4)));
+}
+
+#[test]
 fn messages_of_a_peer_that_has_gone_are_received_over_the_transport_that_it_had() {
     for path in 0..PATHS.len() {
         let (hub, worker) = (endpoint(path, "hub"), endpoint(path, "w0"));
