@@ -95,6 +95,11 @@ impl TransportState {
                     if !self.is_peer(&hello, &pending.channel) || hello.to != self.id {
                         return self.give_up("another process answered at that URL");
                     }
+                    // A path that has the number 0 would, once lost, count as one that never was.
+                    if hello.epoch < self.dialled {
+                        let (got, dialled) = (hello.epoch, self.dialled);
+                        return self.give_up(&format!("path {dialled} was answered with number {got} at that URL"));
+                    }
                     self.up(pending.channel, &hello);
                     return true;
                 }

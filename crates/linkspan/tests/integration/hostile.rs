@@ -19,20 +19,28 @@ struct Raw {
 }
 
 impl Raw {
-    /// Connects with the victim's URL and says `hello`.
-    fn connect(url: &Url, hello: &Hello) -> Raw {
+    fn fabric() -> Fabric {
         let get = |name: &str| match name {
             "LINKSPAN_IFNAME" => Some("=lo".to_owned()),
             "LINKSPAN_PATH" => Some("tcp".to_owned()),
             "LINKSPAN_STATS_DIR" => Some("off".to_owned()),
             _ => None,
         };
-        let fabric = Fabric::new(Config::read(&get).unwrap(), Log::off(), true, Vec::new()).unwrap();
-        let mut connecting = fabric.connect(0, &handle_of(url)).unwrap();
+        Fabric::new(Config::read(&get).unwrap(), Log::off(), true, Vec::new()).unwrap()
+    }
+
+    /// Connects with the victim's URL and says `hello`.
+    fn connect(url: &Url, hello: &Hello) -> Raw {
+        let mut connecting = Raw::fabric().connect(0, &handle_of(url)).unwrap();
+        Raw::begin(|| connecting.poll().unwrap(), hello)
+    }
+
+    /// Says `hello` as soon as there is a path.
+    fn begin(mut path: impl FnMut() -> Option<Channel>, hello: &Hello) -> Raw {
         let end = Instant::now() + LONG;
         let mut channel = loop {
             assert!(Instant::now() < end, "no path");
-            if let Some(channel) = connecting.poll().unwrap() {
+            if let Some(channel) = path() {
                 break channel;
             }
         };
@@ -242,6 +250,19 @@ fn only_the_peer_itself_makes_a_path_again() {
     assert_eq!(again.write(8, key, 0), Ok(8));
     assert!(raw.write(8, key, 0).is_err(), "the old path is read no longer");
     assert_eq!(victim.epoch(), 2);
+}
+
+/// Once lost, a path with the number 0 would count as none, and what is under way as never begun.
+#[test]
+fn a_peer_that_answers_with_the_number_of_an_older_path_is_not_taken() {
+    let listener = Raw::fabric().listen(0).unwrap();
+    let victim = context(PATHS[0].1).transport().unwrap();
+    let to = id_of(&victim.bind().unwrap());
+    let connect = victim.connect(&Url::of_listener(&listener.handle()).unwrap(), LONG);
+    let _raw = Raw::begin(|| listener.accept().unwrap(), &Hello { from: 77, to, epoch: 0, ..Hello::default() });
+    let error = connect.wait().unwrap_err();
+    assert!(error.to_string().contains("path 1 was answered with number 0"), "{error}");
+    assert_eq!((victim.connected(), victim.epoch()), (false, 0));
 }
 
 #[test]
