@@ -8,13 +8,12 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Access, Channel, Gpu};
-use linkspan_net::Notifier;
 
 use crate::context::{Context, random};
 use crate::hello::{EndpointName, Hello, NAME_LEN, Refusal};
 use crate::listener::ListenerState;
 use crate::regions::{Numbers, Regions};
-use crate::shared::Shared;
+use crate::shared::{self, Shared};
 use crate::state::{Phase, Target, TransportState};
 use crate::{Error, Exposed, Listener, Op, Transport, Url, View, deadline};
 
@@ -417,15 +416,7 @@ impl Endpoint {
     /// # Errors
     /// [`Error::System`]: `eventfd(2)` failed, as when the process has no descriptor left (EMFILE).
     pub fn event_fd(&self) -> Result<BorrowedFd<'_>, Error> {
-        let place = &self.state.events.notifier;
-        if let Some(notifier) = place.get() {
-            return Ok(notifier.as_fd());
-        }
-        let made = Notifier::new().map_err(Error::system("eventfd"))?;
-        let notifier = place.get_or_init(|| made);
-        // Events of before are told too.
-        notifier.signal();
-        Ok(notifier.as_fd())
+        shared::made(&self.state.events.notifier).map(AsFd::as_fd)
     }
 
     /// Drains the event descriptor. True where peers have news, which may be events.

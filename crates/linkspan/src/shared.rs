@@ -456,11 +456,7 @@ impl Shared {
 
     /// Rung whenever an operation has reported; made at the first call.
     pub(crate) fn event(&self) -> Result<&Notifier, Error> {
-        if let Some(notifier) = self.event.get() {
-            return Ok(notifier);
-        }
-        let notifier = Notifier::new().map_err(Error::system("eventfd"))?;
-        Ok(self.event.get_or_init(|| notifier))
+        made(&self.event)
     }
 
     /// Moves what can move, without waiting. True where something did.
@@ -484,6 +480,18 @@ impl Shared {
         self.see_to_it(guard);
         active
     }
+}
+
+/// What rings for foreign event loops, made at the first call.
+pub(crate) fn made(place: &OnceLock<Notifier>) -> Result<&Notifier, Error> {
+    if let Some(notifier) = place.get() {
+        return Ok(notifier);
+    }
+    let made = Notifier::new().map_err(Error::system("eventfd"))?;
+    let notifier = place.get_or_init(|| made);
+    // Reports and events of before are told too.
+    notifier.signal();
+    Ok(notifier)
 }
 
 /// After a call that may have done operations without the peer, `alone` before: nobody has driven the path for these, and a thread that makes

@@ -147,6 +147,24 @@ fn an_epoll_loop_drives_by_event_fd_and_poll() {
 }
 
 #[test]
+fn a_descriptor_that_is_asked_for_late_tells_what_had_reported_before() {
+    let (a, b) = pair(PATHS[0].1);
+    let (_inbox, remote) = open(&b, 8);
+    let mut wait = b.wait_for_write(None);
+    a.write_blocking(&filled(8, 1).view(), &remote, Some(Notify::value(3)), Some(LONG)).unwrap();
+    until("the engine thread to take it", || b.stats().pending == 0);
+    assert!(readable(b.event_fd().unwrap()), "the report is not told");
+    b.poll();
+    assert!(matches!(wait.test(), Some(Ok(3))));
+    assert!(!readable(b.event_fd().unwrap()), "it is told once");
+}
+
+fn readable(fd: std::os::fd::BorrowedFd<'_>) -> bool {
+    let mut fds = [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut fds, Some(&rustix::event::Timespec::default())).unwrap() == 1
+}
+
+#[test]
 fn several_threads_write_wait_and_read_on_one_transport() {
     const EACH: u64 = 200;
     for (_, extra) in PATHS {
