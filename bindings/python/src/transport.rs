@@ -94,7 +94,7 @@ impl Transport {
     ///
     /// Raises:
     ///     BadSetting, SystemFailed: The device that was set does not exist; the system refuses a listening socket.
-    ///     Closed, Forked: After `close`; in a child of fork(2).
+    ///     Broken, Closed, Forked: The transport is beyond use; after `close`; in a child of fork(2).
     fn bind(&self, py: Python<'_>) -> PyResult<Url> {
         let inner = self.inner()?;
         blocking(py, || inner.bind()).map(Url)

@@ -100,9 +100,12 @@ impl Transport {
     /// connect from now on; [`Transport::wait_connected`] says when it has.
     ///
     /// # Errors
-    /// [`Error::Fabric`]: the device does not exist, or the OS refuses a listening socket.
+    /// [`Error::Fabric`]: the device does not exist, or the OS refuses a listening socket. [`Error::Broken`].
     pub fn bind(&self) -> Result<Url, Error> {
         let mut guard = self.shared.lock();
+        if let Phase::Broken(why) = &guard.phase {
+            return Err(Error::Broken(why.clone()));
+        }
         if let Some(url) = &guard.url {
             return Ok(url.clone());
         }

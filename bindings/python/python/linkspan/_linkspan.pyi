@@ -714,7 +714,7 @@ class Transport:
 
         Raises:
             BadSetting, SystemFailed: The device that was set does not exist; the system refuses a listening socket.
-            Closed, Forked: After `close`; in a child of fork(2).
+            Broken, Closed, Forked: The transport is beyond use; after `close`; in a child of fork(2).
         """
     def connect(self, url: Url | str, timeout: float | None = 10.0) -> None:
         """Connects to the transport or listener at `url`.

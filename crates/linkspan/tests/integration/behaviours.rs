@@ -560,6 +560,18 @@ fn messages_that_were_sent_are_received_after_their_sender_has_closed() {
     }
 }
 
+#[test]
+fn a_transport_that_was_closed_or_lost_its_peer_gives_no_url_at_which_nobody_answers() {
+    let (a, b) = pair(PATHS[0].1);
+    a.close();
+    until("its end", || b.send_blocking(1, &Memory::host(0).view(), Some(LONG)).is_err_and(|end| end.is_broken()));
+    // One that had no URL, and one that had one.
+    for ended in [&a, &b] {
+        let error = ended.bind().unwrap_err();
+        assert!(error.is_broken(), "{error}");
+    }
+}
+
 /// A receive that times out revokes the path.
 #[test]
 fn messages_that_were_sent_are_received_after_their_path_was_revoked() {
