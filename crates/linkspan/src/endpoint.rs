@@ -12,6 +12,7 @@ use linkspan_fabric::{Access, Channel, Gpu};
 use crate::context::{Context, random};
 use crate::hello::{EndpointName, Hello, NAME_LEN, Refusal};
 use crate::listener::ListenerState;
+use crate::ops::OpId;
 use crate::regions::{Numbers, Regions};
 use crate::shared::{self, Shared};
 use crate::state::{Phase, Target, TransportState};
@@ -36,11 +37,22 @@ const STILL_THERE: Duration = Duration::from_millis(200);
 /// Longest sleep of a wait for events; it is woken when there is one.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// The path of a peer that is refused, and why.
+pub(crate) type NotTaken = Box<(Channel, Refusal)>;
+
 struct Inner {
     peers: HashMap<Arc<str>, Arc<Transport>>,
     /// What all peers are given.
     regions: Regions,
     gpu: Option<Arc<dyn Gpu>>,
+}
+
+/// A peer's transport, and a call that waits for its path.
+struct Seat {
+    transport: Arc<Transport>,
+    connect: Op<'static>,
+    /// It is connected by this call, else by another or by the peer.
+    fresh: bool,
 }
 
 /// What the endpoint's listener asks. Locks are taken in this order: `inner`, a transport's, that of the events.
@@ -145,8 +157,7 @@ impl Endpoint {
     /// [`Error::TooManyPeers`]; [`Error::EndpointClosed`]; [`Error::System`]. Later, as [`Transport::connect`]; also where an endpoint
     /// of another name answers, and where another process there has this endpoint's name.
     pub fn connect(&self, peer: &str, url: &Url, timeout: Duration) -> Result<Op<'static>, Error> {
-        let (transport, fresh) = self.seat(peer, url)?;
-        Ok(if fresh { transport.connect(url, timeout) } else { transport.wait_connected(timeout) })
+        Ok(self.seat(peer, url, timeout)?.connect)
     }
 
     /// The blocking twin of [`Endpoint::connect`], which gives the peer's transport.
@@ -154,10 +165,8 @@ impl Endpoint {
     /// # Errors
     /// As [`Endpoint::connect`].
     pub fn connect_blocking(&self, peer: &str, url: &Url, timeout: Duration) -> Result<Arc<Transport>, Error> {
-        let (transport, fresh) = self.seat(peer, url)?;
-        let connected =
-            if fresh { transport.connect_blocking(url, timeout) } else { transport.wait_connected_blocking(timeout) };
-        connected.map(|()| transport)
+        let Seat { transport, connect, .. } = self.seat(peer, url, timeout)?;
+        connect.wait().map(|_| transport)
     }
 
     /// Connects to the endpoint called `peer` at the URL that `find` has for it, as a store or a name service does. It is asked again
@@ -204,12 +213,10 @@ impl Endpoint {
         until: Instant,
     ) -> Result<Result<Arc<Transport>, Option<Url>>, Error> {
         let left = || until.saturating_duration_since(Instant::now());
-        let (transport, fresh) = self.seat(peer, url)?;
-        let mut connect = if fresh { Some(transport.connect(url, left())) } else { None };
+        let Seat { transport, mut connect, fresh } = self.seat(peer, url, left())?;
         loop {
             let waited = transport.wait_connected_blocking(left().min(STILL_THERE));
-            let failed = connect.as_mut().and_then(Op::test);
-            match (waited, failed) {
+            match (waited, connect.test()) {
                 (Ok(()), _) => return Ok(Ok(transport)),
                 (_, Some(Err(error))) => return Err(error),
                 (Err(error), _) if left().is_zero() || !matches!(error, Error::Connect(_)) => return Err(error),
@@ -462,40 +469,70 @@ impl Endpoint {
         Error::UnknownPeer { endpoint: Arc::from(self.name()), peer: peer.chars().take(NAME_LEN).collect(), connected }
     }
 
-    /// The transport of a name, and whether it is new and to be connected.
-    fn seat(&self, peer: &str, url: &Url) -> Result<(Arc<Transport>, bool), Error> {
-        self.open()?;
+    /// The transport of a name, and a call that waits for its path.
+    fn seat(&self, peer: &str, url: &Url, timeout: Duration) -> Result<Seat, Error> {
         let name = peer_name(peer)?;
         if name == self.state.name {
             return Err(Error::PeerName { name: peer.to_owned(), why: "it is this endpoint's own" });
         }
         let _replaced;
-        let mut inner = self.state.lock();
-        if let Some(transport) = inner.peers.get(peer) {
-            let guard = transport.shared.lock();
-            if !is_spent(&guard) {
-                let unproven = guard.epoch > 0 && url.key.is_some_and(|key| !guard.has_proven(&key));
-                let elsewhere =
-                    |target: &Target| target.handle != url.handle || url.key.is_some() && target.key != url.key;
-                let other = unproven || guard.target.as_ref().is_some_and(elsewhere);
-                drop(guard);
-                return match other {
-                    true => Err(Error::PeerNameTaken { endpoint: Arc::from(self.name()), peer: peer.to_owned() }),
-                    false => Ok((transport.clone(), false)),
-                };
+        let (transport, begun, fresh) = {
+            let mut inner = self.state.lock();
+            // Where `close` comes later it ends this one.
+            self.open()?;
+            match self.known(&inner, peer, url, timeout)? {
+                Some((transport, begun)) => (transport, begun, false),
+                None => {
+                    let (transport, begun) = self.fresh(&mut inner, peer, url, timeout)?;
+                    _replaced = inner.peers.insert(Arc::from(peer), transport.clone());
+                    (transport, begun, true)
+                }
             }
+        };
+        let shared = &transport.shared;
+        shared.see_to_it(shared.lock());
+        Ok(Seat { connect: Op::new(shared, Ok(begun)), transport, fresh })
+    }
+
+    /// The transport of a peer that is there or on its way.
+    fn known(
+        &self,
+        inner: &Inner,
+        peer: &str,
+        url: &Url,
+        timeout: Duration,
+    ) -> Result<Option<(Arc<Transport>, OpId)>, Error> {
+        let Some(transport) = inner.peers.get(peer) else { return Ok(None) };
+        let mut guard = transport.shared.lock();
+        if is_spent(&guard) {
+            return Ok(None);
         }
-        if self.state.is_full(&mut inner, peer) {
+        let unproven = guard.epoch > 0 && url.key.is_some_and(|key| !guard.has_proven(&key));
+        let elsewhere = |target: &Target| target.handle != url.handle || url.key.is_some() && target.key != url.key;
+        if unproven || guard.target.as_ref().is_some_and(elsewhere) {
+            return Err(Error::PeerNameTaken { endpoint: Arc::from(self.name()), peer: peer.to_owned() });
+        }
+        Ok(Some((transport.clone(), guard.begin_wait(timeout)?)))
+    }
+
+    /// A transport that connects. It does before others see it, who would take one that has no peer for one to be replaced.
+    fn fresh(
+        &self,
+        inner: &mut Inner,
+        peer: &str,
+        url: &Url,
+        timeout: Duration,
+    ) -> Result<(Arc<Transport>, OpId), Error> {
+        if self.state.is_full(inner, peer) {
             return Err(Error::TooManyPeers(Arc::from(self.name()), MOST_PEERS));
         }
         let accepting = self.accepting.upgrade();
-        let (shared, id) = self.state.member(&inner, peer, accepting.clone())?;
+        let (shared, id) = self.state.member(inner, peer, accepting.clone())?;
+        let begun = shared.lock().begin_connect(url, timeout)?;
         if let Some(accepting) = accepting {
             accepting.register(id, &shared);
         }
-        let transport = Arc::new(Transport::from_shared(shared));
-        _replaced = inner.peers.insert(Arc::from(peer), transport.clone());
-        Ok((transport, true))
+        Ok((Arc::new(Transport::from_shared(shared)), begun))
     }
 
     /// Transports that calls have driven since the last wait: the engine thread waits for what comes to them from now on, at once.
@@ -562,39 +599,46 @@ impl EndpointState {
         inner.peers.len() >= MOST_PEERS && !inner.peers.contains_key(peer)
     }
 
-    /// Where the path of a peer that has come belongs, and the number of the transport.
+    /// Gives the path of a peer that has come to the transport where it belongs: that one, and its number. As in `fresh`, others see a new one
+    /// when it has its path.
     pub(crate) fn admit(
         &self,
         accepting: Option<Arc<ListenerState>>,
         hello: &Hello,
-        ch: &Channel,
-    ) -> Result<(Arc<Shared>, u64), Refusal> {
-        let peer = self.called(hello, ch);
+        ch: Channel,
+    ) -> Result<(Arc<Shared>, u64), NotTaken> {
+        let peer = self.called(hello, &ch);
+        let refused = |ch, refusal| Err(Box::new((ch, refusal)));
         let _replaced;
         let mut inner = self.lock();
         if peer == self.name.as_str() {
-            return Err(Refusal::Name);
+            return refused(ch, Refusal::Name);
         }
         if let Some(transport) = inner.peers.get(peer.as_str()) {
-            let guard = transport.shared.lock();
+            let mut guard = transport.shared.lock();
             // It is being dialled, or did not hear that it was connected.
             if !is_spent(&guard) {
-                let same = guard.peer_numbers().0 == hello.from || guard.epoch == 0;
-                let id = guard.id;
-                drop(guard);
-                return if same { Ok((transport.shared.clone(), id)) } else { Err(Refusal::Name) };
+                if guard.peer_numbers().0 != hello.from && guard.epoch > 0 {
+                    return refused(ch, Refusal::Name);
+                }
+                let to = guard.id;
+                guard.adopt(ch, &Hello { to, ..*hello });
+                return Ok((transport.shared.clone(), to));
             }
         }
         if self.events.is_closed() || self.is_full(&mut inner, &peer) {
-            return Err(Refusal::Full);
+            return refused(ch, Refusal::Full);
         }
-        let made = self.member(&inner, &peer, accepting);
-        let (shared, id) = made.map_err(|error| {
-            self.ctx.fabric().log().warn(&linkspan_fabric::chain(&error));
-            Refusal::Full
-        })?;
+        let (shared, to) = match self.member(&inner, &peer, accepting) {
+            Ok(made) => made,
+            Err(error) => {
+                self.ctx.fabric().log().warn(&linkspan_fabric::chain(&error));
+                return refused(ch, Refusal::Full);
+            }
+        };
+        shared.lock().adopt(ch, &Hello { to, ..*hello });
         _replaced = inner.peers.insert(Arc::from(peer), Arc::new(Transport::from_shared(shared.clone())));
-        Ok((shared, id))
+        Ok((shared, to))
     }
 
     /// What a peer that has come is called.

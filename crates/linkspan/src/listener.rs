@@ -274,16 +274,15 @@ impl ListenerState {
     }
 
     /// A path to an endpoint, of a peer that wants to be one of its.
-    fn admit(&self, endpoint: &EndpointState, mut ch: Channel, hello: &Hello) {
-        match endpoint.admit(self.own.upgrade(), hello, &ch) {
+    fn admit(&self, endpoint: &EndpointState, ch: Channel, hello: &Hello) {
+        match endpoint.admit(self.own.upgrade(), hello, ch) {
             Ok((shared, to)) => {
                 self.register(to, &shared);
-                let mut guard = shared.lock();
-                guard.adopt(ch, &Hello { to, ..*hello });
-                shared.see_to_it(guard);
+                shared.see_to_it(shared.lock());
                 endpoint.forget_if_spent(&shared);
             }
-            Err(refusal) => {
+            Err(not_taken) => {
+                let (mut ch, refusal) = *not_taken;
                 let name = hello.name;
                 self.ctx.fabric().log().info(&format!("peer {name:?} was refused: {}", refused(refusal)));
                 refuse(&mut ch, endpoint.refusal(hello, refusal));

@@ -629,27 +629,6 @@ impl TransportState {
         self.shared_regions.settle(None, &mut self.ops.left.holds);
     }
 
-    /// Begins to connect, unless the peer has connected.
-    pub(crate) fn connect(&mut self, target: Target, until: Instant) -> Result<(), Error> {
-        if self.peer != 0 && target.to != self.peer {
-            return Err(Error::HasPeer);
-        }
-        let now = Instant::now();
-        match &self.phase {
-            Phase::Broken(why) => return Err(Error::Broken(why.clone())),
-            Phase::Making(_) => return Err(Error::HasPeer),
-            Phase::Up(_) => {}
-            Phase::Idle => {
-                let making = Making { dial: Dial::At(now), since: now, until, revoke_by: None, peer: PeerState::Open };
-                self.phase = Phase::Making(making);
-                self.why = Arc::from(TIME_UP);
-            }
-        }
-        self.peer = target.to;
-        self.target = Some(target);
-        Ok(())
-    }
-
     /// Ends everything that is pending. A path that carries some of it is revoked and made again.
     pub(crate) fn abort(&mut self) {
         if let Phase::Up(ch) = &mut self.phase {
@@ -797,4 +776,4 @@ fn say(ch: &mut Channel, hello: Hello) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -14,8 +14,8 @@ use crate::op::Op;
 use crate::ops::{Kind, Notify, OpId, Part};
 use crate::pages::{Moved, MutablePages, Pages, RemotePages};
 use crate::regions::Exposed;
-use crate::shared::{Guard, Shared};
-use crate::state::{Phase, Target, TransportState};
+use crate::shared::Shared;
+use crate::state::{Phase, TransportState};
 use crate::stats::TransportStats;
 use crate::url::{Url, UrlKind};
 use crate::{Error, RemoteBuffer, deadline};
@@ -125,10 +125,9 @@ impl Transport {
     /// [`Error::Connect`], which names every path that was tried, also when the time is over; [`Error::HasPeer`];
     /// [`Error::Broken`]; [`Error::Aborted`].
     pub fn connect(&self, url: &Url, timeout: Duration) -> Op<'static> {
-        let begun = self.begin_connect(url, timeout).map(|(guard, id)| {
-            self.shared.see_to_it(guard);
-            id
-        });
+        let mut guard = self.shared.lock();
+        let begun = guard.begin_connect(url, timeout);
+        self.shared.see_to_it(guard);
         Op::new(&self.shared, begun)
     }
 
@@ -137,23 +136,7 @@ impl Transport {
     /// # Errors
     /// As [`Transport::connect`].
     pub fn connect_blocking(&self, url: &Url, timeout: Duration) -> Result<(), Error> {
-        let (guard, id) = self.begin_connect(url, timeout)?;
-        self.shared.run(guard, id).map(|_| ())
-    }
-
-    fn begin_connect(&self, url: &Url, timeout: Duration) -> Result<(Guard<'_>, OpId), Error> {
-        let mut guard = self.shared.lock();
-        if url.kind() == UrlKind::Transport && url.id == guard.id {
-            return Err(Error::Connect(Arc::from("this is the transport's own URL; give it to the peer")));
-        }
-        let until = deadline(timeout);
-        guard.connect(Target { handle: url.handle.clone(), to: url.id, key: url.key }, until)?;
-        let id = guard.ops.start(Kind::Connect, None, Some(until));
-        match guard.phase {
-            Phase::Up(_) => guard.ops.connected(),
-            _ => guard.dials_for = Some(id),
-        }
-        Ok((guard, id))
+        self.run(|state| state.begin_connect(url, timeout)).map(drop)
     }
 
     /// Waits until the peer that has our URL is connected. Output 0.
@@ -161,10 +144,9 @@ impl Transport {
     /// # Errors
     /// [`Error::Connect`]: no peer connected in time. [`Error::Broken`], [`Error::Aborted`].
     pub fn wait_connected(&self, timeout: Duration) -> Op<'static> {
-        let begun = self.begin_wait(timeout).map(|(guard, id)| {
-            self.shared.see_to_it(guard);
-            id
-        });
+        let mut guard = self.shared.lock();
+        let begun = guard.begin_wait(timeout);
+        self.shared.see_to_it(guard);
         Op::new(&self.shared, begun)
     }
 
@@ -173,20 +155,7 @@ impl Transport {
     /// # Errors
     /// As [`Transport::wait_connected`].
     pub fn wait_connected_blocking(&self, timeout: Duration) -> Result<(), Error> {
-        let (guard, id) = self.begin_wait(timeout)?;
-        self.shared.run(guard, id).map(|_| ())
-    }
-
-    fn begin_wait(&self, timeout: Duration) -> Result<(Guard<'_>, OpId), Error> {
-        let mut guard = self.shared.lock();
-        if let Phase::Broken(why) = &guard.phase {
-            return Err(Error::Broken(why.clone()));
-        }
-        let id = guard.ops.start(Kind::Connect, None, Some(deadline(timeout)));
-        if let Phase::Up(_) = guard.phase {
-            guard.ops.connected();
-        }
-        Ok((guard, id))
+        self.run(|state| state.begin_wait(timeout)).map(drop)
     }
 
     /// The context that it was made in.

@@ -1,6 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::state::tests::connected;
 use crate::{Config, Log};
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -157,6 +158,22 @@ fn a_region_that_one_thread_still_takes_back_is_not_let_go_when_another_one_has_
     hub.state.lock().regions.release(key, &mut Vec::new());
     peer.write_blocking(&memory[0].view(), &other.remote(), None, Some(LONG)).expect_err("it was taken back");
     assert_eq!(number(expose(1).remote().key()), number(key), "it is free again");
+}
+
+#[test]
+fn a_peer_that_is_dialled_or_has_just_come_has_one_transport_whoever_connects_to_it_meanwhile() {
+    let ctx = context();
+    let hub = ctx.endpoint("hub").expect("an endpoint");
+    let silent = ctx.fabric().listen(0).expect("a listener");
+    let url = Url::of_listener(&silent.handle()).expect("a URL");
+    let connects = |name: &str| hub.seat(name, &url, LONG).expect("begun");
+    let (first, second) = (connects("dialled"), connects("dialled"));
+    assert!(Arc::ptr_eq(&first.transport, &second.transport) && first.fresh && !second.fresh);
+    let (channel, _listener, _other) = connected(ctx.fabric());
+    let name = EndpointName::new("comes").expect("a name");
+    let hello = Hello { from: 7, epoch: 1, name, ..Hello::default() };
+    let (shared, _) = hub.state.admit(None, &hello, channel).map_err(|refused| refused.1).expect("taken");
+    assert!(Arc::ptr_eq(&connects("comes").transport.shared, &shared));
 }
 
 pub(crate) struct Nobody;

@@ -1,14 +1,17 @@
 //! How a transport's path comes about: dialled, or taken from the peer.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Channel, PeerState, chain};
 
-use super::{Dial, Making, PRECEDENCE, Phase, RECONNECT, REMAKE, TIME_UP, TransportState, patience, refuse, say};
+use super::{
+    Dial, Making, PRECEDENCE, Phase, RECONNECT, REMAKE, TIME_UP, Target, TransportState, patience, refuse, say,
+};
 use crate::acceptor::PendingHello;
 use crate::hello::{Hello, Refusal};
-use crate::ops::Fail;
+use crate::ops::{Fail, Kind, OpId};
+use crate::{Error, Url, UrlKind, deadline};
 
 impl TransportState {
     fn hello(&self, epoch: u32) -> Hello {
@@ -16,6 +19,54 @@ impl TransportState {
         let to = self.target.as_ref().map_or(self.peer, |t| t.to);
         let (past, acked) = (self.past, self.acked);
         Hello { from: self.id, to, epoch, past, acked, refusal: Refusal::None, endpoint, name }
+    }
+
+    /// Begins to connect, unless the peer has connected.
+    pub(crate) fn connect(&mut self, target: Target, until: Instant) -> Result<(), Error> {
+        if self.peer != 0 && target.to != self.peer {
+            return Err(Error::HasPeer);
+        }
+        let now = Instant::now();
+        match &self.phase {
+            Phase::Broken(why) => return Err(Error::Broken(why.clone())),
+            Phase::Making(_) => return Err(Error::HasPeer),
+            Phase::Up(_) => {}
+            Phase::Idle => {
+                let making = Making { dial: Dial::At(now), since: now, until, revoke_by: None, peer: PeerState::Open };
+                self.phase = Phase::Making(making);
+                self.why = Arc::from(TIME_UP);
+            }
+        }
+        self.peer = target.to;
+        self.target = Some(target);
+        Ok(())
+    }
+
+    /// As [`TransportState::connect`], with an operation that reports it.
+    pub(crate) fn begin_connect(&mut self, url: &Url, timeout: Duration) -> Result<OpId, Error> {
+        if url.kind() == UrlKind::Transport && url.id == self.id {
+            return Err(Error::Connect(Arc::from("this is the transport's own URL; give it to the peer")));
+        }
+        let until = deadline(timeout);
+        self.connect(Target { handle: url.handle.clone(), to: url.id, key: url.key }, until)?;
+        let id = self.ops.start(Kind::Connect, None, Some(until));
+        match self.phase {
+            Phase::Up(_) => self.ops.connected(),
+            _ => self.dials_for = Some(id),
+        }
+        Ok(id)
+    }
+
+    /// Begins to wait for the peer.
+    pub(crate) fn begin_wait(&mut self, timeout: Duration) -> Result<OpId, Error> {
+        if let Phase::Broken(why) = &self.phase {
+            return Err(Error::Broken(why.clone()));
+        }
+        let id = self.ops.start(Kind::Connect, None, Some(deadline(timeout)));
+        if let Phase::Up(_) = self.phase {
+            self.ops.connected();
+        }
+        Ok(id)
     }
 
     /// Moves the making of a path on. True: something has moved.

@@ -36,7 +36,7 @@ fn target(url: &Url) -> super::Target {
 }
 
 /// A channel, and what it needs: the listener and its other end.
-fn connected(fabric: &Fabric) -> (Channel, Listener, Channel) {
+pub(crate) fn connected(fabric: &Fabric) -> (Channel, Listener, Channel) {
     let listener = fabric.listen(0).expect("a listener");
     let mut connecting = fabric.connect(0, &listener.handle()).expect("a dial");
     let (since, mut here, mut there) = (Instant::now(), None, None);
