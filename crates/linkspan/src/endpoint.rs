@@ -257,7 +257,7 @@ impl Endpoint {
     pub fn peer(&self, name: &str) -> Result<Arc<Transport>, Error> {
         self.open()?;
         let found = self.state.lock().peers.get(name).cloned();
-        found.ok_or_else(|| self.unknown(name))
+        found.filter(|transport| !came_to_nothing(&transport.shared.lock())).ok_or_else(|| self.unknown(name))
     }
 
     /// Closes the connection to a peer: what is under way ends with [`Error::Aborted`], and no event of it comes any more. It may
@@ -266,9 +266,7 @@ impl Endpoint {
     /// # Errors
     /// [`Error::UnknownPeer`], [`Error::EndpointClosed`].
     pub fn remove(&self, name: &str) -> Result<(), Error> {
-        self.open()?;
-        let found = self.state.lock().peers.get(name).cloned();
-        let transport = found.ok_or_else(|| self.unknown(name))?;
+        let transport = self.peer(name)?;
         // It stays until its path has ended: a region is taken back from those that are here.
         transport.end("the peer was removed from its endpoint");
         self.state.events.forget_given_back(name);
@@ -475,7 +473,7 @@ impl Endpoint {
         if name == self.state.name {
             return Err(Error::PeerName { name: peer.to_owned(), why: "it is this endpoint's own" });
         }
-        let _replaced;
+        let mut gone = Vec::new();
         let (transport, begun, fresh) = {
             let mut inner = self.state.lock();
             // Where `close` comes later it ends this one.
@@ -483,8 +481,8 @@ impl Endpoint {
             match self.known(&inner, peer, url, timeout)? {
                 Some((transport, begun)) => (transport, begun, false),
                 None => {
-                    let (transport, begun) = self.fresh(&mut inner, peer, url, timeout)?;
-                    _replaced = inner.peers.insert(Arc::from(peer), transport.clone());
+                    let (transport, begun) = self.fresh(&mut inner, peer, url, timeout, &mut gone)?;
+                    gone.extend(inner.peers.insert(Arc::from(peer), transport.clone()));
                     (transport, begun, true)
                 }
             }
@@ -522,8 +520,9 @@ impl Endpoint {
         peer: &str,
         url: &Url,
         timeout: Duration,
+        gone: &mut Vec<Arc<Transport>>,
     ) -> Result<(Arc<Transport>, OpId), Error> {
-        if self.state.is_full(inner, peer) {
+        if self.state.is_full(inner, peer, gone) {
             return Err(Error::TooManyPeers(Arc::from(self.name()), MOST_PEERS));
         }
         let accepting = self.accepting.upgrade();
@@ -588,13 +587,12 @@ impl EndpointState {
         Before::of(&mut ended.lock())
     }
 
-    /// Whether there is no place for another peer of this name. Those that never came about give theirs up.
-    fn is_full(&self, inner: &mut Inner, peer: &str) -> bool {
-        if inner.peers.len() >= MOST_PEERS {
-            inner.peers.retain(|_, transport| {
-                let guard = transport.shared.lock();
-                !is_spent(&guard) || guard.member.as_ref().is_some_and(|member| member.was_up())
-            });
+    /// Whether there is no place for another peer of this name. Those that never came about give theirs up, here or when their number has
+    /// doubled that of the peers: `gone`, which is dropped when the lock is open.
+    fn is_full(&self, inner: &mut Inner, peer: &str, gone: &mut Vec<Arc<Transport>>) -> bool {
+        if inner.peers.len() >= MOST_PEERS || inner.peers.len().is_power_of_two() {
+            let over = inner.peers.extract_if(|_, transport| came_to_nothing(&transport.shared.lock()));
+            gone.extend(over.map(|(_, transport)| transport));
         }
         inner.peers.len() >= MOST_PEERS && !inner.peers.contains_key(peer)
     }
@@ -609,7 +607,7 @@ impl EndpointState {
     ) -> Result<(Arc<Shared>, u64), NotTaken> {
         let peer = self.called(hello, &ch);
         let refused = |ch, refusal| Err(Box::new((ch, refusal)));
-        let _replaced;
+        let mut gone = Vec::new();
         let mut inner = self.lock();
         if peer == self.name.as_str() {
             return refused(ch, Refusal::Name);
@@ -626,7 +624,7 @@ impl EndpointState {
                 return Ok((transport.shared.clone(), to));
             }
         }
-        if self.events.is_closed() || self.is_full(&mut inner, &peer) {
+        if self.events.is_closed() || self.is_full(&mut inner, &peer, &mut gone) {
             return refused(ch, Refusal::Full);
         }
         let (shared, to) = match self.member(&inner, &peer, accepting) {
@@ -637,7 +635,7 @@ impl EndpointState {
             }
         };
         shared.lock().adopt(ch, &Hello { to, ..*hello });
-        _replaced = inner.peers.insert(Arc::from(peer), Arc::new(Transport::from_shared(shared.clone())));
+        gone.extend(inner.peers.insert(Arc::from(peer), Arc::new(Transport::from_shared(shared.clone()))));
         Ok((shared, to))
     }
 
@@ -670,10 +668,10 @@ impl EndpointState {
     /// See [`EndpointState::forget`]; for one that never was connected.
     pub(crate) fn forget_if_spent(&self, shared: &Arc<Shared>) {
         let guard = shared.lock();
-        let spent = is_spent(&guard) && guard.epoch == 0;
+        let over = came_to_nothing(&guard);
         let peer = guard.member.as_ref().map(|member| member.peer().clone());
         drop(guard);
-        if let (true, Some(peer)) = (spent, peer) {
+        if let (true, Some(peer)) = (over, peer) {
             self.forget(&peer, shared);
         }
     }
@@ -682,6 +680,11 @@ impl EndpointState {
 /// Whether it will never be connected again by itself.
 fn is_spent(state: &TransportState) -> bool {
     matches!(state.phase, Phase::Idle | Phase::Broken(_))
+}
+
+/// Whether it has ended, was never connected, and has nothing to tell of a peer before it.
+fn came_to_nothing(state: &TransportState) -> bool {
+    is_spent(state) && state.member.as_ref().is_none_or(|member| member.is_unheard_of())
 }
 
 /// Whether the peer is there.

@@ -139,9 +139,9 @@ impl Member {
         (self.came, self.went) = (false, false);
     }
 
-    /// Whether it ever was connected.
-    pub(crate) fn was_up(&self) -> bool {
-        self.was_up
+    /// Whether it never was connected, nor was a peer before it whose end is to be told.
+    pub(crate) fn is_unheard_of(&self) -> bool {
+        !self.was_up && self.before.is_empty()
     }
 
     /// There are news. Where they go, if the transport does not stand in the queue yet.

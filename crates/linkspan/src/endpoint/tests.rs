@@ -52,6 +52,32 @@ fn peers_that_never_came_about_give_their_place_up() {
 }
 
 #[test]
+fn peers_that_never_came_about_are_unknown_and_no_more_are_kept_than_peers_that_did() {
+    let ctx = context();
+    let (hub, gone) = (ctx.endpoint("hub").expect("an endpoint"), ctx.endpoint("gone").expect("an endpoint"));
+    let url = gone.url().clone();
+    drop(gone);
+    for name in ["a", "b"] {
+        hub.connect(name, &url, Duration::from_millis(50)).expect("begun").wait().expect_err("nobody is there");
+        assert!(matches!(hub.peer(name), Err(Error::UnknownPeer { .. })));
+        assert!(matches!(hub.remove(name), Err(Error::UnknownPeer { .. })));
+        assert!(hub.state.lock().peers.len() <= 1, "each keeps a descriptor");
+    }
+    // The end of the one before is told all the same, and until then its name is known.
+    drop(connect(&ctx, "w", &hub, LONG).expect("connected"));
+    let event = || hub.next_event_blocking(Some(LONG)).expect("an event");
+    assert!(matches!(event(), Event::Connected { .. }));
+    let began = Instant::now();
+    while !hub.peers().is_empty() && began.elapsed() < LONG {
+        std::thread::yield_now();
+    }
+    hub.connect_blocking("w", &url, Duration::from_millis(50)).expect_err("nobody is there");
+    assert!(hub.peer("w").is_ok());
+    assert!(matches!(event(), Event::Lost { .. }));
+    assert!(matches!(hub.peer("w"), Err(Error::UnknownPeer { .. })));
+}
+
+#[test]
 fn events_of_one_that_was_replaced_come_first_and_do_not_pile_up() {
     let ctx = context();
     let hub = ctx.endpoint("hub").expect("an endpoint");
