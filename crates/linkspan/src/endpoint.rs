@@ -184,6 +184,7 @@ impl Endpoint {
         let left = || until.saturating_duration_since(Instant::now());
         let mut found = find(peer)?;
         loop {
+            self.open()?;
             let error = match &found {
                 None => Error::Connect(Arc::from(format!("nobody had the URL of peer {peer:?} in time"))),
                 Some(url) => match self.try_at(peer, url, &mut find, until) {

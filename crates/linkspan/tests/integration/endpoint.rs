@@ -218,6 +218,22 @@ fn a_url_is_asked_for_until_it_is_there() {
 }
 
 #[test]
+fn closing_ends_a_connect_that_asks_for_a_url_which_nobody_has() {
+    let worker = endpoint(0, "w");
+    let mut asked = 0;
+    let closes = |_: &str| {
+        asked += 1;
+        if asked == 2 {
+            worker.close();
+        }
+        Ok(None)
+    };
+    let end = worker.connect_found_blocking("hub", closes, LONG);
+    assert!(matches!(end, Err(Error::EndpointClosed(_))), "{end:?}");
+    assert_eq!(asked, 2);
+}
+
+#[test]
 fn closing_ends_what_is_under_way_and_hangs_nobody() {
     for path in 0..PATHS.len() {
         let (hub, worker) = (endpoint(path, "hub"), endpoint(path, "w"));
