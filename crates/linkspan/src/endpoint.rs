@@ -149,7 +149,7 @@ impl Endpoint {
     }
 
     /// Connects to the endpoint called `peer` at `url`. Where it is connected already, or comes here meanwhile, that is the one.
-    /// Output 0; then [`Endpoint::peer`] has its transport. The URL may also be of a [`Transport`] or a [`Listener`], which have no
+    /// Several calls share a dial, which goes on as long as one of them waits. Output 0; then [`Endpoint::peer`] has its transport. The URL may also be of a [`Transport`] or a [`Listener`], which have no
     /// name: they are called `peer` here.
     ///
     /// # Errors

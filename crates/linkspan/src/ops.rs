@@ -749,6 +749,14 @@ impl Ops {
         }
     }
 
+    /// Of those that wait for a peer, the one that does so longest.
+    pub(crate) fn longest_connect(&self) -> Option<(OpId, Instant)> {
+        let open =
+            self.table.iter().zip(0..).filter(|(op, _)| op.live && op.result.is_none() && op.kind == Kind::Connect);
+        let dated = open.filter_map(|(op, index)| Some((OpId { index, generation: op.generation }, op.deadline?)));
+        dated.max_by_key(|one| one.1)
+    }
+
     /// Reports the waits for a peer.
     pub(crate) fn connected(&mut self) {
         for index in 0..self.table.len() {

@@ -438,7 +438,8 @@ impl TransportState {
     /// Looks at clocks: deadlines and the making of paths.
     pub(crate) fn expire(&mut self, now: Instant) {
         // A first path has the deadline of the call that makes it, which ends together with it: the next call begins anew.
-        if self.epoch == 0 && matches!(&self.phase, Phase::Making(making) if now >= making.until) {
+        let overdue = self.epoch == 0 && matches!(&self.phase, Phase::Making(making) if now >= making.until);
+        if overdue && !self.dials_on(now) {
             self.give_up(&self.overdue());
         }
         let ch = match &mut self.phase {
@@ -464,7 +465,8 @@ impl TransportState {
             _ => None,
         };
         let forgotten = self.ops.forget(id, ch);
-        if self.dials_for == Some(id) && self.epoch == 0 && matches!(self.phase, Phase::Making(_)) {
+        let dialled = self.dials_for == Some(id) && self.epoch == 0 && matches!(self.phase, Phase::Making(_));
+        if dialled && !self.dials_on(Instant::now()) {
             self.give_up("the call that connected was cancelled");
         }
         forgotten

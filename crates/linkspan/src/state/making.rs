@@ -94,8 +94,7 @@ impl TransportState {
             return true;
         }
         if now >= making.until {
-            let why = self.overdue();
-            return self.give_up(&why);
+            return self.dials_on(now) || self.give_up(&self.overdue());
         }
         let dial = std::mem::replace(&mut making.dial, Dial::Off);
         let next = match (dial, &self.target) {
@@ -192,6 +191,15 @@ impl TransportState {
             }
             _ => self.why.to_string(),
         }
+    }
+
+    /// The first path to a peer of an endpoint is dialled for all calls that wait for it: whether there is another one, which then is the one
+    /// that it is dialled for.
+    pub(super) fn dials_on(&mut self, now: Instant) -> bool {
+        let (Phase::Making(making), Some(_), 0) = (&mut self.phase, &self.member, self.epoch) else { return false };
+        let Some((id, until)) = self.ops.longest_connect().filter(|longest| longest.1 > now) else { return false };
+        (making.until, self.dials_for) = (until, Some(id));
+        true
     }
 
     /// No path comes about.

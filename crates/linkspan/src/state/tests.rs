@@ -128,6 +128,28 @@ fn a_connect_that_is_dropped_is_given_up_and_a_wait_that_is_dropped_leaves_it_al
 }
 
 #[test]
+fn calls_that_share_a_dial_to_an_endpoints_peer_do_not_end_it_for_each_other() {
+    let (ours, theirs) = (context(), context());
+    let silent = theirs.fabric().listen(0).expect("a listener");
+    let url = Url::of_listener(&silent.handle()).expect("a URL");
+    let hub = ours.endpoint("hub").expect("an endpoint");
+    let connect = |timeout| hub.connect("peer", &url, timeout).expect("begun");
+    let (short, dropped, long) = (connect(Duration::from_millis(20)), connect(2 * LONG), connect(LONG));
+    assert!(matches!(short.wait(), Err(Error::Connect(_))));
+    drop(dropped);
+    let peer = hub.peer("peer").expect("it is dialled");
+    let (to, since) = (peer.shared.lock().id, Instant::now());
+    let mut there = loop {
+        assert!(since.elapsed() < LONG, "no path");
+        if let Some(there) = silent.accept().expect("a connection") {
+            break there;
+        }
+    };
+    assert!(super::say(&mut there, Hello { from: 7, to, epoch: 1, ..Hello::default() }));
+    long.wait().expect("connected");
+}
+
+#[test]
 fn a_region_of_another_transport_is_not_taken_back_although_its_key_is_the_same_number() {
     let ours = context();
     let [a, b] = [(); 2].map(|()| ours.transport().expect("a transport"));
