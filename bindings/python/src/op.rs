@@ -1,7 +1,7 @@
 //! Operations that have begun: waited for by a thread, or awaited in an asyncio loop.
 
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ pub(crate) enum Gives {
 pub(crate) enum Under {
     Op(linkspan::Op<'static>, Gives),
     /// The next notification.
-    Notification(linkspan::Op<'static>, Weak<linkspan::Transport>),
+    Notification(linkspan::Op<'static>),
     Accept(Arc<linkspan::Listener>),
     /// An endpoint's connecting to a peer, by its name.
     Dial(linkspan::Op<'static>, Arc<linkspan::Endpoint>, String),
@@ -66,16 +66,14 @@ pub(crate) struct Op {
 /// What others get where nobody has the result of the operation that found it.
 enum Unread {
     Event(Arc<linkspan::Endpoint>, linkspan::Event),
-    Notification(Weak<linkspan::Transport>, u64),
+    Notification(linkspan::Op<'static>),
 }
 
 impl Unread {
     fn give_back(self) {
         match self {
             Unread::Event(endpoint, event) => endpoint.give_back(event),
-            Unread::Notification(transport, value) => {
-                transport.upgrade().inspect(|transport| transport.give_back(value));
-            }
+            Unread::Notification(op) => op.give_back(),
         }
     }
 }
@@ -171,23 +169,19 @@ impl Op {
             }
         });
         let Some((found, under)) = looked else { return false };
-        let unread = match (&found, &under) {
-            (Found::Event(event), Under::Event(endpoint)) => Some(Unread::Event(endpoint.clone(), event.clone())),
-            (Found::Report(Ok(value)), Under::Notification(_, of)) => Some(Unread::Notification(of.clone(), *value)),
-            _ => None,
+        let (report, unread, rest) = match (found, under) {
+            (Found::Event(event), Under::Event(endpoint)) => {
+                (Event::python(py, event.clone()), Some(Unread::Event(endpoint, event)), None)
+            }
+            (Found::Report(report), Under::Notification(op)) => {
+                (given(py, report, Gives::Number), Some(Unread::Notification(op)), None)
+            }
+            (found, under) => (Found::python(py, found, &under), None, Some(under)),
         };
         *self.found.lock().unwrap_or_else(|e| e.into_inner()) = unread;
-        let report = match (found, &under) {
-            (Found::Report(report), Under::Op(_, gives)) => given(py, report, *gives),
-            (Found::Report(Ok(_)), Under::Dial(_, endpoint, peer)) => peer_called(py, endpoint, peer),
-            (Found::Report(report), Under::Notification(..)) => given(py, report, Gives::Number),
-            (Found::Report(report), _) => given(py, report, Gives::Nothing),
-            (Found::Event(event), _) => Event::python(py, event),
-            (Found::Peer(transport), _) => Transport::python(py, transport),
-        };
         told();
         self.finish(py, report);
-        py.detach(|| drop(under));
+        py.detach(|| drop(rest));
         true
     }
 
@@ -227,16 +221,28 @@ enum Found {
     Event(linkspan::Event),
 }
 
+impl Found {
+    fn python(py: Python<'_>, found: Found, under: &Under) -> PyResult<Py<PyAny>> {
+        match (found, under) {
+            (Found::Report(report), Under::Op(_, gives)) => given(py, report, *gives),
+            (Found::Report(Ok(_)), Under::Dial(_, endpoint, peer)) => peer_called(py, endpoint, peer),
+            (Found::Report(report), _) => given(py, report, Gives::Nothing),
+            (Found::Event(event), _) => Event::python(py, event),
+            (Found::Peer(transport), _) => Transport::python(py, transport),
+        }
+    }
+}
+
 impl Under {
     fn look(&mut self, waker: Option<&Waker>) -> Option<Found> {
         match (self, waker.map(Context::from_waker)) {
-            (Under::Op(op, _) | Under::Notification(op, _) | Under::Dial(op, ..), Some(mut cx)) => {
+            (Under::Op(op, _) | Under::Notification(op) | Under::Dial(op, ..), Some(mut cx)) => {
                 match Pin::new(op).poll(&mut cx) {
                     Poll::Ready(report) => Some(Found::Report(report)),
                     Poll::Pending => None,
                 }
             }
-            (Under::Op(op, _) | Under::Notification(op, _) | Under::Dial(op, ..), None) => op.test().map(Found::Report),
+            (Under::Op(op, _) | Under::Notification(op) | Under::Dial(op, ..), None) => op.test().map(Found::Report),
             (Under::Accept(listener), cx) => {
                 let mut cx = cx.unwrap_or(Context::from_waker(Waker::noop()));
                 match pin!(listener.accept()).poll(&mut cx) {
@@ -307,7 +313,7 @@ impl Op {
                 let report = py.detach(|| op.wait());
                 given(py, report, gives)
             }
-            Under::Notification(op, _) => {
+            Under::Notification(op) => {
                 let report = py.detach(|| op.wait());
                 given(py, report, Gives::Number)
             }

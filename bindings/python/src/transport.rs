@@ -595,7 +595,7 @@ impl Transport {
     fn wait_for_write_async(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Op> {
         let (inner, timeout) = (self.inner()?, seconds(timeout)?);
         let op = py.detach(|| inner.wait_for_write(timeout));
-        Ok(Op::new(Under::Notification(op, Arc::downgrade(&inner))))
+        Ok(Op::new(Under::Notification(op)))
     }
 
     /// The notifications of the peer, one after the other, for `async for`.

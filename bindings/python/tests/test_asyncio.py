@@ -109,6 +109,27 @@ def test_a_notification_that_nobody_has_read_is_not_lost_with_the_operation(pair
         b.wait_for_write(0)
 
 
+def test_notifications_that_nobody_has_read_come_again_in_their_order(pair: Pair) -> None:
+    a, b = pair
+    remote = b.expose(bytearray(0)).remote
+
+    async def cancelled(order: list[int]) -> None:
+        ops = [b.wait_for_write_async() for _ in order]
+        tasks = [asyncio.create_task(op) for op in ops]
+        await asyncio.sleep(0)
+        for value in range(len(order)):
+            a.write(b"", remote, notify=value, timeout=LONG)
+        for op in reversed(ops):
+            until_done(op)
+        for at in order:
+            tasks[at].cancel()
+        await asyncio.wait(tasks)
+
+    for order in ([0, 1, 2], [2, 0, 1]):
+        asyncio.run(cancelled(order))
+        assert [b.wait_for_write(LONG) for _ in order] == [0, 1, 2]
+
+
 def test_errors_are_awaited_too(pair: Pair) -> None:
     a, b = pair
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use crate::Error;
-use crate::ops::OpId;
+use crate::ops::{Numbered, OpId};
 use crate::shared::Shared;
 use crate::state::Driver;
 
@@ -28,7 +28,8 @@ pub struct Op<'m> {
 enum Stage {
     Under(OpId),
     Failed(Error),
-    Over,
+    /// With the notification that it gave.
+    Over(Option<Numbered>),
 }
 
 impl std::fmt::Debug for Op<'_> {
@@ -36,7 +37,7 @@ impl std::fmt::Debug for Op<'_> {
         f.write_str(match &self.state {
             Stage::Under(_) => "Op(under way)",
             Stage::Failed(_) => "Op(failed)",
-            Stage::Over => "Op(over)",
+            Stage::Over(_) => "Op(over)",
         })
     }
 }
@@ -59,14 +60,12 @@ impl<'m> Op<'m> {
     /// # Panics
     /// The operation was over already.
     pub fn test(&mut self) -> Option<Result<u64, Error>> {
-        match std::mem::replace(&mut self.state, Stage::Over) {
+        match std::mem::replace(&mut self.state, Stage::Over(None)) {
             Stage::Failed(error) => Some(Err(error)),
-            Stage::Over => panic!("an operation was asked after its report"),
+            Stage::Over(_) => panic!("an operation was asked after its report"),
             Stage::Under(id) => {
-                let (report, _hold) = self.shared.ask(id);
-                if report.is_none() {
-                    self.state = Stage::Under(id);
-                }
+                let (report, given, _hold) = self.shared.ask(id);
+                self.state = if report.is_none() { Stage::Under(id) } else { Stage::Over(given) };
                 report
             }
         }
@@ -81,10 +80,20 @@ impl<'m> Op<'m> {
     /// # Panics
     /// The operation was over already.
     pub fn wait(mut self) -> Result<u64, Error> {
-        match std::mem::replace(&mut self.state, Stage::Over) {
+        match std::mem::replace(&mut self.state, Stage::Over(None)) {
             Stage::Failed(error) => Err(error),
-            Stage::Over => panic!("an operation was asked after its report"),
+            Stage::Over(_) => panic!("an operation was asked after its report"),
             Stage::Under(id) => self.shared.run(self.shared.lock(), id),
+        }
+    }
+
+    /// Puts back the notification that it has given and that nobody used, as that of a task which was cancelled when it had been given it: waits
+    /// get it before those that came later. Of another operation, or one that has not reported, it is as dropping it.
+    pub fn give_back(self) {
+        if let Stage::Over(Some((number, value))) = self.state {
+            let mut guard = self.shared.lock();
+            guard.give_back(number, value);
+            self.shared.unlock(guard);
         }
     }
 }
@@ -105,11 +114,12 @@ impl Future for Op<'_> {
             guard.expire(Instant::now());
             drove = true;
         }
+        let given = guard.ops.given(id);
         if let Some((result, hold)) = guard.ops.take(id) {
             let result = result.map_err(|fail| guard.error(fail));
             self.shared.unlock(guard);
             drop(hold);
-            self.state = Stage::Over;
+            self.state = Stage::Over(given);
             return Poll::Ready(result);
         }
         guard.ops.wake_by(id, cx.waker());

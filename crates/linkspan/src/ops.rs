@@ -13,6 +13,7 @@ use crate::stats::TransportStats;
 
 mod kept;
 mod path;
+mod waits;
 
 pub(crate) use path::Path;
 use path::Posted;
@@ -69,6 +70,9 @@ impl Notify {
         Notify { fence: true, ..self }
     }
 }
+
+/// A notification that has left its path, behind its number there.
+pub(crate) type Numbered = (u64, u64);
 
 /// Why an operation failed, as plain data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,24 +322,6 @@ impl Ops {
         }
     }
 
-    /// Whether a wait for a notification is open; closed ones are forgotten.
-    pub(crate) fn has_wait(&mut self) -> bool {
-        while let Some(&id) = self.waits.front() {
-            if self.is_open(id) {
-                return true;
-            }
-            self.waits.pop_front();
-        }
-        false
-    }
-
-    /// Gives a notification to the oldest wait.
-    pub(crate) fn notified(&mut self, value: u64) {
-        if let Some(id) = self.waits.pop_front() {
-            self.finish(id, Ok(value));
-        }
-    }
-
     /// Reports an operation.
     pub(crate) fn finish(&mut self, id: OpId, result: Result<u64, Fail>) {
         let Some(op) = self.open(id) else { return };
@@ -425,13 +411,13 @@ impl Ops {
 
     /// The report will not be taken any more. Returns a notification that had been given to it, and whether the connection
     /// still uses its memory.
-    pub(crate) fn forget(&mut self, id: OpId, ch: Option<&mut impl Path>) -> (Option<u64>, bool) {
+    pub(crate) fn forget(&mut self, id: OpId, ch: Option<&mut impl Path>) -> (Option<Numbered>, bool) {
         if let Some(ch) = ch {
             self.withdraw(id, ch);
         }
         let Some(op) = self.get(id) else { return (None, false) };
-        if let Some(result) = op.result {
-            let unread = result.ok().filter(|_| op.kind == Kind::Wait);
+        if op.result.is_some() {
+            let unread = self.given(id);
             self.release(id);
             return (unread, false);
         }
@@ -745,25 +731,6 @@ impl Ops {
             if op.live && op.result.is_none() && which(ending) {
                 let id = OpId { index: index as u32, generation: op.generation };
                 self.finish(id, Err(fail));
-            }
-        }
-    }
-
-    /// Of those that wait for a peer, the one that does so longest.
-    pub(crate) fn longest_connect(&self) -> Option<(OpId, Instant)> {
-        let open =
-            self.table.iter().zip(0..).filter(|(op, _)| op.live && op.result.is_none() && op.kind == Kind::Connect);
-        let dated = open.filter_map(|(op, index)| Some((OpId { index, generation: op.generation }, op.deadline?)));
-        dated.max_by_key(|one| one.1)
-    }
-
-    /// Reports the waits for a peer.
-    pub(crate) fn connected(&mut self) {
-        for index in 0..self.table.len() {
-            let op = &self.table[index];
-            if op.live && op.kind == Kind::Connect {
-                let id = OpId { index: index as u32, generation: op.generation };
-                self.finish(id, Ok(0));
             }
         }
     }

@@ -10,7 +10,7 @@ use linkspan_net::{Notifier, WaitSet};
 use crate::Error;
 use crate::engine::{LOOK, Serve, Served};
 use crate::memory::Hold;
-use crate::ops::{Leftovers, OpId};
+use crate::ops::{Leftovers, Numbered, OpId};
 use crate::state::{Driver, TransportState};
 
 /// How long a blocking call spins before it sleeps: ten times what a sleep and a wake-up cost, so that it loses little where it
@@ -189,8 +189,8 @@ impl Shared {
         self.unlock(guard);
     }
 
-    /// Whether an operation has reported, and its memory; moves things on where nobody does.
-    pub(crate) fn ask(&self, id: OpId) -> (Option<Result<u64, Error>>, Option<Hold>) {
+    /// Whether an operation has reported, the notification that it was given, and its memory; moves things on where nobody does.
+    pub(crate) fn ask(&self, id: OpId) -> (Option<Result<u64, Error>>, Option<Numbered>, Option<Hold>) {
         let mut guard = self.lock();
         if !guard.ops.is_reported(id) && guard.driver == Driver::Nobody {
             // The engine looks after those that are to be woken; a step ends the sleep that it has prepared.
@@ -210,10 +210,11 @@ impl Shared {
                 guard.expire(Instant::now());
             }
         }
+        let given = guard.ops.given(id);
         let (report, hold) = guard.ops.take(id).unzip();
         let report = report.map(|result| result.map_err(|fail| guard.error(fail)));
         self.unlock(guard);
-        (report, hold.flatten())
+        (report, given, hold.flatten())
     }
 
     /// Wakes everybody: something was ended from outside.
@@ -285,8 +286,8 @@ impl Shared {
             guard.revoke("an operation under way was dropped", Instant::now());
             guard.ops.drop_now(id);
         }
-        if let Some(value) = unread {
-            guard.give_back(value);
+        if let Some((number, value)) = unread {
+            guard.give_back(number, value);
         }
         // With a call that connected end those that wait for its path, also on a thread that sleeps.
         if in_use || guard.ops.finished != 0 { self.see_to_it(guard) } else { self.unlock(guard) }

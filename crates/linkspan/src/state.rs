@@ -14,7 +14,7 @@ use crate::acceptor::{Acceptor, PendingHello};
 use crate::context::Context;
 use crate::endpoint::{Events, Member};
 use crate::hello::{HELLO_LEN, HELLO_TAG, Hello, PAST, Refused};
-use crate::ops::{Ending, Fail, OpId, Ops};
+use crate::ops::{Ending, Fail, Numbered, OpId, Ops};
 use crate::regions::{Numbers, Regions};
 use crate::{Error, Url, View};
 
@@ -169,8 +169,10 @@ pub(crate) struct TransportState {
     acked: [u32; PAST],
     /// The last path that ended here, and the peer's control messages that came on it.
     ended: (u32, u64),
-    /// Notifications of paths that have ended.
-    pub(crate) carry: VecDeque<u64>,
+    /// Notifications of paths that have ended or that were put back, by their numbers.
+    pub(crate) carry: VecDeque<Numbered>,
+    /// Notifications that have left their paths, which so are numbered.
+    came: u64,
     steps: u32,
     checked: Instant,
     /// When its driver went to sleep, where it does.
@@ -218,6 +220,7 @@ impl TransportState {
             acked: [0; PAST],
             ended: (0, 0),
             carry: VecDeque::new(),
+            came: 0,
             steps: 0,
             checked: Instant::now(),
             asleep: Instant::now(),
@@ -333,21 +336,27 @@ impl TransportState {
     /// Gives notifications that are there to those who wait.
     pub(crate) fn deliver(&mut self) {
         while self.ops.has_wait() {
-            let there = self.carry.pop_front().or_else(|| self.channel().and_then(Channel::take_notify));
-            match there {
-                Some(value) => self.ops.notified(value),
+            match self.carry.pop_front().or_else(|| self.take_notify()) {
+                Some((number, value)) => self.ops.notified(number, value),
                 None => return,
             }
         }
         if self.member.is_some() {
             // One is enough to see: the others stay where they are bounded.
             if self.carry.is_empty()
-                && let Some(value) = self.channel().and_then(Channel::take_notify)
+                && let Some(there) = self.take_notify()
             {
-                self.carry.push_back(value);
+                self.carry.push_back(there);
             }
             self.news |= !self.carry.is_empty();
         }
+    }
+
+    /// The next notification of the path, with its number.
+    fn take_notify(&mut self) -> Option<Numbered> {
+        let value = self.channel()?.take_notify()?;
+        self.came += 1;
+        Some((self.came, value))
     }
 
     /// There are news for the endpoint: its queue, if this does not stand in it.
@@ -358,9 +367,9 @@ impl TransportState {
 
     /// The oldest notification that no wait has taken.
     pub(crate) fn take_notification(&mut self) -> Option<u64> {
-        let value = self.carry.pop_front();
+        let oldest = self.carry.pop_front();
         self.deliver();
-        value
+        oldest.map(|(_, value)| value)
     }
 
     /// Whether notifications of an ended path wait to be taken.
@@ -373,9 +382,10 @@ impl TransportState {
         !matches!(self.phase, Phase::Making(_)) && self.ops.keeps(tag)
     }
 
-    /// Puts a notification back that its waiter did not take.
-    pub(crate) fn give_back(&mut self, value: u64) {
-        self.carry.push_front(value);
+    /// Puts a notification back that its waiter did not take, among those that came before and after it.
+    pub(crate) fn give_back(&mut self, number: u64, value: u64) {
+        let at = self.carry.partition_point(|there| there.0 < number);
+        self.carry.insert(at, (number, value));
         self.deliver();
     }
 
@@ -459,7 +469,7 @@ impl TransportState {
     }
 
     /// See [`Ops::forget`].
-    pub(crate) fn drop_op(&mut self, id: OpId) -> (Option<u64>, bool) {
+    pub(crate) fn drop_op(&mut self, id: OpId) -> (Option<Numbered>, bool) {
         let ch = match &mut self.phase {
             Phase::Up(ch) => Some(&mut **ch),
             _ => None,
@@ -508,7 +518,8 @@ impl TransportState {
         self.ops.reap(&mut *ch);
         self.ops.withdraw_all(&mut *ch);
         while let Some(value) = ch.take_notify() {
-            self.carry.push_back(value);
+            self.came += 1;
+            self.carry.push_back((self.came, value));
         }
         while let Some(message) = ch.take_unexpected() {
             self.ops.keep(message);

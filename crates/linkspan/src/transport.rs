@@ -412,10 +412,10 @@ impl Transport {
     }
 
     /// Puts a notification back that a wait gave and nobody used, as that of a task which was cancelled when it had been given it: it is
-    /// the next one.
+    /// the next one. [`Op::give_back`] puts several back in their order.
     pub fn give_back(&self, value: u64) {
         let mut guard = self.shared.lock();
-        guard.give_back(value);
+        guard.give_back(0, value);
         self.shared.unlock(guard);
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use linkspan_net::Notifier;
 
 use crate::hello::{EndpointName, Hello};
+use crate::ops::Numbered;
 use crate::shared::Shared;
 use crate::state::{Phase, TransportState};
 
@@ -49,7 +50,7 @@ impl Event {
 /// What was not taken of the peer that had the name before: its last notifications, and its end.
 #[derive(Default)]
 pub(crate) struct Before {
-    notifications: VecDeque<u64>,
+    notifications: VecDeque<Numbered>,
     why: Option<Arc<str>>,
 }
 
@@ -75,7 +76,7 @@ impl Before {
     fn take(&mut self, peer: &Arc<str>) -> Option<Event> {
         let peer = peer.clone();
         match self.notifications.pop_front() {
-            Some(value) => Some(Event::Notified { peer, value }),
+            Some((_, value)) => Some(Event::Notified { peer, value }),
             None => self.why.take().map(|why| Event::Lost { peer, why }),
         }
     }

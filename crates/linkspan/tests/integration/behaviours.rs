@@ -572,6 +572,26 @@ fn a_transport_that_was_closed_or_lost_its_peer_gives_no_url_at_which_nobody_ans
     }
 }
 
+#[test]
+fn notifications_that_nobody_used_come_again_in_the_order_in_which_they_had_come() {
+    let (a, b) = pair(PATHS[0].1);
+    let (_inbox, remote) = open(&b, 0);
+    let [one, mut two, three, four, mut five, six] = [(); 6].map(|()| b.wait_for_write(None));
+    for value in 1..=7 {
+        a.write_blocking(&Memory::host(0).view(), &remote, Some(Notify::value(value)), Some(LONG)).unwrap();
+    }
+    until("six to be given", || b.stats().pending == 0);
+    assert!(matches!((two.test(), five.test()), (Some(Ok(2)), Some(Ok(5)))));
+    drop(three);
+    two.give_back();
+    drop((six, one));
+    five.give_back();
+    drop(four);
+    for value in 1..=7 {
+        assert_eq!(b.wait_for_write_blocking(Some(LONG)).unwrap(), value);
+    }
+}
+
 /// A receive that times out revokes the path.
 #[test]
 fn messages_that_were_sent_are_received_after_their_path_was_revoked() {
