@@ -67,11 +67,18 @@ pub(crate) struct Op {
 enum Unread {
     Event(Arc<linkspan::Endpoint>, linkspan::Event),
     Notification(linkspan::Op<'static>),
+    /// Its object has been let go of when this is given back.
+    Peer(Arc<linkspan::Listener>, Arc<linkspan::Transport>),
 }
 
 impl Unread {
     fn give_back(self) {
         match self {
+            Unread::Peer(listener, transport) => {
+                if let Some(transport) = Arc::into_inner(transport) {
+                    listener.give_back(transport);
+                }
+            }
             Unread::Event(endpoint, event) => endpoint.give_back(event),
             Unread::Notification(op) => op.give_back(),
         }
@@ -131,7 +138,9 @@ impl Op {
 
     fn finish(&self, py: Python<'_>, result: PyResult<Py<PyAny>>) {
         let result = result.map_err(|error| error.into_value(py).into_any());
-        *self.lock() = Stage::Over(result);
+        let before = std::mem::replace(&mut *self.lock(), Stage::Over(result));
+        // An object that ends with it lets go of Python's lock meanwhile, which whoever waits for the stage may have.
+        drop(before);
         // Whoever has found it: no report wakes them any more.
         if let Some(watchers) = self.watchers.get() {
             watchers.end(py);
@@ -175,6 +184,10 @@ impl Op {
             }
             (Found::Report(report), Under::Notification(op)) => {
                 (given(py, report, Gives::Number), Some(Unread::Notification(op)), None)
+            }
+            (Found::Peer(transport), Under::Accept(listener)) => {
+                let transport = Arc::new(transport);
+                (Transport::python(py, transport.clone()), Some(Unread::Peer(listener, transport)), None)
             }
             (found, under) => (Found::python(py, found, &under), None, Some(under)),
         };
@@ -228,7 +241,7 @@ impl Found {
             (Found::Report(Ok(_)), Under::Dial(_, endpoint, peer)) => peer_called(py, endpoint, peer),
             (Found::Report(report), _) => given(py, report, Gives::Nothing),
             (Found::Event(event), _) => Event::python(py, event),
-            (Found::Peer(transport), _) => Transport::python(py, transport),
+            (Found::Peer(transport), _) => Transport::python(py, Arc::new(transport)),
         }
     }
 }
@@ -278,7 +291,7 @@ pub(crate) fn accept(py: Python<'_>, listener: &linkspan::Listener, until: Optio
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let slice = left.map_or(SLICE, |left| left.min(SLICE));
         match py.detach(|| listener.accept_blocking(slice)) {
-            Ok(transport) => return Transport::python(py, transport),
+            Ok(transport) => return Transport::python(py, Arc::new(transport)),
             Err(error) if error.is_timeout() && left.is_none_or(|left| left > slice) => py.check_signals()?,
             Err(error) => return Err(from_linkspan(py, &error)),
         }
@@ -480,10 +493,16 @@ impl Drop for Op {
         if process::is_forked() {
             // It is the parent's, and so is the lock that its end would take.
             std::mem::forget((stage, watchers));
-        } else if let Stage::Under(under) = stage {
-            process::unlocked(|| drop((under, watchers)));
-        } else if let Some(unread) = self.unread() {
-            process::unlocked(|| unread.give_back());
+            return;
+        }
+        match stage {
+            Stage::Under(under) => process::unlocked(|| drop((under, watchers))),
+            over => {
+                drop(over);
+                if let Some(unread) = self.unread() {
+                    process::unlocked(|| unread.give_back());
+                }
+            }
         }
     }
 }

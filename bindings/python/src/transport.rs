@@ -40,9 +40,9 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
-    fn wrap(transport: linkspan::Transport) -> Transport {
+    fn wrap(transport: Arc<linkspan::Transport>) -> Transport {
         transport.stop_waiting_when(process::stop_waiting);
-        Transport { inner: Mutex::new(Some(Arc::new(transport))), of: None }
+        Transport { inner: Mutex::new(Some(transport)), of: None }
     }
 
     /// That of an endpoint's peer: the endpoint has it too.
@@ -51,7 +51,7 @@ impl Transport {
         Ok(Py::new(py, Transport { inner: Mutex::new(Some(transport)), of: Some(of) })?.into_any())
     }
 
-    pub(crate) fn python(py: Python<'_>, transport: linkspan::Transport) -> PyResult<Py<PyAny>> {
+    pub(crate) fn python(py: Python<'_>, transport: Arc<linkspan::Transport>) -> PyResult<Py<PyAny>> {
         Ok(Py::new(py, Transport::wrap(transport))?.into_any())
     }
 
@@ -68,7 +68,7 @@ impl Transport {
     #[new]
     #[pyo3(signature = (device = None, *, paired = false))]
     fn new(py: Python<'_>, device: Option<&Bound<'_, PyAny>>, paired: bool) -> PyResult<Transport> {
-        Ok(Transport::wrap(made(py, device, paired, Context::transport, linkspan::Transport::attach)?))
+        Ok(Transport::wrap(made(py, device, paired, Context::transport, linkspan::Transport::attach)?.into()))
     }
 
     /// Which paths this machine and the settings (`LINKSPAN_*`) have, and why not the others.

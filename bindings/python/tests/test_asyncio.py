@@ -388,6 +388,35 @@ def test_notifications_one_after_the_other(pair: Pair) -> None:
     assert asyncio.run(main()) == [4, 5, 6], "the end of the peer in good order ends the iterator"
 
 
+def test_a_peer_that_nobody_has_had_is_accepted_next() -> None:
+    listener, peer = linkspan.Listener(), linkspan.Transport()
+
+    async def cancelled() -> None:
+        op = listener.accept_async()
+        task = asyncio.create_task(op)
+        await asyncio.sleep(0)
+        peer.connect(listener.url, LONG)
+        # It has the peer, and its task has not run since.
+        until_done(op)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    dropped = listener.accept_async()
+    until_done(dropped)
+    del dropped
+    read = listener.accept_async()
+    until_done(read)
+    accepted = read.wait()
+    assert read.cancel() is False and read.wait() is accepted
+    del read
+    with pytest.raises(linkspan.TimedOut):
+        listener.accept(0)
+    peer.send(1, b"there", timeout=LONG)
+    accepted.recv(1, bytearray(5), timeout=LONG)
+
+
 def test_closing_a_listener_ends_an_accept_that_is_awaited() -> None:
     async def main() -> None:
         listener = linkspan.Listener()

@@ -27,7 +27,7 @@ const BACKLOG: usize = 1024;
 struct Inner {
     /// Accepted or waiting to be, by number: their peers reconnect here when a path is made again.
     children: HashMap<u64, Weak<Shared>>,
-    ready: VecDeque<Arc<Shared>>,
+    ready: VecDeque<Transport>,
     wakers: Vec<Waker>,
     /// Whose memory transports carry that are made from now on.
     gpu: Option<Arc<dyn Gpu>>,
@@ -147,7 +147,13 @@ impl Listener {
 
     /// The transport of the next peer that has connected, if there is one.
     pub fn try_accept(&self) -> Option<Transport> {
-        self.accepting.lock().ready.pop_front().map(Transport::from_shared)
+        self.accepting.lock().ready.pop_front()
+    }
+
+    /// Puts a transport back that was accepted and not used, as that of a task which was cancelled when it had been given it: it is the next
+    /// one. A listener that is closed turns its peer away.
+    pub fn give_back(&self, transport: Transport) {
+        self.accepting.arrived(transport, VecDeque::push_front);
     }
 
     /// Waits at most `timeout` for the next peer. Any thread may call it.
@@ -158,8 +164,8 @@ impl Listener {
         let until = deadline(timeout);
         let mut inner = self.accepting.lock();
         loop {
-            if let Some(shared) = inner.ready.pop_front() {
-                return Ok(Transport::from_shared(shared));
+            if let Some(transport) = inner.ready.pop_front() {
+                return Ok(transport);
             }
             if inner.closed {
                 return Err(Error::Aborted);
@@ -179,8 +185,8 @@ impl Listener {
     pub fn accept(&self) -> impl Future<Output = Result<Transport, Error>> + '_ {
         std::future::poll_fn(|cx| {
             let mut inner = self.accepting.lock();
-            if let Some(shared) = inner.ready.pop_front() {
-                return Poll::Ready(Ok(Transport::from_shared(shared)));
+            if let Some(transport) = inner.ready.pop_front() {
+                return Poll::Ready(Ok(transport));
             }
             if inner.closed {
                 return Poll::Ready(Err(Error::Aborted));
@@ -208,7 +214,7 @@ impl Listener {
         drop((inner, ports));
         self.accepting.cond.notify_all();
         wakers.into_iter().for_each(Waker::wake);
-        waiting.into_iter().for_each(|shared| drop(Transport::from_shared(shared)));
+        drop(waiting);
     }
 }
 
@@ -290,13 +296,13 @@ impl ListenerState {
         }
     }
 
-    fn arrived(&self, shared: Arc<Shared>) {
+    fn arrived(&self, transport: Transport, stand: fn(&mut VecDeque<Transport>, Transport)) {
         let mut inner = self.lock();
         if inner.closed {
             drop(inner);
-            return drop(Transport::from_shared(shared));
+            return drop(transport);
         }
-        inner.ready.push_back(shared);
+        stand(&mut inner.ready, transport);
         let wakers = std::mem::take(&mut inner.wakers);
         drop(inner);
         self.cond.notify_one();
@@ -322,7 +328,7 @@ impl Serve for ListenerState {
                     let up = matches!(guard.phase, Phase::Up(_));
                     shared.see_to_it(guard);
                     if hello.to == 0 && up {
-                        self.arrived(shared);
+                        self.arrived(Transport::from_shared(shared), VecDeque::push_back);
                     }
                 }
                 Err(error) => {
@@ -354,7 +360,7 @@ mod tests {
     use std::task::Poll;
     use std::time::Duration;
 
-    use super::MOST_WAKERS;
+    use super::{MOST_WAKERS, VecDeque};
     use crate::Error;
     use crate::endpoint::tests::{LONG, Nobody, context};
 
@@ -407,6 +413,27 @@ mod tests {
     }
 
     #[test]
+    fn a_transport_that_is_given_back_is_the_next_one_to_be_accepted() {
+        let ctx = context();
+        let listener = ctx.listen().unwrap();
+        let peers = [ctx.transport().unwrap(), ctx.transport().unwrap()];
+        let [first, second] = peers.each_ref().map(|peer| {
+            peer.connect_blocking(listener.url(), LONG).unwrap();
+            listener.accept_blocking(LONG).unwrap()
+        });
+        let number = second.shared.lock().id;
+        listener.give_back(first);
+        listener.give_back(second);
+        let second = listener.try_accept().expect("it was given back");
+        assert_eq!(second.shared.lock().id, number);
+        assert!(listener.try_accept().is_some_and(|first| first.connected()));
+        listener.close();
+        listener.give_back(second);
+        let error = peers[1].wait_for_write_blocking(Some(LONG)).unwrap_err();
+        assert!(error.to_string().contains("closed"), "{error}");
+    }
+
+    #[test]
     fn a_listener_that_is_closed_while_a_peer_arrives_keeps_nothing_of_it() {
         let ctx = context();
         let listener = ctx.listen().unwrap();
@@ -422,8 +449,8 @@ mod tests {
         };
         let state = listener.accepting.clone();
         drop(listener);
-        let kept = std::sync::Arc::downgrade(&arriving);
-        state.arrived(arriving);
+        let kept = std::sync::Arc::downgrade(&arriving.shared);
+        state.arrived(arriving, VecDeque::push_back);
         assert!(state.lock().ready.is_empty());
         let error = peer.wait_for_write_blocking(Some(LONG)).unwrap_err();
         assert!(error.to_string().contains("closed"), "{error}");
