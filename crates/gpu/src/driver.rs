@@ -11,7 +11,8 @@ use crate::unpack::PIECE_LEN;
 use crate::{Ability, Event, Gpu, Stream, UnpackJob, pages_around};
 use crate::{GpuError, Pointer};
 
-/// Most streams, and most events, that a device hands out at a time: a staged rail has 2 and 127.
+/// Most streams, and most events, that a device hands out at a time: a staged rail has 2 and 128, and one that
+/// copies directly 384.
 pub const MOST: usize = 16 << 10;
 
 /// Handles of a driver by number. Looking one up takes no lock; a number that was never given out finds nothing.

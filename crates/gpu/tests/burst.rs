@@ -17,6 +17,87 @@ fn byte(n: usize) -> u8 {
     (n % 251) as u8
 }
 
+/// Long chunks, of which it begins on as many as the sink is ready for before one has landed, as RDMA does.
+struct Asking(Burst);
+
+const LONG: usize = 512 << 10;
+
+// SAFETY: as below.
+unsafe impl Rail for Asking {
+    fn info(&self) -> &RailInfo {
+        &self.0.info
+    }
+
+    fn ctrl(&mut self, _: &Head, _: MemSlice) -> Result<u64, Busy> {
+        Err(Busy)
+    }
+
+    fn data(&mut self, _: &Head, _: MemSlice) -> Result<u64, Busy> {
+        Err(Busy)
+    }
+
+    fn taken(&self) -> u64 {
+        0
+    }
+
+    fn flush(&mut self) -> Result<Poll, Down> {
+        Ok(Poll::Idle)
+    }
+
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Poll, Down> {
+        let failed = |v: Violation| Down::Protocol { path: "asking".into(), why: v.0 };
+        let mut head = Head::new(Kind::Chunk);
+        head.len.set(LONG as u32);
+        let mut begun = 0;
+        while self.0.left > 0 && sink.ready(&head) {
+            (self.0.left, begun) = (self.0.left - 1, begun + 1);
+            sink.place(&head).map_err(failed)?.expect("a place");
+        }
+        for _ in 0..begun {
+            sink.landed(&head).map_err(failed)?;
+        }
+        Ok(if begun == 0 { Poll::Idle } else { Poll::Active })
+    }
+
+    fn arm(&mut self) -> Option<WaitFd> {
+        None
+    }
+}
+
+struct Counter {
+    memory: MemSlice,
+    landed: usize,
+}
+
+impl Sink for Counter {
+    fn ctrl(&mut self, _: &Head, _: &[u8]) -> Result<(), Violation> {
+        Err(Violation("no control messages here".into()))
+    }
+
+    fn place(&mut self, _: &Head) -> Result<Option<MemSlice>, Violation> {
+        Ok(Some(self.memory))
+    }
+
+    fn landed(&mut self, _: &Head) -> Result<(), Violation> {
+        self.landed += 1;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_rail_that_begins_on_more_chunks_than_the_arena_has_space_for_is_kept_waiting() {
+    let gpu: Arc<dyn Gpu> = SimGpu::new(SimConfig { delay: 40, ..SimConfig::default() }).unwrap();
+    let mut below = burst(100);
+    below.info.caps.local = false;
+    let mut rail = StagedRail::new(Asking(below), &Staging::new(gpu.clone())).unwrap();
+    let memory = GpuBuf::new(&gpu, LONG).unwrap();
+    // SAFETY: the handle is used before `memory` is dropped.
+    let mut target = Counter { memory: unsafe { memory.slice() }, landed: 0 };
+    while target.landed < 100 {
+        rail.poll(&mut target).unwrap();
+    }
+}
+
 /// Places all of its chunks, fills them, and then says of each that it has landed: what seven batches of pages do that end together.
 struct Burst {
     info: RailInfo,

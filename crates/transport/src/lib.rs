@@ -31,9 +31,7 @@ pub use linkspan_proto::conn::{
 };
 pub use linkspan_proto::{Buf, Head, Kind};
 pub use memory::MemSlice;
-pub use rail::{
-    AsyncSink, BoxRail, Busy, Caps, DeviceReach, Down, Health, Poll, Rail, RailInfo, Sink, Violation, WaitFd,
-};
+pub use rail::{BoxRail, Busy, Caps, DeviceReach, Down, Health, Poll, Rail, RailInfo, Sink, Violation, WaitFd};
 pub use regions::Regions;
 pub use registrar::{DirectBy, Refusal, Registrar, Registration};
 pub use setup::{Offer, Provider, Relay, Relayer, Role, Setup, Site};

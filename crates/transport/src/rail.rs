@@ -142,6 +142,12 @@ pub struct Violation(pub String);
 
 /// Where a rail brings what arrives. [`crate::Conn`] is the one that matters; tests have smaller ones.
 pub trait Sink {
+    /// Whether the message with this head may be brought now. If not, it is asked about again before any other is brought. Asked by rails
+    /// that place chunks before those in front of them have landed, and by those that bring what goes on to another thread or rail.
+    fn ready(&mut self, _: &Head) -> bool {
+        true
+    }
+
     /// A control message with its whole payload.
     ///
     /// # Errors
@@ -161,19 +167,6 @@ pub trait Sink {
     /// # Errors
     /// [`Violation`]: the chunk breaks the protocol.
     fn landed(&mut self, head: &Head) -> Result<(), Violation>;
-}
-
-/// A sink that passes everything on to another thread or another rail, which may have to be waited for.
-pub trait AsyncSink: Sink {
-    /// Whether the message with this head may be brought now. If not, it is asked about again before any other is brought.
-    fn ready(&mut self, head: &Head) -> bool;
-}
-
-/// A connection takes whatever comes: the question costs nothing there.
-impl AsyncSink for dyn Sink + '_ {
-    fn ready(&mut self, _: &Head) -> bool {
-        true
-    }
 }
 
 /// Whether a poll found anything.

@@ -9,7 +9,7 @@
 
 use linkspan_proto::Head;
 use linkspan_proto::head::{BATCH_MAX, HEAD_LEN, ROW_PAYLOAD_MAX};
-use linkspan_transport::{AsyncSink, Buf, MemSlice};
+use linkspan_transport::{Buf, MemSlice, Sink};
 
 use crate::frames::{Next, begun};
 use crate::rx::Fault;
@@ -40,7 +40,7 @@ impl ChunkBatch {
     }
 
     /// Asks for the places of a batch whose heads are `text`. False: not all of them are known yet; ask again with the same.
-    pub(crate) fn place<I: AsyncSink + ?Sized>(&mut self, text: &[u8], sink: &mut I) -> Result<bool, Fault> {
+    pub(crate) fn place<I: Sink + ?Sized>(&mut self, text: &[u8], sink: &mut I) -> Result<bool, Fault> {
         let (heads, rest) = text.as_chunks::<HEAD_LEN>();
         if !rest.is_empty() || heads.len() < 2 || heads.len() > BATCH_MAX {
             return Err(Fault::ChunkBatch("it is not of 2 to 30 heads"));

@@ -6,9 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use linkspan_net::TcpInfo;
 use linkspan_proto::Head;
 use linkspan_proto::head::EAGER_MAX;
-use linkspan_transport::{
-    AsyncSink, Buf, Busy, Caps, Down, End, Health, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd, peer_gone,
-};
+use linkspan_transport::{Buf, Busy, Caps, Down, End, Health, MemSlice, Poll, Rail, RailInfo, Sink, WaitFd, peer_gone};
 
 use crate::rx::{Fault, Rx, SCRATCH};
 use crate::tx::Tx;
@@ -135,7 +133,7 @@ impl TcpRail {
     }
 
     /// [`Rail::poll`], also for a sink that cannot always take more.
-    pub(crate) fn take_in<I: AsyncSink + ?Sized>(&mut self, sink: &mut I) -> Result<Poll, Down> {
+    pub(crate) fn take_in<I: Sink + ?Sized>(&mut self, sink: &mut I) -> Result<Poll, Down> {
         if let Some(end) = &self.end {
             return Err(self.down(end));
         }

@@ -2,7 +2,7 @@
 
 use linkspan_proto::head::{BadHead, EAGER_MAX, HEAD_LEN, MAGIC, padding};
 use linkspan_proto::{Head, Kind};
-use linkspan_transport::{AsyncSink, Buf, MemSlice};
+use linkspan_transport::{Buf, MemSlice, Sink};
 
 use crate::batch::ChunkBatch;
 use crate::rx::Fault;
@@ -60,7 +60,7 @@ impl Frames {
     /// Hands on what has arrived and what is in `text` behind it. Returns how many bytes of `text` were used (the others are
     /// part of a head or of a control message and come again with those that follow; more of them where `sink` was not
     /// ready) and the length of the last payload, or batch of them, that began.
-    pub(crate) fn take<I: AsyncSink + ?Sized>(
+    pub(crate) fn take<I: Sink + ?Sized>(
         &mut self,
         text: &[u8],
         sink: &mut I,

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use linkspan_proto::head::{BATCH_MAX, BadHead, EAGER_MAX, HEAD_LEN, padding};
-use linkspan_transport::{AsyncSink, Buf, Violation};
+use linkspan_transport::{Buf, Sink, Violation};
 
 use crate::frames::{Frames, Next};
 use crate::suppressor::AckSuppressor;
@@ -131,7 +131,7 @@ impl Rx {
     }
 
     /// Reads and hands on what has come, within bounds. Returns whether anything did.
-    pub(crate) fn poll<I: AsyncSink + ?Sized>(&mut self, fd: BorrowedFd<'_>, sink: &mut I) -> Result<bool, Fault> {
+    pub(crate) fn poll<I: Sink + ?Sized>(&mut self, fd: BorrowedFd<'_>, sink: &mut I) -> Result<bool, Fault> {
         let mut active = false;
         if self.fresh {
             self.fresh = false;
@@ -235,7 +235,7 @@ impl Rx {
     }
 
     /// Uses up the scratch as far as whole messages go. Returns whether there was payload.
-    fn digest<I: AsyncSink + ?Sized>(&mut self, sink: &mut I) -> Result<bool, Fault> {
+    fn digest<I: Sink + ?Sized>(&mut self, sink: &mut I) -> Result<bool, Fault> {
         let inside = self.frames.inside();
         let (used, payload) = self.frames.take(&self.scratch[self.lo..self.hi], sink)?;
         self.lo += used;

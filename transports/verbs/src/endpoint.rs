@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use linkspan_proto::head::{EAGER_MAX, HEAD_LEN};
 use linkspan_proto::{Head, Kind};
 use linkspan_transport::{
-    AsyncSink, Buf, Busy, Caps, DeviceReach, Down, End, Health, HostBuf, MemSlice, Poll, Rail, RailInfo, Registrar,
-    Sink, WaitFd,
+    Buf, Busy, Caps, DeviceReach, Down, End, Health, HostBuf, MemSlice, Poll, Rail, RailInfo, Registrar, Sink, WaitFd,
 };
 use linkspan_verbs_sys::{Completion, Cq, GidEntry, Nic, Port, PostError, Qp, RecvWr, Status};
 
@@ -186,7 +185,7 @@ impl<N: Nic> VerbsRail<N> {
         self.down(&end)
     }
 
-    fn complete<I: AsyncSink + ?Sized>(&mut self, completion: &Completion, sink: &mut I) -> Result<(), End> {
+    fn complete<I: Sink + ?Sized>(&mut self, completion: &Completion, sink: &mut I) -> Result<(), End> {
         if completion.status != Status::Success {
             return Err(fault(completion.status));
         }
@@ -202,14 +201,14 @@ impl<N: Nic> VerbsRail<N> {
     }
 
     /// A frame is in the scratch buffer.
-    fn frame<I: AsyncSink + ?Sized>(&mut self, len: usize, sink: &mut I) -> Result<(), End> {
+    fn frame<I: Sink + ?Sized>(&mut self, len: usize, sink: &mut I) -> Result<(), End> {
         let bytes = std::mem::take(&mut self.rx.scratch);
         let result = self.read(&bytes[..len], sink);
         self.rx.scratch = bytes;
         result
     }
 
-    fn read<I: AsyncSink + ?Sized>(&mut self, bytes: &[u8], sink: &mut I) -> Result<(), End> {
+    fn read<I: Sink + ?Sized>(&mut self, bytes: &[u8], sink: &mut I) -> Result<(), End> {
         let (frame, say, rest) = Frame::decode(bytes).map_err(End::Protocol)?;
         self.tx.credited(frame.credits.get()).map_err(End::Protocol)?;
         let id = frame.id.get();
@@ -273,7 +272,7 @@ impl<N: Nic> VerbsRail<N> {
             Err(PostError { taken, errno }) => (taken, Some(End::System("ibv_post_recv", errno))),
         };
         self.rx.reposted(n);
-        self.tx.owe(n as u16);
+        self.tx.owe(n as u16).map_err(End::Protocol)?;
         fault.map_or(Ok(()), Err)
     }
 
@@ -295,7 +294,7 @@ impl<N: Nic> VerbsRail<N> {
     }
 
     /// [`Rail::poll`], but for [`VerbsRail::take_more`]; also for a sink that cannot always take more.
-    pub(crate) fn take_in<I: AsyncSink + ?Sized>(&mut self, sink: &mut I) -> Result<Poll, Down> {
+    pub(crate) fn take_in<I: Sink + ?Sized>(&mut self, sink: &mut I) -> Result<Poll, Down> {
         let mut list = [Completion::NONE; BATCH];
         let n = match std::mem::take(&mut self.stashed) {
             0 => match self.cq.poll(&mut list) {
@@ -327,7 +326,7 @@ impl<N: Nic> VerbsRail<N> {
     }
 
     /// Places for the chunks for which the sink is ready by now, and receives for all but the `held` messages that it keeps.
-    pub(crate) fn take_more<I: AsyncSink + ?Sized>(&mut self, sink: &mut I, held: usize) -> Result<(), Down> {
+    pub(crate) fn take_more<I: Sink + ?Sized>(&mut self, sink: &mut I, held: usize) -> Result<(), Down> {
         if self.end.is_some() {
             return Ok(());
         }

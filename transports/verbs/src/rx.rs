@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use linkspan_proto::Head;
-use linkspan_transport::{AsyncSink, Buf, End, MemSlice};
+use linkspan_transport::{Buf, End, MemSlice, Sink};
 use linkspan_verbs_sys::{Mr, RecvWr};
 
 use crate::cache::CachedRegion;
@@ -111,7 +111,7 @@ impl<M: Mr> Rx<M> {
     }
 
     /// A chunk asks for its place; `find` gives the region of one.
-    pub(crate) fn asked<I: AsyncSink + ?Sized>(
+    pub(crate) fn asked<I: Sink + ?Sized>(
         &mut self,
         sink: &mut I,
         ask: u32,
@@ -133,7 +133,7 @@ impl<M: Mr> Rx<M> {
     }
 
     /// Gives places to the chunks that asked, in their order, as far as there are any.
-    pub(crate) fn assign<I: AsyncSink + ?Sized>(
+    pub(crate) fn assign<I: Sink + ?Sized>(
         &mut self,
         sink: &mut I,
         mut find: impl FnMut(MemSlice) -> Result<Arc<CachedRegion<M>>, End>,
@@ -167,7 +167,7 @@ impl<M: Mr> Rx<M> {
     }
 
     /// The chunk that asked so has been written.
-    pub(crate) fn landed<I: AsyncSink + ?Sized>(&mut self, sink: &mut I, ask: u32) -> Result<(), String> {
+    pub(crate) fn landed<I: Sink + ?Sized>(&mut self, sink: &mut I, ask: u32) -> Result<(), String> {
         let Some(chunk) = self.arriving.iter_mut().find(|a| a.ask == Some(ask) && !a.landed) else {
             return Err(format!("the end of chunk {ask}, which has no place"));
         };
@@ -179,7 +179,7 @@ impl<M: Mr> Rx<M> {
     }
 
     /// A chunk has been written to the place of its grant.
-    pub(crate) fn written<I: AsyncSink + ?Sized>(&mut self, sink: &mut I, head: &Head) -> Result<(), String> {
+    pub(crate) fn written<I: Sink + ?Sized>(&mut self, sink: &mut I, head: &Head) -> Result<(), String> {
         if self.arriving.len() >= CHUNKS {
             return Err(format!("{CHUNKS} chunks arrive and one more"));
         }
@@ -192,7 +192,7 @@ impl<M: Mr> Rx<M> {
         self.land(sink)
     }
 
-    fn land<I: AsyncSink + ?Sized>(&mut self, sink: &mut I) -> Result<(), String> {
+    fn land<I: Sink + ?Sized>(&mut self, sink: &mut I) -> Result<(), String> {
         while self.arriving.front().is_some_and(|a| a.landed) {
             if let Some(chunk) = self.arriving.pop_front() {
                 sink.landed(&chunk.head).map_err(|v| v.0)?;

@@ -437,12 +437,32 @@ impl<M: Mr> Tx<M> {
         Ok(())
     }
 
-    /// Our receives were posted again.
-    pub(crate) fn owe(&mut self, n: u16) {
-        self.owed += n;
+    /// Our receives were posted again, for so many frames of the peer, which has credits for no more than all of them before it hears of these.
+    pub(crate) fn owe(&mut self, n: u16) -> Result<(), String> {
+        self.owed = self.owed.saturating_add(n);
+        if self.owed > self.slots {
+            return Err(format!("{} frames without credits, there are {} receives", self.owed, self.slots));
+        }
+        Ok(())
     }
 }
 
 /// Linux, `asm-generic/errno-base.h`: the queue is full.
 const ENOMEM: i32 = 12;
 const EAGAIN: i32 = 11;
+
+#[cfg(test)]
+mod tests {
+    use linkspan_verbs_sys::soft::SoftNic;
+
+    use super::*;
+
+    #[test]
+    fn a_peer_that_sends_more_frames_than_it_has_credits_is_given_up() {
+        let mut tx = Tx::<<SoftNic as linkspan_verbs_sys::Nic>::Mr>::new(64, 0, 1 << 20, 8, 8);
+        for n in [3, 5] {
+            tx.owe(n).unwrap();
+        }
+        assert!(tx.owe(1).is_err());
+    }
+}

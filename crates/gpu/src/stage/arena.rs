@@ -36,21 +36,24 @@ impl Arena {
         len.next_multiple_of(ALIGN) <= self.size()
     }
 
+    /// Where a range of `len` bytes begins, and how many bytes before it are left out. `None`: not now.
+    fn place(&self, len: usize) -> Option<(usize, usize)> {
+        let head = if self.used == 0 { 0 } else { self.head };
+        let space = len.next_multiple_of(ALIGN);
+        let (at, skip) = if head + space > self.size() { (0, self.size() - head) } else { (head, 0) };
+        let is_free = self.costs.len() < self.costs.capacity() && self.used + skip + space <= self.size();
+        is_free.then_some((at, skip))
+    }
+
+    /// Whether a range of `len` bytes can be had now.
+    pub(super) fn has(&self, len: usize) -> bool {
+        self.place(len).is_some()
+    }
+
     /// A range of `len` bytes. `None`: not now.
     pub(super) fn take(&mut self, len: usize) -> Option<MemSlice> {
-        if self.costs.len() == self.costs.capacity() {
-            return None;
-        }
-        if self.used == 0 {
-            self.head = 0;
-        }
+        let (at, skip) = self.place(len)?;
         let space = len.next_multiple_of(ALIGN);
-        let wraps = self.head + space > self.size();
-        let skip = if wraps { self.size() - self.head } else { 0 };
-        if self.used + skip + space > self.size() {
-            return None;
-        }
-        let at = if wraps { 0 } else { self.head };
         self.head = at + space;
         self.used += skip + space;
         self.costs.push_back(skip + space);

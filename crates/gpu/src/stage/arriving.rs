@@ -9,16 +9,17 @@ use linkspan_transport::{DeviceReach, MemSlice, Sink, Violation};
 use super::arena::Arena;
 use super::memory::Share;
 use super::planted::{self, Bug};
-use super::{Means, is_direct};
+use super::{Means, SEQUENTIAL, is_direct};
 use crate::memory::AnyGpu;
 use crate::{Event, Gpu, GpuError, Stream};
 
 /// Chunks placed or being copied on at a time: the 512 that the contract allows, less one that is being asked for.
 const CHUNKS: usize = 511;
 
-/// Copies to the device under way at a time: five batches of 64 pages. Each takes an event, of which every staged rail has so many; where
-/// more chunks land at once, the oldest copy is waited for.
+/// Copies to the device under way at a time: where pages are moved, five batches of 64. Each takes an event, of which a device has
+/// [`crate::driver::MOST`] for all rails; where more chunks land at once, the oldest copy is waited for.
 const EVENTS: usize = 320;
+const EVENTS_SEQUENTIAL: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Placed {
@@ -51,15 +52,22 @@ impl StagedReceive {
     pub(super) fn new(gpu: &AnyGpu, share: Share, plain: usize) -> Result<StagedReceive, GpuError> {
         let mut placed = VecDeque::with_capacity(CHUNKS + 1);
         placed.extend((0..plain).map(|_| Placed { staged: None }));
-        Ok(StagedReceive {
+        // Pinning fails most easily. From the stream on the value gives back what it has.
+        let events = if share.bytes() > SEQUENTIAL { EVENTS } else { EVENTS_SEQUENTIAL };
+        let arena = Arena::new(gpu, share.bytes(), CHUNKS + 1)?;
+        let mut made = StagedReceive {
             stream: gpu.stream()?,
-            events: (0..EVENTS).map(|_| gpu.event()).collect::<Result<_, _>>()?,
-            arena: Arena::new(gpu, share.bytes(), CHUNKS + 1)?,
+            events: Vec::with_capacity(events),
+            arena,
             placed,
             landing: VecDeque::with_capacity(CHUNKS + 1),
             gpu: gpu.clone(),
             _share: share,
-        })
+        };
+        for _ in 0..events {
+            made.events.push(gpu.event()?);
+        }
+        Ok(made)
     }
 
     /// Whether copies to the device run.
@@ -191,6 +199,12 @@ impl<'a> StagingSink<'a> {
 }
 
 impl Sink for StagingSink<'_> {
+    /// Not where all space is of chunks that the rail is still filling: no copy could be waited for.
+    fn ready(&mut self, head: &Head) -> bool {
+        let len = head.len.get() as usize;
+        self.inner.as_ref().is_none_or(|i| i.placed.is_empty() || !i.landing.is_empty() || i.arena.has(len))
+    }
+
     fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
         self.sink.ctrl(head, payload)
     }

@@ -46,10 +46,12 @@ pub(super) struct StagedSend {
 impl StagedSend {
     /// `last`: number of the last item that the rail has accepted already.
     pub(super) fn new(gpu: &AnyGpu, share: Share, last: u64) -> Result<StagedSend, GpuError> {
-        Ok(StagedSend {
+        // Pinning fails most easily. From the stream on the value gives back what it has.
+        let arena = Arena::new(gpu, share.bytes(), 2 * ITEMS)?;
+        let mut made = StagedSend {
             stream: gpu.stream()?,
-            events: (0..ITEMS).map(|_| gpu.event()).collect::<Result<_, _>>()?,
-            arena: Arena::new(gpu, share.bytes(), 2 * ITEMS)?,
+            events: Vec::with_capacity(ITEMS),
+            arena,
             queue: VecDeque::with_capacity(ITEMS),
             out: VecDeque::with_capacity(2 * ITEMS),
             last,
@@ -59,7 +61,11 @@ impl StagedSend {
             scratch: HostBuf::new(EAGER_MAX),
             gpu: gpu.clone(),
             _share: share,
-        })
+        };
+        for _ in 0..ITEMS {
+            made.events.push(gpu.event()?);
+        }
+        Ok(made)
     }
 
     pub(super) fn waits(&self) -> bool {

@@ -368,6 +368,8 @@ pub(super) fn sizes<R: Rail>(bed: &mut dyn Testbed<R = R>, level: Level) {
         let mut duo = Duo::new(bed, want);
         let mut sizes = edges(&duo);
         sizes.extend((0..).map(|n| 1usize << n).take_while(|&n| n <= largest));
+        // Of buffers on a device every fifth is on the host: with each end of a large message once.
+        sizes.extend([16 << 20; 5]);
         for (i, len) in sizes.into_iter().filter(|&n| n <= largest).enumerate() {
             let side = if i % 2 == 0 { Side::A } else { Side::B };
             duo.message(side, 1, len, i as u64);

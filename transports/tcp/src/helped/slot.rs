@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use linkspan_proto::head::EAGER_MAX;
 use linkspan_proto::{Head, Kind};
-use linkspan_transport::{AsyncSink, Buf, End, HostBuf, MemSlice, Poll, Rail, Sink, Violation, WaitFd};
+use linkspan_transport::{Buf, End, HostBuf, MemSlice, Poll, Rail, Sink, Violation, WaitFd};
 use rtrb::{Consumer, Producer};
 
 use super::queue::{WorkerCommand, WorkerEvent, WorkerQueue};
@@ -79,7 +79,7 @@ impl Out {
     }
 }
 
-impl AsyncSink for Out {
+impl Sink for Out {
     /// Space here, and of a chunk the caller's answer, which is asked for once.
     fn ready(&mut self, head: &Head) -> bool {
         let ready = if Kind::from_u8(head.kind).is_some_and(Kind::is_payload) {
@@ -91,9 +91,7 @@ impl AsyncSink for Out {
         self.waits = !ready;
         ready
     }
-}
 
-impl Sink for Out {
     fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
         self.texts.push_entire_slice(payload).map_err(|_| Violation("no space for a message's text".into()))?;
         self.tell(WorkerEvent::Ctrl(*head))

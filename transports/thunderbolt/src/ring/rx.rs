@@ -105,9 +105,13 @@ impl<D: RingDevice> Rx<D> {
             let mut bytes = std::mem::take(&mut self.scratch);
             let inside = port.slots.mem.read(at, &mut bytes[..len]);
             debug_assert!(inside);
-            let read = self.read(port, &bytes[..len], sink);
+            let waits = !self.one && waits(&bytes[..len], sink);
+            let read = if waits { Ok(()) } else { self.read(port, &bytes[..len], sink) };
             self.scratch = bytes;
             read?;
+            if waits {
+                return Ok(());
+            }
             self.came[slot] = Came::Not;
             self.next = (slot + 1) % SLOTS;
             let cookie = Of::Received.cookie(slot as u64);
@@ -202,6 +206,12 @@ impl<D: RingDevice> Rx<D> {
         }
         Ok(())
     }
+}
+
+/// Whether this is the head of a long chunk for which the sink has no place yet.
+fn waits(bytes: &[u8], sink: &mut dyn Sink) -> bool {
+    let head = bytes.first_chunk::<HEAD_LEN>().and_then(|head| Head::decode(head).ok());
+    head.is_some_and(|(head, kind)| is_apart(kind, &head) && !sink.ready(&head))
 }
 
 fn misplaced(head: &Head, len: usize) -> End {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use linkspan_proto::Head;
 use linkspan_proto::head::EAGER_MAX;
-use linkspan_transport::{AsyncSink, Buf, HostBuf, MemSlice, Rail, Sink, Violation};
+use linkspan_transport::{Buf, HostBuf, MemSlice, Rail, Sink, Violation};
 use linkspan_verbs_sys::Nic;
 
 use super::{BOUNCE, bounce};
@@ -138,14 +138,12 @@ pub(super) struct Through<'a, N: Nic> {
     pub(super) to: &'a mut VerbsRail<N>,
 }
 
-impl<N: Nic> AsyncSink for Through<'_, N> {
+impl<N: Nic> Sink for Through<'_, N> {
     fn ready(&mut self, head: &Head) -> bool {
         let len = head.len.get() as usize;
         len > PIECE_MOST || self.direction.gap(len).is_some()
     }
-}
 
-impl<N: Nic> Sink for Through<'_, N> {
     fn ctrl(&mut self, head: &Head, payload: &[u8]) -> Result<(), Violation> {
         let direction = &mut *self.direction;
         if direction.parked.len() + 1 >= direction.space || payload.len() > SLOT {
@@ -178,12 +176,6 @@ impl<N: Nic> Sink for Through<'_, N> {
 
 /// Takes what comes for a side that has gone.
 pub(super) struct Nobody;
-
-impl AsyncSink for Nobody {
-    fn ready(&mut self, _: &Head) -> bool {
-        true
-    }
-}
 
 impl Sink for Nobody {
     fn ctrl(&mut self, _: &Head, _: &[u8]) -> Result<(), Violation> {
