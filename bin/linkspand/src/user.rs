@@ -55,7 +55,7 @@ fn open(as_root: bool, log: Arc<Log>, changed: Arc<Notify>) -> Result<User, Stri
     let told = changed.clone();
     let tasks =
         Tasks::new(place::state_dir("service").map_err(text)?.join("history"), say.clone(), Box::new(move || told()));
-    let shares = Shares::new(shares::file().map_err(text)?, as_root, say.clone());
+    let shares = Shares::new(shares::file().map_err(text)?, as_root, say.clone(), changed.clone());
     let mirrors = Mirrors::new(mirrors::file().map_err(text)?, &say);
     Ok(User { tasks: Arc::new(tasks), mirrors, shares, say, changed })
 }

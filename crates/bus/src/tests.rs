@@ -39,7 +39,7 @@ fn of_user() -> Vec<(String, String)> {
     let say: task::Say = Arc::new(|_| {});
     let tasks = Arc::new(task::Tasks::new("/x/history".into(), say.clone(), Box::new(|| {})));
     let task = tasks.prepare(task::Kind::Pair, "", Vec::new()).unwrap();
-    let shares = shares::Shares::new("/x/shares".into(), false, say.clone());
+    let shares = shares::Shares::new("/x/shares".into(), false, say.clone(), Arc::new(|| {}));
     let mirrors = mirrors::Mirrors::new("/x/mirrors".into(), &say);
     let user = user::User { tasks, mirrors, shares, say, changed: Arc::new(|| {}) };
     let calls = user::Calls::new(Arc::new(user), 0);

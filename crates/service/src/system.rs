@@ -250,14 +250,14 @@ impl System {
     /// # Errors
     /// [`Unlent::Failed`]: not all could be undone.
     pub fn end_lending(&self, interface: &str) -> Result<String, Unlent> {
-        let found = self.interface(interface)?;
         let lent = locked(&self.lent).remove(interface);
         match lent {
+            // Also where the interface is gone, or has another name now.
             Some(lent) => {
                 lent.stop.store(true, Ordering::Relaxed);
                 ended(interface, lent.thread).map(|(_, said)| said)
             }
-            None => match devmem::restore(&self.places.devmem, &found)? {
+            None => match devmem::restore(&self.places.devmem, &self.interface(interface)?)? {
                 true => Ok("all settings are restored".into()),
                 false => Ok("nothing is lent".into()),
             },

@@ -25,6 +25,9 @@ const BYTES: u8 = 1;
 const REFUSED: u8 = 2;
 const UP: u8 = 3;
 
+/// Messages of a peer, at most: those of seven rails are some dozens.
+const MESSAGES_MAX: u32 = 1024;
+
 /// How long the peer may take for its last message after our own.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
@@ -43,6 +46,8 @@ pub struct Handshake {
     /// What our last message said, and when it was sent.
     ours: Option<(Result<(), String>, Instant)>,
     theirs: Option<Result<(), String>>,
+    /// Messages of the peer so far.
+    heard: u32,
     since: Instant,
     /// Why some did not come up that need not have.
     missing: Vec<String>,
@@ -77,6 +82,7 @@ impl Handshake {
             out: VecDeque::new(),
             ours: None,
             theirs: None,
+            heard: 0,
             since: Instant::now(),
             missing: Vec::new(),
         }
@@ -168,6 +174,10 @@ impl Handshake {
     fn input(&mut self, message: &[u8; MESSAGE_LEN], make: &Make<'_>, now: Instant) -> Result<(), MessageError> {
         let (which, count) = (usize::from(u16::from_le_bytes([message[2], message[3]])), usize::from(message[4]));
         let content = message[FRONT..].get(..usize::from(message[1])).ok_or(MessageError::Handshake("a length"))?;
+        self.heard += 1;
+        if self.heard > MESSAGES_MAX {
+            return Err(MessageError::Handshake("more messages than a handshake has"));
+        }
         if message[5..8] != [0; 3] || count > QPS_MAX || which >= count.max(1) {
             return Err(MessageError::Handshake("impossible numbers"));
         }

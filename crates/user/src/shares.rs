@@ -103,6 +103,8 @@ pub struct Shares {
     path: PathBuf,
     as_root: bool,
     say: Say,
+    /// Called whenever they are served elsewhere.
+    changed: Arc<dyn Fn() + Send + Sync>,
     answered: Answered,
     inner: Mutex<Inner>,
     status: Mutex<Status>,
@@ -117,12 +119,14 @@ impl std::fmt::Debug for Shares {
 }
 
 impl Shares {
-    /// Those of this file, served where they were. `as_root`: also where this user is root.
-    pub fn new(path: PathBuf, as_root: bool, say: Say) -> Shares {
+    /// Those of this file, served where they were. `as_root`: also where this user is root. `changed` is called when addresses of this
+    /// host have come or gone.
+    pub fn new(path: PathBuf, as_root: bool, say: Say, changed: Arc<dyn Fn() + Send + Sync>) -> Shares {
         let shares = Shares {
             path,
             as_root,
             say,
+            changed,
             answered: Answered::default(),
             inner: Mutex::default(),
             status: Mutex::default(),
@@ -320,9 +324,10 @@ impl Shares {
         let (say, paired) = (self.say.clone(), matches!(admits, Admits::Paired(_)));
         let heard = say.clone();
         let waiting = Waiting::open(what, paired, &survey, &context, move |line| heard(line))?;
-        let addrs = self.addrs.clone();
+        let (addrs, changed) = (self.addrs.clone(), self.changed.clone());
         let moved = move |now: &[SocketAddr]| {
             *addrs.lock().unwrap_or_else(PoisonError::into_inner) = now.iter().map(shown).collect();
+            changed();
         };
         moved(&waiting.addrs());
         let wake = Arc::new(Notifier::new().map_err(|error| Error::system("eventfd", error))?);
@@ -375,7 +380,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("linkspan-shares-asked-{}", std::process::id()));
         let one = Kept { name: "one".into(), directory: "/".into(), writable: false };
         std::fs::write(&path, serde_json::json!({ "shares": [one] }).to_string()).unwrap();
-        let shares = Shares::new(path.clone(), true, Arc::new(|_: &str| {}));
+        let shares = Shares::new(path.clone(), true, Arc::new(|_: &str| {}), Arc::new(|| {}));
         // As while a session with a silent peer is waited for.
         let _changing = shares.locked();
         assert_eq!(shares.status().shares, [one]);
@@ -389,7 +394,7 @@ mod tests {
         std::fs::create_dir_all(&dir).unwrap();
         let path = dir.join("shares.json");
         let kept = |name: &str| Kept { name: name.into(), directory: dir.clone(), writable: false };
-        let shares = || Shares::new(path.clone(), true, Arc::new(|_: &str| {}));
+        let shares = || Shares::new(path.clone(), true, Arc::new(|_: &str| {}), Arc::new(|| {}));
         shares().add(kept("one")).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(shares().status().shares, [kept("one")]);

@@ -191,7 +191,10 @@ async fn followed(
                         read_at = Some(Instant::now() + AGAIN);
                         vec![Input::Down("it does not answer".into())]
                     }
-                    Ok(Err(error)) => vec![Input::Down(error.to_string())],
+                    Ok(Err(error)) => {
+                        read_at = Some(Instant::now() + AGAIN);
+                        vec![Input::Down(error.to_string())]
+                    }
                     Ok(Ok((last, told))) => {
                         after_us = last;
                         told

@@ -64,6 +64,14 @@ impl Calls {
         self.own(connection, header).await?;
         let full = |_| UserError::LimitReached(format!("LS3242 {CALLS} calls are being answered already"));
         let _free = self.free.try_acquire().map_err(full)?;
+        self.carry_on(what).await
+    }
+
+    /// The same for what has begun, and is to be finished whether or not the caller is still there.
+    pub(crate) async fn carry_on<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&User) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, UserError> {
         let user = self.user.clone();
         let done = spawn_blocking(move || what(&user)).await;
         done.map_err(|error| UserError::Failed(format!("LS3243 the service failed: {error}")))?.map_err(Into::into)

@@ -59,7 +59,7 @@ impl TaskObject {
         self.calls.own(connection, &header).await?;
         self.task.cancel();
         let task = self.task.clone();
-        self.calls.blocking(connection, &header, move |user| user.mirrors.release(&task)).await
+        self.calls.carry_on(move |user| user.mirrors.release(&task)).await
     }
 
     /// Keys: state (s: `connecting`, `running`, `waiting` (for a peer that is away, or to pair), `watching` (a mirror), `mounted`), and where

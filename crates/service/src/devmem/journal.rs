@@ -9,7 +9,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -78,8 +78,14 @@ fn take(streams: &mut BTreeMap<Stream, usize>, stream: Stream) -> bool {
 impl Text {
     /// One more line about a stream.
     fn add(&mut self, word: &str, (local, peer): Stream) -> io::Result<()> {
+        let at = self.file.stream_position()?;
         // In one call: a kill comes before it or after it.
-        self.file.write_all(format!("{word} {local} {peer}\n").as_bytes())?;
+        if let Err(error) = self.file.write_all(format!("{word} {local} {peer}\n").as_bytes()) {
+            // Half a line, of a full disk, and the next one would be one line.
+            self.file.set_len(at)?;
+            self.file.seek(SeekFrom::Start(at))?;
+            return Err(error);
+        }
         self.lines += 1;
         if self.lines > LINES * self.rules + MORE {
             // Where there is no space for another file this one goes on.

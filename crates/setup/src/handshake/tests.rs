@@ -104,6 +104,17 @@ fn impossible_messages_end_it() {
     }
 }
 
+#[test]
+fn a_peer_that_goes_on_with_empty_messages_is_given_up_after_a_bounded_number() {
+    let net = SoftNet::new(1);
+    let mut empty = [0; MESSAGE_LEN];
+    empty[..FRONT].copy_from_slice(&[BYTES, 0, 0, 0, 1, 0, 0, 0]);
+    let mut handshake = Handshake::answer();
+    let mut hear = || handshake.input(&empty, &|n| Ok(setups(&net, 2, n)), Instant::now());
+    (0..MESSAGES_MAX).for_each(|_| hear().unwrap());
+    assert!(matches!(hear(), Err(MessageError::Handshake(_))));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]

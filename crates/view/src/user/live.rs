@@ -136,7 +136,10 @@ async fn followed(
                         read_at = Some(Instant::now() + AGAIN);
                         vec![Update::Down("it does not answer".into())]
                     }
-                    Ok(Err(error)) => vec![Update::Down(error.to_string())],
+                    Ok(Err(error)) => {
+                        read_at = Some(Instant::now() + AGAIN);
+                        vec![Update::Down(error.to_string())]
+                    }
                     Ok(Ok((running, told))) => {
                         // Numbers that nobody has are not sent.
                         if running != watches {
