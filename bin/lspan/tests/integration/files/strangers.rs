@@ -110,6 +110,10 @@ fn no_path_reaches_a_system_call_after_the_share_was_opened() {
         path.starts_with('/') && (!path.starts_with(&all) || ours.iter().any(|own| path.starts_with(own)))
     };
     for line in after.into_iter().filter(|line| !strings(line).first().is_some_and(allowed)) {
+        // Where another call came between, the end of this one, which has what the link says.
+        if line.contains("<... readlink resumed>") {
+            continue;
+        }
         // Relative to the working directory, or from the root of the system.
         let loose = line.contains("AT_FDCWD") || strings(line).iter().any(|path| path.starts_with('/'));
         let call = line.split_whitespace().nth(1).unwrap_or_default();
