@@ -32,15 +32,16 @@ pub(crate) fn run(args: &MountArgs) -> Result<Exit, Failure> {
     let waiting = move || {
         let mut stop = [rustix::event::PollFd::new(&stop, rustix::event::PollFlags::IN)];
         while rustix::event::poll(&mut stop, None).is_err() {}
-        if let Err(error) = unmounter.unmount() {
-            // Nobody would answer there from here on.
-            let (line, exit) = match detach(&at) {
-                Ok(()) => ("unmounted; programs that still use it get errors".into(), Exit::Interrupted),
-                Err(why) => (format!("cannot unmount: {error}; {}", why.text()), Exit::Failed),
-            };
-            peer_lines::tell(&format!("lspan: {}: {line}", at.display()));
-            std::process::exit(exit as i32);
-        }
+        // One that is in use is taken from its directory all the same, fusermount3 does so by itself: whoever is in it gets errors then.
+        let gone = unmounter.unmount().or_else(|busy| detach(&at).map_err(|why| format!("{busy}; {}", why.text())));
+        let exit = match gone {
+            Ok(()) => Exit::Interrupted,
+            Err(why) => {
+                peer_lines::tell(&format!("lspan: cannot unmount: {why}"));
+                Exit::Failed
+            }
+        };
+        std::process::exit(exit as i32);
     };
     thread::Builder::new()
         .name("unmount".into())

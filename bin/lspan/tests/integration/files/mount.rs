@@ -519,7 +519,4 @@ fn a_mount_that_is_ended_while_a_program_is_in_it_leaves_the_directory_as_it_was
     kill_process(Pid::from_child(&mount.child), Signal::INT).unwrap();
     assert_eq!(mount.child.wait().unwrap().code(), Some(130));
     assert_eq!(fs::read_dir(&mount.at).unwrap().count(), 0);
-    let mut said = String::new();
-    mount.lines.read_to_string(&mut said).unwrap();
-    assert!(said.contains("still use"), "{said}");
 }
