@@ -383,7 +383,7 @@ async fn a_user_s_service() {
     let say: linkspan_user::task::Say = Arc::new(|line: &str| eprintln!("{line}"));
     let told = tell.clone();
     let tasks = Arc::new(Tasks::new(state.join("history"), say.clone(), Box::new(move || told())));
-    let shares = Shares::new(state.join("shares.json"), true, say.clone());
+    let shares = Shares::new(state.join("shares.json"), true, say.clone(), tell.clone());
     let mirrors = Mirrors::new(state.join("mirrors.json"), &say);
     let user = Arc::new(User { tasks, mirrors, shares, say, changed: tell });
     let uid = rustix::process::geteuid().as_raw();
