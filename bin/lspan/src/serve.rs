@@ -116,11 +116,16 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let mut addrs = rendezvous_server.as_ref().map(RendezvousServer::addrs).unwrap_or_default();
     let sessions = Quota::new(SESSIONS);
     let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
-    let mut begun = false;
+    let (mut begun, mut outdated) = (false, String::new());
     loop {
         let mut handle = || {
             listener.renew().unwrap_or_else(|error| {
-                peer_lines::say(&format!("lspan: a client gets the addresses of before: {}", chain(&error)));
+                let why = chain(&error);
+                // Once: each of many clients may meet it.
+                if why != outdated {
+                    peer_lines::say(&format!("lspan: a client gets the addresses of before: {why}"));
+                    outdated = why;
+                }
                 listener.handle()
             })
         };
