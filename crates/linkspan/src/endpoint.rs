@@ -218,7 +218,8 @@ impl Endpoint {
         loop {
             let waited = transport.wait_connected_blocking(left().min(STILL_THERE));
             match (waited, connect.test()) {
-                (Ok(()), _) => return Ok(Ok(transport)),
+                // It may have come up between the two.
+                (Ok(()), _) | (_, Some(Ok(_))) => return Ok(Ok(transport)),
                 (_, Some(Err(error))) => return Err(error),
                 (Err(error), _) if left().is_zero() || !matches!(error, Error::Connect(_)) => return Err(error),
                 _ => {}
