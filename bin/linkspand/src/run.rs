@@ -225,8 +225,8 @@ impl Service {
         let events = self.blocking(move || system.look(&removed)).await;
         if let Some(server) = &mut self.server {
             let (look, hosts) = self.system.seen();
-            if within(ANSWER, server.update(&look, &hosts)).await.is_err() {
-                self.server = None;
+            if let Err(error) = within(ANSWER, server.update(&look, &hosts)).await {
+                self.leave(&error).await;
             }
         }
         self.tell(&events).await;
@@ -241,9 +241,18 @@ impl Service {
     async fn tell(&mut self, events: &[Event]) {
         events.iter().for_each(|event| self.log.event(event));
         if let (Some(server), Some(last)) = (&self.server, events.last())
-            && within(ANSWER, server.events_changed(last.time_us)).await.is_err()
+            && let Err(error) = within(ANSWER, server.events_changed(last.time_us)).await
         {
-            self.server = None;
+            self.leave(&error).await;
+        }
+    }
+
+    /// Leaves a bus that does not answer: what is still asked over it would keep the name.
+    async fn leave(&mut self, why: &zbus::Error) {
+        if let Some(server) = self.server.take() {
+            let text = failed("the bus is left", why) + "; events are kept, and it is tried again";
+            self.log.line(Priority::Warning, &text);
+            let _ = timeout(ANSWER, server.close()).await;
         }
     }
 }

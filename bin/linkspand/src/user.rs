@@ -118,8 +118,15 @@ async fn serve(user: &Arc<User>, log: &Log, changed: &Notify) -> Result<(), Stri
                 }
             }
             () = changed.notified() => {
-                if let Some(bus) = &server && within(ANSWER, bus.update()).await.is_err() {
-                    (server, lost_at) = (None, Instant::now());
+                if let Some(bus) = &server
+                    && let Err(error) = within(ANSWER, bus.update()).await
+                    && let Some(bus) = server.take()
+                {
+                    let text = failed("the bus is left", error) + "; tasks go on, and it is tried again";
+                    log.line(Priority::Warning, &text);
+                    lost_at = Instant::now();
+                    // What is still asked over it would keep the name.
+                    let _ = timeout(ANSWER, bus.close()).await;
                 }
             }
             _ = retry.tick(), if lost => {

@@ -99,6 +99,11 @@ impl UserServer {
         async move { connection.closed().await }
     }
 
+    /// Ends the connection, also where calls are still answered over it, and with it the name on the bus.
+    pub async fn close(self) {
+        let _ = self.connection.clone().close().await;
+    }
+
     /// Gives the name back, and says everything that was to be said.
     pub async fn end(self) {
         self.watches.end_all();

@@ -57,6 +57,17 @@ async fn cables_and_hosts_are_objects_as_long_as_they_are_there() {
 }
 
 #[tokio::test]
+async fn a_closed_server_gives_the_name_back_also_where_something_still_holds_its_connection() {
+    let Some(bus) = Bus::start() else { return };
+    let machine = Machine::new();
+    let server = Server::start(bus.builder(), &machine.system, Arc::default()).await.unwrap();
+    let held = server.closed();
+    server.close().await;
+    held.await;
+    assert!(Server::start(bus.builder(), &machine.system, Arc::default()).await.is_ok());
+}
+
+#[tokio::test]
 async fn root_lets_hosts_in_and_is_told_why_not() {
     let Some(bus) = Bus::start() else { return };
     if !is_root() {
