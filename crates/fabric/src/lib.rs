@@ -50,6 +50,7 @@ pub use zerocopy::ZeroCopy;
 
 use std::any::Any;
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
@@ -94,6 +95,19 @@ struct Inner {
     transports: Vec<Arc<dyn Provider>>,
     devmem: Arc<dyn devmem::Ports>,
     mesh: Arc<MeshMembership>,
+    _alive: Alive,
+}
+
+/// Counts the fabrics of this process, whose closed streams are kept in one place.
+struct Alive;
+
+static FABRICS: AtomicUsize = AtomicUsize::new(0);
+
+impl Alive {
+    fn new() -> Alive {
+        FABRICS.fetch_add(1, Ordering::Relaxed);
+        Alive
+    }
 }
 
 /// The process's part in the mesh, joined by the first listen or connect.
@@ -103,13 +117,15 @@ struct MeshMembership {
     mesh: OnceLock<Mesh>,
 }
 
-/// How long a process that is done with a fabric waits for what its closed connections have sent to be acknowledged: a
+/// How long a process that is done with its last fabric waits for what its closed connections have sent to be acknowledged: a
 /// round trip where the peer is alive; a dead one must not delay the end.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-impl Drop for Inner {
+impl Drop for Alive {
     fn drop(&mut self) {
-        linkspan_stream::closing::settle(LAST_WORDS);
+        if FABRICS.fetch_sub(1, Ordering::Relaxed) == 1 {
+            linkspan_stream::closing::settle(LAST_WORDS);
+        }
     }
 }
 
@@ -211,6 +227,7 @@ impl Fabric {
             transports: transports.into_iter().map(Arc::from).collect(),
             devmem,
             mesh: Arc::default(),
+            _alive: Alive::new(),
         })))
     }
 
@@ -336,6 +353,7 @@ impl Fabric {
             transports: self.0.transports.clone(),
             devmem: self.0.devmem.clone(),
             mesh: self.0.mesh.clone(),
+            _alive: Alive::new(),
         }))
     }
 

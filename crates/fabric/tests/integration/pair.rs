@@ -255,6 +255,44 @@ fn wait_for(a: &mut Channel, b: &mut Channel, ticket: Ticket) {
     }
 }
 
+/// The connection has a fabric of its own, which is not the last one of the process.
+#[test]
+fn what_a_connection_with_a_traffic_class_has_sent_arrives_after_its_end_also_where_the_peer_stood_still() {
+    const LEN: usize = 512 << 10;
+    let far = fabric(&[], false);
+    let (mut a, mut b) = between(&far.with_traffic_class(8), &far);
+    let (src, dst) = (StaticBuf::new(LEN), StaticBuf::new(LEN));
+    let receives: Vec<Ticket> = (0..16).map(|_| b.post_recv(&[(0, dst.slice())]).unwrap().unwrap()).collect();
+    for _ in 0..100 {
+        b.progress().unwrap();
+    }
+    let mut sent = 0;
+    for _ in &receives {
+        let ticket = a.post_send(0, src.slice()).unwrap();
+        let done = ticket.is_some_and(|ticket| {
+            (0..2000).any(|_| {
+                a.progress().unwrap();
+                a.test(ticket).unwrap().is_some()
+            })
+        });
+        if !done {
+            break;
+        }
+        sent += 1;
+    }
+    assert!((1..16).contains(&sent), "{sent} of 16 messages were taken by the kernel");
+    drop(a);
+    // What this side says now must not be answered by a reset.
+    assert!(b.post_recv(&[(0, dst.slice())]).unwrap().is_some());
+    let until = Instant::now() + Duration::from_secs(60);
+    for (number, ticket) in receives.iter().take(sent).enumerate() {
+        while b.test(*ticket).unwrap_or_else(|error| panic!("message {number} of {sent}: {error}")).is_none() {
+            assert!(Instant::now() < until, "message {number} of {sent} did not come within 60 s");
+            let _ = b.progress();
+        }
+    }
+}
+
 /// Bytes sent and received and operations sent and received, as the processes of this directory report them.
 fn counted(dir: &Path) -> [u64; 4] {
     let found = stats::read(dir).unwrap();
