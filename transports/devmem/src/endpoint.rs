@@ -346,6 +346,10 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
         Ok(())
     }
 
+    fn writes_devices(&self) -> bool {
+        self.intake.bound().is_some()
+    }
+
     fn pool(&self) -> Option<(MemoryDomain, u64)> {
         self.intake.bound().map(|pool| (pool.place(), pool.as_ptr() as u64))
     }

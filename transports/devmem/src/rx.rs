@@ -306,6 +306,7 @@ impl Intake {
         for fragment in fragments(received, control) {
             let mut rest = Some(fragment?);
             self.split = None;
+            let mut first = true;
             if let Some(Fragment::Device { .. }) = rest {
                 self.counts.held += 1;
             }
@@ -318,8 +319,9 @@ impl Intake {
                     break;
                 }
                 let (part, then) = fragment.split(self.space(sink)?);
-                self.place(part, then.is_none() || planted::is(Bug::SplitToken), linear, sink)?;
-                rest = then;
+                let whole = then.is_none() || planted::is(Bug::SplitToken);
+                self.place(part, (first, whole), linear, sink)?;
+                (rest, first) = (then, false);
                 if self.assembly.complete() {
                     self.complete(sink)?;
                 }
@@ -346,11 +348,11 @@ impl Intake {
         Ok(u32::try_from(most).unwrap_or(u32::MAX))
     }
 
-    /// Places a part of a fragment; `whole`: nothing of the fragment comes after it.
+    /// Places a part of a fragment; `first`: nothing of the fragment came before it; `whole`: nothing comes after it.
     fn place(
         &mut self,
         part: Fragment,
-        whole: bool,
+        (first, whole): (bool, bool),
         linear: Option<(usize, MemSlice)>,
         sink: &mut dyn Sink,
     ) -> Result<(), Fault> {
@@ -378,14 +380,21 @@ impl Intake {
                         (Some(run_slot), Some(device)) if whole => match self.split {
                             // NCCL reads the page too: it goes back when both are done.
                             Some(number) if !planted::is(Bug::SharedEarly) => {
-                                device.lanes[run_slot].shared = Some((number, token));
+                                device.lanes[run_slot].shared.push((number, token));
                             }
                             _ => device.lanes[run_slot].tokens.push(token),
                         },
-                        (None, _) if whole => match (self.split, &mut self.kept) {
-                            (Some(number), Some(kept)) => kept.keep(number, token, &mut self.tokens),
-                            _ => self.tokens.push(token),
-                        },
+                        (None, device) if whole => {
+                            // A run may still read what came before in the page.
+                            let run = if first { None } else { self.running.iter().rev().find_map(|run| run.run_slot) };
+                            let run = run.zip(device.as_mut()).map(|(run, device)| &mut device.lanes[run]);
+                            match (run, self.split, &mut self.kept) {
+                                (Some(run), Some(number), _) => run.shared.push((number, token)),
+                                (Some(run), None, _) => run.tokens.push(token),
+                                (None, Some(number), Some(kept)) => kept.keep(number, token, &mut self.tokens),
+                                (None, _, _) => self.tokens.push(token),
+                            }
+                        }
                         _ => {}
                     }
                 }
@@ -554,10 +563,11 @@ impl Intake {
             for token in run_slot.tokens.drain(..) {
                 self.tokens.push(token);
             }
-            match (run_slot.shared.take(), &mut self.kept) {
-                (Some((number, token)), Some(kept)) => kept.keep(number, token, &mut self.tokens),
-                (Some((_, token)), None) => self.tokens.push(token),
-                (None, _) => {}
+            for (number, token) in run_slot.shared.drain(..) {
+                match &mut self.kept {
+                    Some(kept) => kept.keep(number, token, &mut self.tokens),
+                    None => self.tokens.push(token),
+                }
             }
             self.linears.release(&mut run_slot.linears);
             device.free.push(n);

@@ -23,8 +23,8 @@ pub(super) struct RunSlot {
     pub(super) batch: Batch,
     /// Tokens of the pages it reads.
     pub(super) tokens: Vec<u32>,
-    /// The token of a page that NCCL's kernel reads too, with the receive of its queue.
-    pub(super) shared: Option<(u64, u32)>,
+    /// Tokens of pages that NCCL's kernel reads too, each with the receive of its queue: those at its beginning and its end.
+    pub(super) shared: Vec<(u64, u32)>,
     /// Buffers of calls that it reads, one bit for each.
     pub(super) linears: u32,
     /// Where pages come to on their way to the host, made when first needed.
@@ -45,8 +45,9 @@ impl RunSlot {
             unpacker: pool.map(|_| Unpacker::with_bounce(gpu, way, TO_HOST)).transpose()?,
             unpacking: false,
             batch: Batch::new(pool.unwrap_or(0), 0),
-            tokens: Vec::with_capacity(PIECES),
-            shared: None,
+            // One more for the page at its end, of which the rest goes nowhere.
+            tokens: Vec::with_capacity(PIECES + 1),
+            shared: Vec::with_capacity(2),
             linears: 0,
             bounce: None,
             dst: MemSlice::NONE,

@@ -4,6 +4,7 @@
 mod common;
 mod conformance;
 mod kernel;
+mod nowhere;
 mod offload;
 #[cfg(feature = "planted")]
 mod planted;
