@@ -110,7 +110,8 @@ static void rank_main(struct rank *r, int deadline)
 	r->dev = 0;
 	rc = net_props(&r->net, r->dev, &r->props);
 	CHECK(rc == OK, "getProperties returned %d", rc);
-	CHECK(!options.gpu || (r->props.ptr & PTR_CUDA), "device memory is not taken: pointer support %#x", r->props.ptr);
+	const int device = PTR_CUDA | PTR_DMABUF;
+	CHECK(!options.gpu || (r->props.ptr & device) == device, "device memory is not taken by dma-buf: pointer support %#x", r->props.ptr);
 
 	pthread_t progress;
 	if (pthread_create(&r->service, NULL, service_main, r) != 0 ||

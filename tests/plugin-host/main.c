@@ -20,6 +20,7 @@ static const struct {
 	{"props", test_props, {1}, "devices, properties, tuner"},
 	{"setup", test_setup, {1}, "connect to itself without accept, several accepts, bad handles"},
 	{"leave", test_leave, {1}, "comms left open at finalize"},
+	{"exit", test_exit, {1}, "a child ends, then the process, while connections come up"},
 	{"data", test_data, {2}, "0 to 8 MiB, posted larger than sent, registering meanwhile"},
 	{"early", test_early, {2}, "sends posted before their receives, 0 to 64 MiB"},
 	{"oversend", test_oversend, {2}, "sent larger than posted"},

@@ -3,9 +3,13 @@
 #include "tests.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "flow.h"
@@ -196,6 +200,78 @@ static void half_open(void *arg)
 void test_leave(struct rank *r)
 {
 	service(r, half_open, r);
+}
+
+struct polling {
+	const struct net *net;
+	void *listen;
+	char handle[HANDLE];
+	_Atomic unsigned calls;
+};
+
+static void *connect_always(void *arg)
+{
+	struct polling *p = arg;
+	for (int rc = OK; rc == OK;) {
+		char handle[HANDLE];
+		void *comm = NULL;
+		memcpy(handle, p->handle, HANDLE);
+		for (int i = 0; i < 50 && rc == OK && comm == NULL; i++, p->calls++)
+			rc = net_connect(p->net, 0, handle, &comm);
+	}
+	return NULL;
+}
+
+static void *accept_always(void *arg)
+{
+	struct polling *p = arg;
+	void *comm = NULL;
+	while (comm == NULL && net_accept(p->net, p->listen, &comm) == OK)
+		;
+	return NULL;
+}
+
+/* What a process does that ends while its connections come up, after a child of it has ended. */
+_Noreturn static void exit_in_set_up(struct net *net, const char *folder)
+{
+	char page[256], other[HANDLE];
+	void *listen;
+	struct polling p = {.net = net};
+	pthread_t thread;
+	alarm(60);
+	net_unload(net);
+	setenv("LINKSPAN_STATS_DIR", folder, 1);
+	net_load(net, options.plugin, options.version);
+	CHECK(net_init(net) == OK, "init");
+	snprintf(page, sizeof page, "%s/%d.stats", folder, (int)getpid());
+	bool has_page = access(page, F_OK) == 0;
+	pid_t child = fork();
+	if (child == 0)
+		exit(0);
+	int status;
+	CHECK(waitpid(child, &status, 0) == child && status == 0, "a child's exit: status %#x", status);
+	CHECK(!has_page || access(page, F_OK) == 0, "a child's exit took %s away", page);
+	/* Nobody accepts from the one, nobody connects to the other: no comm ever comes up. */
+	CHECK(net_listen(net, 0, p.handle, &listen) == OK && net_listen(net, 0, other, &p.listen) == OK, "listen");
+	for (int i = 0; i < 4; i++)
+		CHECK(pthread_create(&thread, NULL, i ? connect_always : accept_always, &p) == 0, "thread");
+	while (p.calls < 100 + (unsigned)getpid() % 17 * 50)
+		sched_yield();
+	exit(0);
+}
+
+void test_exit(struct rank *r)
+{
+	char folder[] = "/tmp/plugin-host-XXXXXX";
+	CHECK(mkdtemp(folder) != NULL, "mkdtemp");
+	for (int i = 0; i < (options.quick ? 4 : 12); i++) {
+		pid_t child = fork();
+		if (child == 0)
+			exit_in_set_up(&r->net, folder);
+		int status;
+		CHECK(waitpid(child, &status, 0) == child && status == 0, "exit %d in set-up: status %#x", i, status);
+	}
+	rmdir(folder);
 }
 
 /* 7 algorithms with 3 protocols; is the column of LL128 (the middle one) forbidden, and nothing else? */

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::abi::LogFn;
 use crate::arena::{Arena, Kind};
@@ -22,9 +22,13 @@ pub trait Exported: NetPlugin {
 /// State of one exported plugin. Every access is safe from every thread.
 pub struct Global<P: NetPlugin> {
     log: AtomicPtr<c_void>,
+    /// Read by calls that make or end something.
+    here: RwLock<()>,
     state: Mutex<State<P>>,
     serial: AtomicU64,
     strings: Mutex<BTreeSet<CString>>,
+    /// Devices that NCCL has merged, in order: it does so once, and knows their numbers beyond the last finalize.
+    merges: Mutex<Vec<Vec<usize>>>,
     pub(crate) ctxs: Arena<CtxBody<P>>,
     pub(crate) listens: Arena<ListenBody<P>>,
     pub(crate) sends: Arena<CommBody<P, P::Send>, RequestSlots>,
@@ -39,6 +43,8 @@ struct State<P> {
     users: usize,
     /// Address of the context of tables below v11.
     shared: usize,
+    /// The process that made it.
+    process: u32,
 }
 
 impl<P: NetPlugin> Default for Global<P> {
@@ -52,9 +58,11 @@ impl<P: NetPlugin> Global<P> {
     pub const fn new() -> Global<P> {
         Global {
             log: AtomicPtr::new(std::ptr::null_mut()),
-            state: Mutex::new(State { plugin: None, users: 0, shared: 0 }),
+            here: RwLock::new(()),
+            state: Mutex::new(State { plugin: None, users: 0, shared: 0, process: 0 }),
             serial: AtomicU64::new(0),
             strings: Mutex::new(BTreeSet::new()),
+            merges: Mutex::new(Vec::new()),
             ctxs: Arena::new(Kind::Ctx, || ()),
             listens: Arena::new(Kind::Listen, || ()),
             sends: Arena::new(Kind::Send, RequestSlots::new),
@@ -65,7 +73,12 @@ impl<P: NetPlugin> Global<P> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<P>> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held by a call that makes or ends something: [`Global::unload`] spares everything meanwhile, and is waited for.
+    pub(crate) fn here(&self) -> RwLockReadGuard<'_, ()> {
+        self.here.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// NCCL's logger, as the last init passed it.
@@ -102,7 +115,13 @@ impl<P: NetPlugin> Global<P> {
         let mut state = self.state();
         let plugin = match &state.plugin {
             Some(plugin) => plugin.clone(),
-            None => Arc::new(P::load(self.logger())?),
+            None => {
+                let plugin = Arc::new(P::load(self.logger())?);
+                for members in &*self.merges.lock().unwrap_or_else(PoisonError::into_inner) {
+                    plugin.merge(members)?;
+                }
+                plugin
+            }
         };
         let body = CtxBody {
             pending: Pending::default(),
@@ -125,7 +144,7 @@ impl<P: NetPlugin> Global<P> {
         let address = self.init(log, Init { comm_id: None, traffic_class: None, version })? as usize;
         let mut state = self.state();
         if state.shared == 0 {
-            state.shared = address;
+            (state.shared, state.process) = (address, std::process::id());
             return Ok(());
         }
         drop(state);
@@ -191,13 +210,21 @@ impl<P: NetPlugin> Global<P> {
     /// A C string that stays until the library is unloaded. NCCL keeps names without copying them.
     pub(crate) fn intern(&self, text: &str) -> *const c_char {
         let text = CString::new(text.replace('\0', "?")).unwrap_or_default();
-        let mut strings = self.strings.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut strings = self.strings.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = strings.get::<CStr>(&text) {
             return known.as_ptr();
         }
         let address = text.as_ptr();
         strings.insert(text);
         address
+    }
+
+    /// Notes a merge for the plugin after this one.
+    pub(crate) fn merged(&self, members: Vec<usize>) {
+        let mut merges = self.merges.lock().unwrap_or_else(PoisonError::into_inner);
+        if !merges.contains(&members) {
+            merges.push(members);
+        }
     }
 
     /// A random number, never 0.
@@ -207,13 +234,18 @@ impl<P: NetPlugin> Global<P> {
         RandomState::new().hash_one(COUNT.fetch_add(1, Ordering::Relaxed)).max(1)
     }
 
-    /// The library is being unloaded, or the process exits: below v11 there is no other word. With comms still open
-    /// other threads may be in them, as when a process exits in the middle of a job; then everything stays.
+    /// The library is being unloaded, or the process exits: below v11 there is no other word. With comms still open, or in a call,
+    /// other threads may use what is here, as when a process exits in the middle of a job; then everything stays. It stays in a
+    /// child of the process, too, whose copy of the sockets and the statistics is the parent's.
     pub fn unload(&self) {
+        let Ok(_alone) = self.here.try_write() else { return };
         if !self.sends.is_empty() || !self.recvs.is_empty() {
             return;
         }
         let mut state = self.state();
+        if state.shared != 0 && state.process != std::process::id() {
+            return;
+        }
         let shared = std::mem::take(&mut state.shared);
         drop(state);
         if shared != 0 {
@@ -229,7 +261,7 @@ impl<P: NetPlugin> Global<P> {
                 self.mrs.release();
                 self.ctxs.release();
             }
-            self.strings.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+            self.strings.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
 }

@@ -28,13 +28,23 @@ pub struct Domain {
 /// memory may be unmapped.
 pub struct Mr {
     gpu: Option<Arc<dyn Gpu>>,
-    _keys: Option<Registered>,
+    keys: Option<Registered>,
 }
 
 impl Mr {
     /// The GPU, of device memory.
     pub(crate) fn gpu(&self) -> Option<&Arc<dyn Gpu>> {
         self.gpu.as_ref()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn staged(gpu: &Arc<dyn Gpu>) -> Mr {
+        Mr { gpu: Some(gpu.clone()), keys: None }
+    }
+
+    /// Cards may write it.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.keys.is_some()
     }
 }
 
@@ -73,7 +83,7 @@ impl Domain {
     /// take it: by the dma-buf, which is NCCL's and names the same memory as the address does, else by address; else it is staged.
     pub(crate) fn register(&self, region: &RegisterRange<'_>) -> Result<Mr, Fail> {
         let range = match region.mem {
-            Mem::Host(mem) => return Ok(Mr { gpu: None, _keys: self.keys(mem)? }),
+            Mem::Host(mem) => return Ok(Mr { gpu: None, keys: self.keys(mem)? }),
             Mem::Device(range) => range,
         };
         if !self.device {
@@ -82,8 +92,8 @@ impl Domain {
         }
         match gpus::owner(range.addr()) {
             Ok(gpu) => {
-                let keys = self.direct(region.dma_buf, range.at(gpu.place()))?;
-                Ok(Mr { gpu: Some(gpu), _keys: keys })
+                let keys = self.direct(&gpu, region.dma_buf, range.at(gpu.place()))?;
+                Ok(Mr { gpu: Some(gpu), keys })
             }
             Err(error) => {
                 self.log.warn(&chain(&error));
@@ -95,6 +105,7 @@ impl Domain {
     /// Registers device memory with the cards, or says once why it is staged.
     pub(crate) fn direct(
         &self,
+        gpu: &Arc<dyn Gpu>,
         dma_buf: Option<(BorrowedFd<'_>, u64)>,
         mem: MemSlice,
     ) -> Result<Option<Registered>, Fail> {
@@ -106,7 +117,9 @@ impl Domain {
             return Ok(dma_buf.filter(|_| !self.target).and_then(|(fd, offset)| self.cards.lend(fd, offset, mem)));
         }
         let first = !self.told.swap(true, Ordering::Relaxed);
-        match self.cards.register_device(dma_buf, mem, self.target) {
+        // What a card has written is flushed before the GPU looks: where that cannot be, it writes to the host.
+        let flushes = if self.target { gpu.flush_writes().map_err(|error| chain(&error)) } else { Ok(()) };
+        match flushes.and_then(|()| self.cards.register_device(dma_buf, mem, self.target)) {
             Ok((held, by, before)) => {
                 let before = before.map(|why| format!("; by dma-buf: {why}")).unwrap_or_default();
                 if first {

@@ -210,9 +210,8 @@ unsafe impl RecvComm for Receiving {
         let channel = self.channel.as_mut().ok_or(Fail::Remote)?;
         // Staged bytes are in place when the receive reports: the copy's event was waited for. What a network card has
         // written by itself may still be on its way through the bus.
-        if channel.writes_device_memory()
-            && let Some(gpu) = parts.iter().find_map(|part| part.mr?.gpu())
-        {
+        let all = channel.writes_device_memory();
+        if let Some(gpu) = parts.iter().find_map(|part| part.mr.filter(|mr| all || mr.is_direct())?.gpu()) {
             gpu.flush_writes().map_err(|error| {
                 self.log.warn(&format!("linkspan: {error}"));
                 Fail::Gpu

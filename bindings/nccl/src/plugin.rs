@@ -140,13 +140,16 @@ unsafe impl<M: Machine> NetPlugin for Plugin<M> {
             return Ok(Props { name: "linkspan-unusable".into(), guid: 1, ..base });
         }
         let device = self.device(dev)?;
+        let device_memory = takes_device(self.fabric()?);
         Ok(Props {
             name: device.name,
             pci_path: device.pci_path.map(|p| p.display().to_string()),
             guid: device.guid,
             speed_mbps: device.mbps,
             members: device.members,
-            device_memory: takes_device(self.fabric()?),
+            device_memory,
+            // Cards and device-memory TCP take it by its dma-buf, which only NCCL can give.
+            dma_buf: device_memory,
             unpack_since: self.unpack_since,
             ..base
         })

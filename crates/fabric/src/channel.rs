@@ -237,7 +237,7 @@ impl Channel {
         self.gpu.as_ref()
     }
 
-    /// Whether some path writes device memory by itself, so that what has arrived must be flushed before the GPU looks.
+    /// Whether a card fills device memory that was not registered with it, so that what has arrived must be flushed before the GPU looks.
     pub fn writes_device_memory(&self) -> bool {
         self.gpu.is_some() && self.conn.rails().any(|(_, rail)| rail.writes_devices())
     }

@@ -31,11 +31,13 @@ pub struct SimConfig {
     pub delay: u64,
     /// Bytes of memory.
     pub memory: u64,
+    /// It has a call that flushes what network adapters wrote, as CUDA has and HIP has not.
+    pub flushes: bool,
 }
 
 impl Default for SimConfig {
     fn default() -> SimConfig {
-        SimConfig { seed: 1, delay: 4, memory: 4 << 30 }
+        SimConfig { seed: 1, delay: 4, memory: 4 << 30, flushes: true }
     }
 }
 
@@ -246,6 +248,10 @@ unsafe impl Gpu for SimGpu {
 
     fn flush_writes(&self) -> Result<(), GpuError> {
         let mut state = self.state();
+        if !state.config.flushes {
+            let why = "a simulated GPU without a call for it".to_owned();
+            return Err(GpuError::Unsupported { device: self.info.id(), what: "flush network writes", why });
+        }
         state.land_posted(true);
         self.checked(&state)
     }

@@ -339,10 +339,6 @@ unsafe impl<R: Rail + ?Sized> Rail for StagedRail<R> {
         self.rail.registrar()
     }
 
-    fn writes_devices(&self) -> bool {
-        self.reach.is_some()
-    }
-
     /// The rail's reason says so.
     fn attach(&mut self, gpu: &Arc<dyn Gpu>) -> Result<(), GpuError> {
         match &self.means.gpu {

@@ -325,9 +325,10 @@ pub unsafe trait Rail {
         None
     }
 
-    /// Whether device memory is written by it directly, so that what has arrived must be flushed before the GPU looks.
+    /// Whether its card fills device memory that nobody registered with it, so that what has arrived must be flushed before the GPU
+    /// looks; of what was registered that is known.
     fn writes_devices(&self) -> bool {
-        true
+        false
     }
 
     /// The rail itself, for a relay of its transport, which joins two. `None`: there is no such relay.

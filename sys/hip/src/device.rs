@@ -354,7 +354,7 @@ unsafe impl Gpu for Hip {
     }
 
     fn flush_writes(&self) -> Result<(), GpuError> {
-        let why = "HIP has no call for it; the network adapter reads back what it wrote last instead";
+        let why = "HIP has no call for it";
         Err(self.shell.unsupported("flush network writes", why.to_owned()))
     }
 

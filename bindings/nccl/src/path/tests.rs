@@ -15,7 +15,7 @@ use linkspan_verbs::Rdma;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
 
 use super::{LARGE, Receiving};
-use crate::memory::Domain;
+use crate::memory::{Domain, Mr};
 use crate::{Fail, Logger, Mem, Part, RecvComm, RecvHints};
 
 const LEN: usize = 1 << 20;
@@ -35,6 +35,10 @@ fn world(dmabuf: bool, strict: bool) -> World {
 }
 
 fn over(path: &str, dmabuf: bool, strict: bool) -> World {
+    with_gpu(SimConfig::default(), path, dmabuf, strict)
+}
+
+fn with_gpu(gpu: SimConfig, path: &str, dmabuf: bool, strict: bool) -> World {
     let net = SoftNet::new(1);
     let lo = linkspan_net::interface_of(Ipv4Addr::LOCALHOST.into(), 0).unwrap().unwrap().index;
     let env = [
@@ -60,7 +64,7 @@ fn over(path: &str, dmabuf: bool, strict: bool) -> World {
         there = there.or_else(|| listener.accept().unwrap());
     }
     let mut ends = [here.unwrap(), there.unwrap()];
-    let gpu: Arc<dyn Gpu> = SimGpu::new(SimConfig::default()).unwrap();
+    let gpu: Arc<dyn Gpu> = SimGpu::new(gpu).unwrap();
     ends.iter_mut().for_each(|end| end.attach(&gpu).unwrap());
     World { net, fabrics, gpu, ends }
 }
@@ -92,7 +96,7 @@ fn device_memory_is_registered_by_its_dma_buf_and_moved_from_where_it_lies() {
     let (src, dst) = (world.memory(), world.memory());
     let before = world.registrations();
     let held = [(&sending, &src), (&receiving, &dst)]
-        .map(|(domain, (_, mem, file))| domain.direct(Some((file.as_fd(), OFFSET)), *mem).unwrap());
+        .map(|(domain, (_, mem, file))| domain.direct(&world.gpu, Some((file.as_fd(), OFFSET)), *mem).unwrap());
     assert!(held.iter().all(Option::is_some), "the cards took it");
     let after = world.registrations();
     assert_eq!(after, before.map(|n| n + 1));
@@ -114,7 +118,7 @@ fn device_memory_is_registered_by_its_dma_buf_and_moved_from_where_it_lies() {
     assert_eq!(world.registrations(), after, "no bounce buffer and nothing else was registered for it");
     // deregMr gives it back; what comes at the same address is registered anew.
     drop(held);
-    let again = sending.direct(Some((src.2.as_fd(), OFFSET)), src.1).unwrap();
+    let again = sending.direct(&world.gpu, Some((src.2.as_fd(), OFFSET)), src.1).unwrap();
     assert!(again.is_some());
     assert_eq!(world.registrations()[0], after[0] + 1);
 }
@@ -125,12 +129,32 @@ fn a_card_that_takes_none_is_staged_before_and_in_strict_mode_refused() {
         let world = world(false, strict);
         let (_whole, mem, file) = world.memory();
         let [sending, _] = world.domains();
-        match sending.direct(Some((file.as_fd(), OFFSET)), mem) {
+        match sending.direct(&world.gpu, Some((file.as_fd(), OFFSET)), mem) {
             Ok(None) => assert!(!strict),
             Err(Fail::InvalidUsage) => assert!(strict),
             other => panic!("{strict}: {:?}", other.map(|held| held.is_some())),
         }
         assert!(sending.told.load(Ordering::Relaxed), "said once");
+    }
+}
+
+/// As on AMD: the card may read its memory, and what it would write could not be flushed.
+#[test]
+fn memory_of_a_gpu_that_cannot_flush_is_staged_where_it_is_received_into() {
+    for strict in [false, true] {
+        let world = with_gpu(SimConfig { flushes: false, ..SimConfig::default() }, "auto", true, strict);
+        let (_whole, mem, file) = world.memory();
+        let [sending, receiving] = world.domains();
+        let direct = |domain: &Domain| domain.direct(&world.gpu, Some((file.as_fd(), OFFSET)), mem);
+        assert!(direct(&sending).unwrap().is_some());
+        match direct(&receiving) {
+            Ok(keys) => assert!(!strict && keys.is_none()),
+            Err(fail) => assert!(strict && fail == Fail::InvalidUsage, "{fail:?}"),
+        }
+        let [_, end] = world.ends;
+        let (mr, host) = (Mr::staged(&world.gpu), StaticBuf::new(8));
+        let part = Part { mem: Mem::Host(host.slice()), tag: 1, mr: Some(&mr) };
+        assert!(Receiving::new(Logger::SILENT, end).flush(&[part]).unwrap().is_none(), "a copy has nothing to flush");
     }
 }
 

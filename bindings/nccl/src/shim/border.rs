@@ -19,6 +19,14 @@ pub(super) fn call<P: Exported>(name: &'static str, f: impl FnOnce() -> Result<(
     code.unwrap_or_else(|payload| tell::<P>(name, &Misuse::Panic(words(payload))))
 }
 
+/// As [`call`], of a call that makes or ends something: not while the library takes leave.
+pub(super) fn set_up<P: Exported>(name: &'static str, f: impl FnOnce() -> Result<(), Refused>) -> c_int {
+    call::<P>(name, || {
+        let _here = P::global().here();
+        f()
+    })
+}
+
 #[cold]
 fn tell<P: Exported>(name: &'static str, misuse: &Misuse) -> c_int {
     let code = misuse.fail().code();

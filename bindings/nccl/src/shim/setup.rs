@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::time::Instant;
 
-use super::border::{call, device, given, out};
+use super::border::{call, device, given, out, set_up};
 use crate::abi::{Config, DeviceHandle, HANDLE_MAXSIZE, LogFn, NetAttr, ProfilerFn, VDevice4, VDevice8};
 use crate::burst::Burst;
 use crate::comm::{CommBody, CtxBody, ListenBody, Path};
@@ -16,13 +16,13 @@ use crate::{Connecting, Exported, HANDLE_LEN, Init, ListenComm, Logger, Misuse, 
 pub(super) unsafe extern "C" fn init_v6<P: Exported, const VERSION: u32>(log: Option<LogFn>) -> c_int {
     // SAFETY: NCCL passes its logger, or null.
     let log = unsafe { Logger::new(log) };
-    call::<P>("init", || P::global().init_shared(log, VERSION))
+    set_up::<P>("init", || P::global().init_shared(log, VERSION))
 }
 
 pub(super) unsafe extern "C" fn init_v10<P: Exported>(log: Option<LogFn>, _profiler: Option<ProfilerFn>) -> c_int {
     // SAFETY: NCCL passes its logger, or null.
     let log = unsafe { Logger::new(log) };
-    call::<P>("init", || P::global().init_shared(log, 10))
+    set_up::<P>("init", || P::global().init_shared(log, 10))
 }
 
 pub(super) unsafe extern "C" fn init_v11<P: Exported, const VERSION: u32>(
@@ -32,7 +32,7 @@ pub(super) unsafe extern "C" fn init_v11<P: Exported, const VERSION: u32>(
     log: Option<LogFn>,
     _profiler: Option<ProfilerFn>,
 ) -> c_int {
-    call::<P>("init", || {
+    set_up::<P>("init", || {
         given(ctx, "ctx")?;
         // SAFETY: NCCL passes a config, or null.
         let traffic_class = unsafe { traffic_class(config) };
@@ -110,7 +110,7 @@ pub(super) unsafe extern "C" fn listen_v6<P: Exported>(
     comm: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: NCCL's promise.
-    call::<P>("listen", || unsafe { listen::<P>(P::global().shared_ctx("listen")?, dev, handle, comm) })
+    set_up::<P>("listen", || unsafe { listen::<P>(P::global().shared_ctx("listen")?, dev, handle, comm) })
 }
 
 pub(super) unsafe extern "C" fn listen_v11<P: Exported>(
@@ -120,7 +120,7 @@ pub(super) unsafe extern "C" fn listen_v11<P: Exported>(
     comm: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: NCCL's promise.
-    call::<P>("listen", || unsafe { listen::<P>(ctx, dev, handle, comm) })
+    set_up::<P>("listen", || unsafe { listen::<P>(ctx, dev, handle, comm) })
 }
 
 /// # Safety
@@ -193,7 +193,7 @@ pub(super) unsafe extern "C" fn connect_v6<P: Exported>(
     comm: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: NCCL's promise.
-    call::<P>("connect", || unsafe { connect::<P>(P::global().shared_ctx("connect")?, dev, None, handle, comm) })
+    set_up::<P>("connect", || unsafe { connect::<P>(P::global().shared_ctx("connect")?, dev, None, handle, comm) })
 }
 
 pub(super) unsafe extern "C" fn connect_v7<P: Exported>(
@@ -217,7 +217,7 @@ pub(super) unsafe extern "C" fn connect_v10<P: Exported>(
     device: *mut *mut DeviceHandle,
 ) -> c_int {
     // SAFETY: NCCL's promise.
-    call::<P>("connect", || unsafe {
+    set_up::<P>("connect", || unsafe {
         no_device(device);
         connect::<P>(P::global().shared_ctx("connect")?, dev, traffic_class(config), handle, comm)
     })
@@ -231,7 +231,7 @@ pub(super) unsafe extern "C" fn connect_v11<P: Exported>(
     device: *mut *mut DeviceHandle,
 ) -> c_int {
     // SAFETY: NCCL's promise.
-    call::<P>("connect", || unsafe {
+    set_up::<P>("connect", || unsafe {
         no_device(device);
         connect::<P>(ctx, dev, None, handle, comm)
     })
@@ -318,7 +318,7 @@ unsafe fn asks_unpack(device: *mut *mut DeviceHandle) -> bool {
 
 pub(super) unsafe extern "C" fn accept_v6<P: Exported>(listen: *mut c_void, comm: *mut *mut c_void) -> c_int {
     // SAFETY: NCCL's promise.
-    call::<P>("accept", || unsafe { accept::<P>(listen, comm, null_mut()) })
+    set_up::<P>("accept", || unsafe { accept::<P>(listen, comm, null_mut()) })
 }
 
 pub(super) unsafe extern "C" fn accept_v7<P: Exported>(
@@ -327,7 +327,7 @@ pub(super) unsafe extern "C" fn accept_v7<P: Exported>(
     device: *mut *mut DeviceHandle,
 ) -> c_int {
     // SAFETY: NCCL's promise.
-    call::<P>("accept", || unsafe { accept::<P>(listen, comm, device) })
+    set_up::<P>("accept", || unsafe { accept::<P>(listen, comm, device) })
 }
 
 pub(super) unsafe extern "C" fn close_send<P: Exported>(comm: *mut c_void) -> c_int {
@@ -339,7 +339,7 @@ pub(super) unsafe extern "C" fn close_recv<P: Exported>(comm: *mut c_void) -> c_
 }
 
 pub(super) unsafe extern "C" fn close_listen<P: Exported>(comm: *mut c_void) -> c_int {
-    call::<P>("closeListen", || {
+    set_up::<P>("closeListen", || {
         drop(P::global().listens.remove(comm)?);
         Ok(())
     })
@@ -350,7 +350,7 @@ pub(super) unsafe extern "C" fn finalize<P: Exported>(ctx: *mut c_void) -> c_int
 }
 
 pub(super) unsafe extern "C" fn set_net_attr<P: Exported>(ctx: *mut c_void, attr: *const NetAttr) -> c_int {
-    call::<P>("setNetAttr", || {
+    set_up::<P>("setNetAttr", || {
         given(attr, "attr")?;
         // SAFETY: not null, and NCCL's structure.
         let attr = unsafe { attr.read() };
@@ -365,7 +365,9 @@ fn merge<P: Exported>(ndevs: c_int, devs: &[c_int]) -> Result<c_int, Refused> {
     let n = n.ok_or(Misuse::Count(ndevs))?;
     let count = plugin.devices();
     let members = devs[..n].iter().map(|&d| device(d, count)).collect::<Result<Vec<_>, _>>()?;
-    Ok(c_int::try_from(plugin.merge(&members)?).unwrap_or(c_int::MAX))
+    let new = plugin.merge(&members)?;
+    P::global().merged(members);
+    Ok(c_int::try_from(new).unwrap_or(c_int::MAX))
 }
 
 macro_rules! make_vdevice {

@@ -56,7 +56,7 @@ struct Posted {
 }
 
 pub(super) struct SimState {
-    config: SimConfig,
+    pub(super) config: SimConfig,
     rng: u64,
     now: u64,
     used: u64,

@@ -26,6 +26,8 @@ pub static UNPACKS: AtomicBool = AtomicBool::new(false);
 pub static QUEUE: AtomicUsize = AtomicUsize::new(0);
 /// Receives that NCCL's kernels have read.
 pub static CONSUMED: AtomicUsize = AtomicUsize::new(0);
+/// Merges of devices.
+pub static MERGES: AtomicUsize = AtomicUsize::new(0);
 pub static LAST_INIT: Mutex<Option<Init>> = Mutex::new(None);
 pub static TRAFFIC_CLASS: Mutex<Option<Option<u8>>> = Mutex::new(None);
 
@@ -196,7 +198,11 @@ unsafe impl NetPlugin for Mock {
     }
 
     fn merge(&self, members: &[usize]) -> Result<usize, Fail> {
-        if members.len() == 2 { Ok(9) } else { Err(Fail::InvalidUsage) }
+        if members.len() != 2 {
+            return Err(Fail::InvalidUsage);
+        }
+        MERGES.fetch_add(1, Relaxed);
+        Ok(9)
     }
 }
 

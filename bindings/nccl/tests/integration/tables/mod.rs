@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use self::host::{GARBAGE, Host, LOGS, Ptr, WARNINGS};
 use self::mock::{ALIVE, DEREGISTERED, HINTS, LAST_INIT, PANIC, PLUGINS, REVOKED, TAG_BUSY, TAG_LOST, TRAFFIC_CLASS};
-use linkspan_plugin::abi;
+use linkspan_plugin::{Exported, abi};
 
 /// The plugin's state is one per process, as under NCCL.
 static ONE: Mutex<()> = Mutex::new(());
@@ -497,6 +497,8 @@ fn registering_runs_beside_the_data_path() {
 #[test]
 fn merging() {
     let _guard = one_at_a_time();
+    // Contexts of older tables, which other tests have left.
+    <mock::Mock as Exported>::global().unload();
     let mut host = Host::new(12);
     let mut dev = -1;
     let mut v8 = abi::VDevice8 { ndevs: 2, devs: [0; 8] };
@@ -524,5 +526,10 @@ fn merging() {
         assert_eq!(set(host.ctx, std::ptr::null()), 4);
         assert_eq!(set(null_mut(), &raw const attr), 4);
     }
+    // NCCL merges once, and keeps the number for communicators after the last one's end.
+    let before = mock::MERGES.load(Relaxed);
+    assert_eq!(host.finalize(), 0);
+    let mut host = Host::new(12);
+    assert_eq!(mock::MERGES.load(Relaxed), before + 1);
     assert_eq!(host.finalize(), 0);
 }
