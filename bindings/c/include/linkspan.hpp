@@ -378,8 +378,17 @@ private:
         std::mutex lock;
         std::vector<Right> exposed;
 
+        /// In a child of fork, where a thread that is not there any more may have held the lock.
+        static bool forked() noexcept {
+            linkspan_memory_info none{};
+            return linkspan_memory_get(nullptr, &none) == LINKSPAN_FORKED;
+        }
+
         /// Takes the right back, if that has not been done.
         void take_back(const Right &right) noexcept {
+            if (forked()) {
+                return;
+            }
             {
                 const std::lock_guard<std::mutex> hold(lock);
                 const auto found = std::find(exposed.begin(), exposed.end(), right);
@@ -426,7 +435,7 @@ private:
     }
 
     void take_back() noexcept {
-        if (!state_) {
+        if (!state_ || State::forked()) {
             return;
         }
         while (true) {

@@ -10,7 +10,7 @@ use crate::arguments::{PATIENCE, PORT, blocking, deadline, limit, made, number, 
 use crate::error::{BindingError, from_linkspan};
 use crate::memory::view_of;
 use crate::op::{Op, SLICE, Under};
-use crate::process::{self, Held};
+use crate::process::{self, Held, take_interrupt};
 use crate::remote::{Exposed, Url, access_of};
 use crate::transport::Transport;
 
@@ -237,7 +237,11 @@ impl Endpoint {
         });
         match (found, raised) {
             (_, Some(error)) => Err(error),
-            (Ok(transport), None) => peer_of(py, &inner, peer, transport),
+            (Ok(transport), None) => match take_interrupt() {
+                // The path came up between the signal and the look.
+                Some(raised) => Err(raised),
+                None => peer_of(py, &inner, peer, transport),
+            },
             (Err(error), None) => Err(from_linkspan(py, &error)),
         }
     }

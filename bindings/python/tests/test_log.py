@@ -47,6 +47,48 @@ def test_lines_reach_the_logger_and_its_level_counts(logged: None, caplog: pytes
     assert wait_for("path revoked", caplog).name == "other"
 
 
+def test_a_filter_that_raises_costs_its_line_and_no_other(
+    logged: None, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.INFO, "linkspan")
+    raised = threading.Event()
+
+    def once(record: logging.LogRecord) -> bool:
+        if not raised.is_set():
+            raised.set()
+            raise ValueError("no line for me")
+        return True
+
+    logger = logging.getLogger("linkspan")
+    logger.addFilter(once)
+    try:
+        revoke()
+        assert raised.wait(LONG)
+        revoke()
+        wait_for("path revoked", caplog)
+    finally:
+        logger.removeFilter(once)
+    assert "no line for me" in capsys.readouterr().err
+
+
+def test_a_thread_that_cannot_be_had_leaves_the_log_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "linkspan")
+
+    def none(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(threading.Thread, "start", none)
+        linkspan.log_to_logging()
+    linkspan.log_to_logging(None)
+    linkspan.log_to_logging()
+    revoke()
+    linkspan.log_to_logging(None)
+    assert "path revoked" in caplog.text
+
+
 def test_it_ends_when_it_is_told_and_leaves_no_thread(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "linkspan")
     linkspan.log_to_logging()

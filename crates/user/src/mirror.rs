@@ -337,6 +337,9 @@ impl<F: Face> Mirror<F> {
         let mut most = most;
         if let Some((fault, names)) = limit {
             if !(alone && face.ask(&fault.text)) {
+                if face.stopped() {
+                    return Err(Error::Files(FilesError::Stopped).into());
+                }
                 return Err(Error::Files(FilesError::Refused(fault)).into());
             }
             most = Some(names);

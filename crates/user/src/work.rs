@@ -175,8 +175,11 @@ impl Patient for Carry<'_> {
         self.task.update(|progress| {
             progress.note(&format!("{why}; trying again"));
             let moved = progress.moved();
-            (moved.entries_same, moved.entries_deleted) = (0, 0);
+            // Each connection tells of every entry.
+            (moved.entries_same, moved.entries_deleted, moved.entries_would) = (0, 0, 0);
+            (moved.entries_failed, moved.entries_left_out) = (0, 0);
         });
+        self.failed = None;
     }
 }
 

@@ -10,6 +10,8 @@ use linkspan_files::{Error, Outcome};
 use linkspan_perf::Interrupt;
 use linkspan_user::mirror::{Ends, Face, Mirror};
 use linkspan_user::transfer::How;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use serde_json::json;
 
 use super::transfer::{View, exclude};
@@ -103,7 +105,21 @@ fn asked(what: &str) -> bool {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return false;
     }
+    // A read of standard input is begun anew after a signal.
+    let Ok(stop) = signals::descriptor() else { return false };
     eprint!("lspan: {what}\nMove them to the trash? [y/N] ");
+    let stdin = std::io::stdin();
+    loop {
+        let mut ready = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&stop, PollFlags::IN)];
+        match poll(&mut ready, None) {
+            Err(Errno::INTR) => {}
+            Ok(_) if ready[1].revents().is_empty() => break,
+            _ => {
+                eprintln!("");
+                return false;
+            }
+        }
+    }
     let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).is_ok() && line.trim().eq_ignore_ascii_case("y")
+    stdin.lock().read_line(&mut line).is_ok() && line.trim().eq_ignore_ascii_case("y")
 }

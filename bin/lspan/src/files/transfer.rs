@@ -177,7 +177,9 @@ impl Patient for View {
 
     fn lost(&mut self, why: &str) {
         self.say(&format!("{why}; trying again"));
-        (self.same, self.extra) = (0, 0);
+        // Each connection tells of every entry.
+        (self.same, self.extra, self.would, self.failed) = (0, 0, 0, 0);
+        (self.left_out, self.exit) = ([0; 6], Exit::Ok);
     }
 }
 
@@ -187,14 +189,15 @@ impl View {
         let began = Instant::now();
         let outcome = again(&mut self, &mut once);
         self.bar.finish_and_clear();
+        // It is what ended the transfer, too.
+        if let Some(failure) = self.broken.take() {
+            return Err(failure);
+        }
         let outcome = outcome?;
         self.close(&outcome, outcome.moved, began.elapsed())
     }
 
     fn close(mut self, outcome: &Outcome, moved: u64, took: Duration) -> Result<Exit, Failure> {
-        if let Some(failure) = self.broken.take() {
-            return Err(failure);
-        }
         if let Some(fault) = &outcome.failed {
             self.say(&fault.text);
             self.exit = exit_of(fault.kind);
@@ -330,4 +333,36 @@ pub(crate) fn get(args: &GetArgs) -> Result<Exit, Failure> {
     }
     fetching.sweep(&|line| eprintln!("lspan: {line}"));
     view.drive(|view| fetching.run(&mut client, view))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use linkspan_files::wire::{Fault, FaultKind};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        how: HowArgs,
+    }
+
+    #[test]
+    fn what_failed_over_a_connection_that_was_lost_counts_no_more_where_it_arrives_over_the_next_one() {
+        let how = Only::parse_from(["lspan"]).how;
+        let happened = |what| Event { path: RelPath::new(b"a").unwrap(), what };
+        let mut tries = 0;
+        let exit = View::new(&how).unwrap().drive(|view| {
+            tries += 1;
+            if tries == 1 {
+                view.event(happened(Happened::Failed(Fault::new(FaultKind::Exists, "a directory is there"))));
+                view.event(happened(Happened::LeftOut(LeftOut::Acl)));
+                return Err(Error::Lost("the peer has ended".into()));
+            }
+            view.event(happened(Happened::Made(Kind::Dir)));
+            Ok(Outcome::default())
+        });
+        assert_eq!((exit.ok(), tries), (Some(Exit::Ok), 2));
+    }
 }

@@ -377,6 +377,26 @@ fn what_does_not_travel_is_said_and_counted() {
 }
 
 #[test]
+fn an_output_that_cannot_be_written_is_named_and_is_no_ctrl_c() {
+    let world = World::new("full");
+    let _server = world.serve(&[], ":rw");
+    for n in 0..20 {
+        fs::write(world.path(&format!("src/{n}")), b"x").unwrap();
+    }
+    let (into, all) = (world.place("data/"), world.place("data"));
+    for args in [
+        &["send", "--json", "src", &into][..],
+        &["send", "--dry-run", "src", &into],
+        &["mirror", "--init", "--json", "src", &all],
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = world.lspan(args).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {}", err(&output));
+        assert!(err(&output).contains("standard output: No space left on device"), "{args:?}: {}", err(&output));
+    }
+}
+
+#[test]
 fn a_dry_run_says_what_would_be_sent_and_changes_nothing() {
     let world = World::new("dry");
     let _server = world.serve(&[], ":rw");

@@ -4,6 +4,7 @@ import atexit
 import logging
 import os
 import threading
+import traceback
 
 from ._linkspan import log_lines, log_open
 
@@ -16,7 +17,12 @@ def _run() -> None:
     while lines := log_lines():
         for level, line in lines:
             if (logger := _logger) is not None:
-                logger.log(level, "%s", line)
+                try:
+                    logger.log(level, "%s", line)
+                except Exception:
+                    # As handlers of logging do: what is wrong with one line must not cost the next ones.
+                    if logging.raiseExceptions:
+                        traceback.print_exc()
 
 
 def log_to_logging(logger: logging.Logger | str | None = "linkspan") -> None:
@@ -37,9 +43,14 @@ def log_to_logging(logger: logging.Logger | str | None = "linkspan") -> None:
         if logger is not None:
             _logger = logging.getLogger(logger) if isinstance(logger, str) else logger
             if _thread is None:
+                thread = threading.Thread(target=_run, name="linkspan-logging", daemon=True)
                 log_open(True)
-                _thread = threading.Thread(target=_run, name="linkspan-logging", daemon=True)
-                _thread.start()
+                try:
+                    thread.start()
+                except BaseException:
+                    log_open(False)
+                    raise
+                _thread = thread
             return
         ended, _thread = _thread, None
     if ended is not None:

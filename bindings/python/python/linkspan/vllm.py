@@ -428,7 +428,8 @@ class _Worker:
 
     async def _peer(self, name: str, url: str) -> _Peer:
         task = self._peers.get(name)
-        if task is None:
+        # One that failed after those who waited for it had given up is no answer to this request.
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             task = self._peers[name] = self._loop.create_task(self._meet(name, url))
         try:
             # Others may wait for the same connection.

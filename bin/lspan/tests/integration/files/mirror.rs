@@ -167,6 +167,36 @@ fn a_dry_run_shows_what_comes_where_something_else_has_the_name_of_its_directory
 }
 
 #[test]
+fn ctrl_c_at_the_question_ends_a_mirror_and_deletes_nothing() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let world = World::new("question");
+    let _server = world.serve(&[], ":rw");
+    (0..40).for_each(|n| fs::write(world.path(&format!("src/{n}")), noise(100, n)).unwrap());
+    let to = world.place("data/copy");
+    world.ok(&["mirror", "src", &to, "--init"]);
+    (1..40).for_each(|n| fs::remove_file(world.path(&format!("src/{n}"))).unwrap());
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let other = fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let mut command = world.lspan(&["mirror", "src", &to]);
+    let mut mirror = Running(command.stdin(other.try_clone().unwrap()).stderr(other).spawn().unwrap());
+    drop(command);
+    let (mut seen, mut shown) = (vec![0; 4096], String::new());
+    while !shown.contains("[y/N]") {
+        let n = rustix::io::read(&terminal, &mut seen).unwrap();
+        shown += &String::from_utf8_lossy(&seen[..n]);
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&mirror.0), rustix::process::Signal::INT).unwrap();
+    assert_eq!(mirror.0.wait().unwrap().code(), Some(130), "{shown}");
+    assert_eq!(
+        fs::read_dir(world.path("share/copy")).unwrap().filter(|e| e.as_ref().unwrap().path().is_file()).count(),
+        40
+    );
+}
+
+#[test]
 fn a_renamed_directory_is_no_deletion() {
     let world = World::new("renamed");
     let _server = world.serve(&[], ":rw");
