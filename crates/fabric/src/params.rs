@@ -87,7 +87,7 @@ params! {
     GPU = "LINKSPAN_GPU", Takes::Word(&["auto", "staged", "off"]), "auto",
         "GPU memory. `auto`: the plugin announces host memory only to NCCL, which then copies by itself, faster than staging; the library uses GPU memory if the program names a GPU. `staged`: the plugin announces device memory to NCCL; device-memory TCP and capable RDMA cards access it directly, other paths copy it through host memory. With CUDA, work that a program queues behind a collective (item(), cpu()) can then block linkspan's copies, and NCCL hangs (seen on an H100). `off`: host memory only.";
     STAGE_MEMORY = "LINKSPAN_STAGE_MEMORY", Takes::Number(8, 1_048_576), "1024",
-        "Maximum pinned memory of a process for staging GPU memory, MiB. Each direction of a connection takes 8 (40 on shared memory with direct copies) when it carries its first message of GPU memory.";
+        "Maximum pinned memory of a process for staging GPU memory, MiB. Each direction of a connection takes 8 (44 on shared memory with direct copies) when it carries its first message of GPU memory.";
     UNPACK = "LINKSPAN_UNPACK", Takes::Word(&["auto", "kernel", "d2d", "host"]), "auto",
         "How fragments received by device-memory TCP are assembled on the GPU: by one GPU `kernel`, by one copy each (`d2d`), or by copies through `host` memory; `auto` measures the first messages of each size and takes the fastest.";
     DEVMEM_POOL = "LINKSPAN_DEVMEM_POOL", Takes::Number(1, 4095), "64",

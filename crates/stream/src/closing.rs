@@ -6,8 +6,8 @@
 //! own calls look after it; nothing here starts a thread or waits, but [`settle`].
 
 use std::os::fd::AsFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use linkspan_net::tcp_info;
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Streams kept at a time; the oldest goes.
 const MOST: usize = 256;
 
-static KEPT: Mutex<Vec<(Socket, Instant)>> = Mutex::new(Vec::new());
+static KEPT: Mutex<Vec<(Arc<Socket>, Instant)>> = Mutex::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Called when a stream is about to be dropped: keeps its socket where bytes are still on their way.
@@ -31,12 +31,11 @@ pub fn close(stream: &Stream) {
     if !busy(socket) || socket.shutdown(std::net::Shutdown::Write).is_err() {
         return;
     }
-    let Ok(socket) = socket.try_clone() else { return };
     let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
     if kept.len() >= MOST {
         kept.remove(0);
     }
-    kept.push((socket, Instant::now() + PATIENCE));
+    kept.push((socket.clone(), Instant::now() + PATIENCE));
     COUNT.store(kept.len(), Ordering::Relaxed);
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
 
 use linkspan_net::TcpInfo;
 use linkspan_transport::WaitFd;
@@ -13,7 +14,8 @@ use crate::{Congestion, Error};
 /// A connected, non-blocking TCP stream. The login runs over it.
 #[derive(Debug)]
 pub struct Stream {
-    socket: Socket,
+    /// [`closing`](crate::closing) may keep it longer; it needs no descriptor of its own for that, which might not be had.
+    socket: Arc<Socket>,
     local: SocketAddr,
     peer: SocketAddr,
     congestion: Congestion,
@@ -24,7 +26,7 @@ impl Stream {
         let peer =
             ip(socket.peer_addr()).map_err(|source| Error::Stillborn { peer: "an unknown peer".into(), source })?;
         let local = ip(socket.local_addr()).map_err(|source| Error::Stillborn { peer: peer.to_string(), source })?;
-        Ok(Stream { socket, local, peer, congestion })
+        Ok(Stream { socket: socket.into(), local, peer, congestion })
     }
 
     /// Reads what is there: `Some(0)` is the end of the stream, `None` that nothing has come.
@@ -58,7 +60,7 @@ impl Stream {
 
     /// Ends it with a reset, so that the peer is not left waiting for what will not come.
     pub fn cut(self) {
-        self.reset_at_close();
+        self.reset();
     }
 
     /// What to wait for before the next [`Stream::try_read`] (and [`Stream::try_write`], with `write`).
@@ -109,12 +111,14 @@ impl Stream {
         linkspan_net::tcp_info(self.as_fd())
     }
 
-    /// The last descriptor that is closed resets the connection: what was not sent is thrown away.
-    pub fn reset_at_close(&self) {
+    /// Resets the connection, also where a child of fork(2) has the socket too: what was not sent is thrown away.
+    pub fn reset(&self) {
+        // Where it cannot be disconnected, the last descriptor that is closed resets it.
         let _ = self.socket.set_linger(Some(std::time::Duration::ZERO));
+        let _ = linkspan_net::disconnect(self.as_fd());
     }
 
-    pub(crate) fn socket(&self) -> &Socket {
+    pub(crate) fn socket(&self) -> &Arc<Socket> {
         &self.socket
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 
-use linkspan_fabric::keys::{self, KeyError, Keyring, Peer, name_fault};
+use linkspan_fabric::keys::{self, KeyError, Keyring, Peer, is_host, name_fault};
 use linkspan_service::host_name;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
@@ -38,6 +38,12 @@ pub fn own(ring: &Keyring, name: Option<&str>) -> Result<Peer, Error> {
 pub fn add(ring: &Keyring, line: &str, name: Option<&str>, hosts: &[String]) -> Result<Peer, KeyError> {
     let mut peer = Peer::parse(line.trim())?;
     peer.name = name.map_or(peer.name, str::to_owned);
+    if let Some(why) = name_fault(&peer.name) {
+        return Err(KeyError::Name { name: peer.name, why });
+    }
+    if hosts.iter().any(|host| !is_host(host)) {
+        return Err(KeyError::Line { place: String::new(), why: "a host that was named cannot be one" });
+    }
     peer.hosts.splice(..0, hosts.iter().cloned());
     // With the hosts that were named it must be a line again.
     let peer = Peer::parse(&peer.line())?;

@@ -30,7 +30,7 @@ pub use interfaces::{Interface, interface_of, interfaces};
 pub use limit::{LineLimit, Quota, Share};
 pub use linkspan_thread::block_signals;
 pub use notifier::Notifier;
-pub use options::{bind_late_port, peer_of};
+pub use options::{bind_late_port, disconnect, peer_of};
 pub use ping::{NEIGHBOURS_MAX, Ping, neighbours};
 pub use wait::WaitSet;
 

@@ -19,6 +19,14 @@ pub fn bind_late_port(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_int(fd, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
 
+/// Resets a TCP connection (connect(2) with AF_UNSPEC): bytes that were not sent are thrown away, whoever else has the socket.
+///
+/// # Errors
+/// The error of `connect(2)`: EBUSY where another thread waits in a call on the socket.
+pub fn disconnect(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::net::connect_unspec(fd)?)
+}
+
 /// User and process at the other end of a local socket (SO_PEERCRED, unix(7)); process 0: its pid namespace cannot be seen from ours.
 ///
 /// # Errors

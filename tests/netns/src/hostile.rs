@@ -96,7 +96,7 @@ fn strangers(world: &World, kind: &str, victim: &Node, seconds: u64) -> Outcome<
 
 /// Lines so far, but for those by which the work of a job is told, and those that are asked for.
 fn said(node: &mut Node) -> usize {
-    node.heard("") - node.heard(": round ") - node.heard("got ") - node.heard("plugin info")
+    node.heard_without(&[": round ", "got ", "plugin info"])
 }
 
 /// What came of an attack.

@@ -198,6 +198,12 @@ impl Node {
         self.said.iter().filter(|l| l.contains(text)).count()
     }
 
+    /// Lines so far that contain none of these.
+    pub(crate) fn heard_without(&mut self, words: &[&str]) -> usize {
+        self.said.extend(self.lines.try_iter());
+        self.said.iter().filter(|line| !words.iter().any(|word| line.contains(word))).count()
+    }
+
     /// Waits for a line with these words in it.
     pub(crate) fn expect_part(&mut self, words: &str, within: Duration) -> Outcome<()> {
         let until = Instant::now() + within;

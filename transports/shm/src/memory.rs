@@ -183,6 +183,12 @@ impl PeerMemory {
         if self.remote.is_none() {
             return;
         }
+        if self.pull_only {
+            // The peer is given no place to write to. What it still reads it never reports, and with the gate closed it begins nothing;
+            // its end could not be proven while it is stopped.
+            let _ = self.guard.close();
+            return;
+        }
         self.guard.revoke(self.map.inside(self.side.other()), self.pid, ended);
     }
 }

@@ -274,8 +274,9 @@ impl Drop for TcpRail {
     fn drop(&mut self) {
         if self.tx.lent() {
             // The kernel may still read payload that is ours no longer. Dying connections promise nothing to the
-            // peer, so cut it: the queue is dropped, and after the reset the peer discards what is on the wire.
-            self.stream.reset_at_close();
+            // peer, so reset it: the queue is dropped, and what is on its way to the card gives its memory back soon.
+            self.stream.reset();
+            self.tx.wait_given_back(self.stream.as_fd());
         } else if self.end.is_none() {
             closing::close(&self.stream);
         }

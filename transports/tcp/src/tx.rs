@@ -260,6 +260,11 @@ impl Tx {
         self.zerocopy.lent()
     }
 
+    /// After a reset: until the kernel has given back what it was lent.
+    pub(crate) fn wait_given_back(&mut self, fd: BorrowedFd<'_>) {
+        self.zerocopy.wait_given_back(fd);
+    }
+
     /// Whether payload may still be lent to the kernel.
     #[cfg(test)]
     pub(crate) fn lends(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use linkspan_net::Gather;
 
@@ -80,6 +81,20 @@ impl ZeroCopy {
             }
             Err(e) if e.raw_os_error() == Some(ENOBUFS) => gather.send(fd),
             other => other,
+        }
+    }
+
+    /// Takes the notices of a connection that was reset until all have come. What a card has taken already it sends within a millisecond;
+    /// one that does not get on is not waited for.
+    pub(crate) fn wait_given_back(&mut self, fd: BorrowedFd<'_>) {
+        for _ in 0..100 {
+            let found = self.collect(fd);
+            if !self.lent() {
+                return;
+            }
+            if !matches!(found, Ok(true)) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
     }
 

@@ -32,7 +32,13 @@ impl User {
     }
 
     fn given(&self, line: &str, input: impl AsRef<[u8]>) -> Output {
+        self.given_with(line, &[], input)
+    }
+
+    /// With words that may have blanks, or be empty.
+    fn given_with(&self, line: &str, words: &[&str], input: impl AsRef<[u8]>) -> Output {
         let mut command = self.lspan(line);
+        command.args(words);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_ref()).unwrap();
         child.wait_with_output().unwrap()
@@ -93,6 +99,12 @@ fn what_is_no_key_is_refused_and_changes_nothing() {
     ] {
         let output = bob.given(line, input);
         assert!(output.status.code() == Some(2) && err(&output).contains(code), "{line}: {}", err(&output));
+    }
+    for (words, code) in
+        [(["--as", "ada evil.example"], "LS0527"), (["--as", ""], "LS0527"), (["--host", "a evil.example"], "LS0526")]
+    {
+        let output = bob.given_with("key add", &words, &shown);
+        assert!(output.status.code() == Some(2) && err(&output).contains(code), "{words:?}: {}", err(&output));
     }
     let noise = bob.given("pair -", [0xff; 99]);
     assert!(noise.status.code() == Some(2) && err(&noise).contains("LS0541"), "{}", err(&noise));

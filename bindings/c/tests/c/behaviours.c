@@ -786,70 +786,96 @@ static void closing_one_handle_of_a_peer_leaves_alone_what_is_pending(void) {
     OK(linkspan_memory_release(into, LONG));
 }
 
+// A thread that waits on a handle.
+typedef struct waiter {
+    void *on;
+    _Atomic pid_t tid;
+    pthread_t thread;
+} waiter;
+
+// Until it sleeps.
+static void begin_to_wait(waiter *w, void *(*wait)(void *), void *on) {
+    char path[64], line[256] = "";
+    w->on = on;
+    w->tid = 0;
+    CHECK(!pthread_create(&w->thread, NULL, wait, w));
+    while (!w->tid) {
+        sched_yield();
+    }
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", w->tid);
+    for (const int64_t began = now_ms();; sched_yield()) {
+        FILE *stat = fopen(path, "r");
+        CHECK(stat && fgets(line, sizeof line, stat));
+        fclose(stat);
+        const char *behind = strrchr(line, ')');
+        if (behind && behind[2] == 'S') {
+            return;
+        }
+        CHECK(now_ms() - began < LONG);
+    }
+}
+
+static int32_t waited(waiter *w) {
+    void *status;
+    CHECK(!pthread_join(w->thread, &status));
+    return (int32_t)(intptr_t)status;
+}
+
 static void *next_event(void *arg) {
+    waiter *w = arg;
     linkspan_event event;
-    return (void *)(intptr_t)linkspan_endpoint_next(arg, LINKSPAN_FOREVER, &event);
+    w->tid = gettid();
+    return (void *)(intptr_t)linkspan_endpoint_next(w->on, LINKSPAN_FOREVER, &event);
 }
 
 static void closing_an_endpoint_ends_the_waits_for_its_events(void) {
     linkspan_context *context = context_over(0);
     linkspan_endpoint *endpoint;
     OK(linkspan_endpoint_open(context, 0, "alone", &endpoint));
-    pthread_t threads[3];
+    waiter threads[3];
     for (int i = 0; i < 3; i++) {
-        CHECK(pthread_create(&threads[i], NULL, next_event, endpoint) == 0);
+        begin_to_wait(&threads[i], next_event, endpoint);
     }
     OK(linkspan_endpoint_close(endpoint));
     for (int i = 0; i < 3; i++) {
-        void *status;
-        CHECK(pthread_join(threads[i], &status) == 0);
-        // One that came too late finds no endpoint.
-        CHECK((intptr_t)status == LINKSPAN_ENDPOINT_CLOSED || (intptr_t)status == LINKSPAN_HANDLE);
+        IS(LINKSPAN_ENDPOINT_CLOSED, waited(&threads[i]));
     }
     OK(linkspan_context_close(context));
 }
 
 static void *accept_next(void *arg) {
+    waiter *w = arg;
     linkspan_transport *transport;
-    return (void *)(intptr_t)linkspan_listener_accept(arg, LINKSPAN_FOREVER, &transport);
+    w->tid = gettid();
+    return (void *)(intptr_t)linkspan_listener_accept(w->on, LINKSPAN_FOREVER, &transport);
 }
 
 static void closing_a_listener_ends_its_accept(void) {
     linkspan_context *context = context_over(0);
     linkspan_listener *listener;
-    pthread_t thread;
-    void *status;
+    waiter thread;
     OK(linkspan_listener_open(context, 0, &listener));
-    CHECK(!pthread_create(&thread, NULL, accept_next, listener));
+    begin_to_wait(&thread, accept_next, listener);
     OK(linkspan_listener_close(listener));
-    CHECK(!pthread_join(thread, &status));
-    // One that came too late finds no listener.
-    CHECK((intptr_t)status == LINKSPAN_ABORTED || (intptr_t)status == LINKSPAN_HANDLE);
+    IS(LINKSPAN_ABORTED, waited(&thread));
     OK(linkspan_context_close(context));
 }
 
 static void *wait_long(void *arg) {
-    linkspan_transport *transport = arg;
-    const int32_t status = linkspan_wait_for_write(transport, LINKSPAN_FOREVER, NULL);
-    return (void *)(intptr_t)status;
+    waiter *w = arg;
+    w->tid = gettid();
+    return (void *)(intptr_t)linkspan_wait_for_write(w->on, LINKSPAN_FOREVER, NULL);
 }
 
 static void abort_ends_what_several_threads_wait_for(int path) {
     pair p = pair_over(path);
-    pthread_t threads[4];
+    waiter threads[4];
     for (int i = 0; i < 4; i++) {
-        CHECK(!pthread_create(&threads[i], NULL, wait_long, p.b));
+        begin_to_wait(&threads[i], wait_long, p.b);
     }
-    sleep_ms(50);
     OK(linkspan_transport_abort(p.b));
     for (int i = 0; i < 4; i++) {
-        void *status;
-        // One that came late is ended by another abort.
-        while (pthread_tryjoin_np(threads[i], &status)) {
-            OK(linkspan_transport_abort(p.b));
-            sleep_ms(1);
-        }
-        CHECK((intptr_t)status == LINKSPAN_ABORTED);
+        IS(LINKSPAN_ABORTED, waited(&threads[i]));
     }
     // It stays usable; closing ends calls of other threads too.
     linkspan_memory *memory = memory_of(8);
@@ -859,12 +885,9 @@ static void abort_ends_what_several_threads_wait_for(int path) {
     uint64_t value = 0;
     OK(linkspan_wait_for_write(p.b, LONG, &value));
     CHECK(value == 3);
-    CHECK(!pthread_create(&threads[0], NULL, wait_long, p.b));
-    sleep_ms(50);
+    begin_to_wait(&threads[0], wait_long, p.b);
     OK(linkspan_transport_close(p.b));
-    void *status;
-    CHECK(!pthread_join(threads[0], &status));
-    CHECK((intptr_t)status == LINKSPAN_ABORTED || (intptr_t)status == LINKSPAN_HANDLE);
+    IS(LINKSPAN_ABORTED, waited(&threads[0]));
     OK(linkspan_transport_close(p.a));
     OK(linkspan_context_close(p.contexts[0]));
     OK(linkspan_context_close(p.contexts[1]));

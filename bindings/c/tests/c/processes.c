@@ -81,10 +81,12 @@ static void expect(peer *p, uint64_t value, unsigned seed) {
     CHECK(status == LINKSPAN_OK && got == value && right);
 }
 
-static void end(peer *p) {
+static void end(peer *p, int killed) {
+    int status;
     fclose(p->to);
     fclose(p->from);
-    CHECK(waitpid(p->pid, NULL, 0) == p->pid);
+    CHECK(waitpid(p->pid, &status, 0) == p->pid);
+    CHECK(killed ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL : WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 typedef struct side {
@@ -118,7 +120,7 @@ static void the_peer_may_be_another_process(int path) {
     memset(bytes_of(s.memory), 0, SIZE);
     OK(linkspan_read(s.transport, all_of(s.memory), &p.remote, LONG, NULL));
     CHECK(filled(bytes_of(s.memory), SIZE, 3));
-    end(&p);
+    end(&p, 0);
     leave(s);
 }
 
@@ -139,7 +141,7 @@ static void write_timeout_production_disconnected_peer(int path) {
     linkspan_notify n = note(6);
     OK(linkspan_write(s.transport, part_of(s.memory, 0, MIB), &p.remote, &n, LONG, NULL));
     expect(&p, 6, 5);
-    end(&p);
+    end(&p, 0);
     leave(s);
 }
 
@@ -163,7 +165,7 @@ static void a_killed_peer_is_reported_and_the_next_one_works_at_once(int path) {
         const int64_t began = now_ms();
         IS(LINKSPAN_BROKEN, linkspan_write(s.transport, all_of(s.memory), &p.remote, NULL, LINKSPAN_FOREVER, NULL));
         CHECK(now_ms() - began < 5000);
-        end(&p);
+        end(&p, 1);
         leave(s);
     }
     the_peer_may_be_another_process(path);

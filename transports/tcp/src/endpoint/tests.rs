@@ -113,6 +113,8 @@ fn lent_payload_is_given_back_when_the_kernel_says_so_and_never_lent_again_after
 #[test]
 fn dropping_a_rail_that_lends_ends_the_lending() {
     let (a, b) = streams();
+    // As a child of fork has it.
+    let childs = rustix::io::dup(&a).unwrap();
     let mut a = lending(a, 1);
     let mem = StaticBuf::new(1 << 20);
     // Nobody reads, so the kernel keeps the rest.
@@ -122,6 +124,7 @@ fn dropping_a_rail_that_lends_ends_the_lending() {
     }
     assert!(a.tx.lent());
     drop(a);
+    assert!(socket2::SockRef::from(&childs).peer_addr().is_err(), "the kernel goes on sending");
     let mut b = rail(b);
     let down = until(|| b.poll(&mut Keep::new()).err());
     assert!(matches!(down, Down::PeerGone { .. }), "{down}");
