@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// One address of one interface. An interface with several addresses appears several times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Name, as in `eth0`.
+    /// Name of the device, as in `eth0`.
     pub name: String,
     /// Index, which is also the scope id of its link-local IPv6 addresses.
     pub index: u32,
@@ -66,7 +66,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
         let has = |flag: i32| node.ifa_flags & flag as u32 != 0;
         found.push(Interface {
-            name: name.to_string_lossy().into_owned(),
+            name: device(&name.to_string_lossy()).to_owned(),
             index,
             addr,
             prefix: ip_of(node.ifa_netmask).map_or(0, |(mask, _)| prefix_of(mask)),
@@ -94,6 +94,11 @@ pub fn interface_of(addr: IpAddr, scope: u32) -> io::Result<Option<Interface>> {
         addr.is_loopback().then(|| all.iter().position(inside)).flatten()
     });
     Ok(at.map(|at| all.swap_remove(at)))
+}
+
+/// The device of an address: an IPv4 address may have a label in its place (`eth0:1`), and no device's name has a colon.
+fn device(label: &str) -> &str {
+    label.split(':').next().unwrap_or(label)
 }
 
 /// The address and scope id in a sockaddr, if it is one of IP.

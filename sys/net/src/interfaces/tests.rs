@@ -47,3 +47,10 @@ fn masks_become_prefixes() {
     assert_eq!(prefix_of("0.0.0.0".parse().unwrap()), 0);
     assert_eq!(prefix_of("ffff:ffff::".parse().unwrap()), 32);
 }
+
+#[test]
+fn a_labelled_address_is_one_of_its_device() {
+    assert_eq!(device("eth0:1"), "eth0");
+    assert_eq!(device("eth0:backup:2"), "eth0");
+    assert_eq!(device("eth0.7"), "eth0.7");
+}
