@@ -9,11 +9,11 @@ pub(crate) mod sink;
 
 pub(crate) use plan::Job;
 
-use linkspan_fabric::{Fabric, MemoryName};
+use linkspan_fabric::{Fabric, MemoryName, chain};
 use linkspan_perf::baseline::bare::Bare;
 use linkspan_perf::baseline::{Found, compare};
 use linkspan_perf::record::Row;
-use linkspan_perf::{Client, Spec, Test};
+use linkspan_perf::{Client, PerfError, Spec, Test};
 use linkspan_service::rendezvous;
 use linkspan_user::link::{FabricConnector, FabricLink};
 use linkspan_user::suite::{self, Measuring};
@@ -132,7 +132,10 @@ impl Shown<'_> {
                 let mut token = [0; 16];
                 getrandom::fill(&mut token)
                     .map_err(|error| Failure::new(Exit::Failed, format!("the system's random numbers: {error}")))?;
-                let mut bare = client.bare(token)?;
+                let mut bare = match client.bare(token) {
+                    Ok(bare) => bare,
+                    Err(error) => return Ok(without(error)?),
+                };
                 if !fabric::cma()? {
                     bare.forbid_split("LINKSPAN_CMA=0");
                 }
@@ -140,6 +143,16 @@ impl Shown<'_> {
             }
         };
         Ok(compare(client, bare, spec, rounds)?)
+    }
+}
+
+/// What is found beside a row where there is no bare connection: the reason. The measured row stands without it.
+fn without(error: PerfError) -> Result<Found, PerfError> {
+    match error {
+        PerfError::Refused(_) | PerfError::Baseline { .. } => {
+            Ok(Found { notes: vec![format!("no baseline: {}", chain(&error))], ..Found::default() })
+        }
+        error => Err(error),
     }
 }
 
@@ -152,3 +165,6 @@ pub(crate) fn has_baseline(test: Test) -> bool {
 fn quiet(path: PathArg) -> Measure {
     Measure { path, seed: 1, ..Measure::default() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -136,7 +136,7 @@ pub struct Found {
 /// Whether both ends of a link are on one host, as far as its description says.
 fn one_host(desc: &LinkDesc) -> bool {
     match (desc.local, desc.peer) {
-        (Some(local), Some(peer)) => local == peer,
+        (Some(local), Some(peer)) => local.ip() == peer.ip(),
         _ => true,
     }
 }

@@ -1,6 +1,6 @@
 //! What the engines ask of a connection.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ pub struct LinkDesc {
     pub lines: Vec<String>,
     /// Where messages are on this side.
     pub memory: MemoryName,
-    /// Address of this side on the path, where it has one.
-    pub local: Option<IpAddr>,
+    /// Address of this side on the path, where it has one; a link-local one means nothing without its scope.
+    pub local: Option<SocketAddr>,
     /// Address of the peer on the path.
-    pub peer: Option<IpAddr>,
+    pub peer: Option<SocketAddr>,
 }
 
 /// Why a link does not work any more.

@@ -1,6 +1,6 @@
 //! A fabric channel as the performance tests want it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -150,10 +150,10 @@ unsafe impl Link for FabricLink {
 }
 
 /// The addresses in a path such as `lo 127.0.0.1:4000 -> 127.0.0.1:5000`; none in a path without addresses.
-fn ends(path: &str) -> (Option<IpAddr>, Option<IpAddr>) {
-    let ip = |part: &str| part.split_whitespace().find_map(|word| Some(word.parse::<SocketAddr>().ok()?.ip()));
+fn ends(path: &str) -> (Option<SocketAddr>, Option<SocketAddr>) {
+    let addr = |part: &str| part.split_whitespace().find_map(|word| word.parse().ok());
     match path.split_once("->") {
-        Some((local, peer)) => (ip(local), ip(peer)),
+        Some((local, peer)) => (addr(local), addr(peer)),
         None => (None, None),
     }
 }

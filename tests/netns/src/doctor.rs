@@ -733,6 +733,9 @@ fn cable_name() -> Outcome<String> {
     for name in ["cable", "cable1"] {
         says(&world, &format!("perf bw {name} --size 64K -n 20"), 0, "cab0")?;
     }
+    for test in ["bw", "lat"] {
+        says(&world, &format!("perf {test} cable --size 64K -n 20 --baseline --json"), 0, "\"baseline\": [")?;
+    }
     says(&world, "perf bw cable2 -n 20", 4, "there is no such cable; there are cable1 (cab0)")?;
     let (found, _, text) = doctor(&world, "a", &[CABLES], &[], "cable")?;
     // An interface that is asked for and has no address is one; the peer is found, and nothing is wrong with the way to it.

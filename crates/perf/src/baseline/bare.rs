@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 use std::mem;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -164,7 +164,7 @@ pub(crate) struct Server {
 impl Server {
     /// Opens the listener on this side of the link.
     pub(crate) fn start(desc: &LinkDesc, terms: Terms) -> io::Result<Server> {
-        let listener = TcpListener::bind((desc.local.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), 0))?;
+        let listener = TcpListener::bind(at(desc.local, 0))?;
         listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
         let interrupt = Interrupt::new();
@@ -187,6 +187,13 @@ impl Drop for Server {
         // A thread that panicked has ended too.
         let _ = self.thread.take().map(JoinHandle::join);
     }
+}
+
+/// Another port where the link is; on this host where it has no address.
+fn at(link: Option<SocketAddr>, port: u16) -> SocketAddr {
+    let mut addr = link.unwrap_or((Ipv4Addr::LOCALHOST, 0).into());
+    addr.set_port(port);
+    addr
 }
 
 /// The first client that knows the token. Others are dropped, after a second at most.
@@ -318,7 +325,7 @@ impl Bare {
         token: [u8; 16],
         interrupt: &Interrupt,
     ) -> Result<Bare, PerfError> {
-        let addr = SocketAddr::new(desc.peer.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port);
+        let addr = at(desc.peer, port);
         let open = || {
             let stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
             (&stream).write_all(&token)?;
