@@ -46,7 +46,13 @@ enum Outcome {
 pub(crate) fn drops(rules: &str, interface: &str, ports: &[u16]) -> Result<Option<Drops>, String> {
     let value: Value = serde_json::from_str(rules).map_err(|error| error.to_string())?;
     let list = value["nftables"].as_array().ok_or("no list `nftables`")?;
-    for base in list.iter().filter_map(|entry| entry.get("chain")).filter(|chain| chain["hook"] == "input") {
+    // Rules of the other families are for frames, which are not looked at here. A dormant table does nothing.
+    let judged = |chain: &&Value| {
+        let own = |table: &&Value| table["family"] == chain["family"] && table["name"] == chain["table"];
+        let dormant = list.iter().filter_map(|entry| entry.get("table")).filter(own).any(dormant);
+        chain["hook"] == "input" && matches!(chain["family"].as_str(), Some("ip" | "ip6" | "inet")) && !dormant
+    };
+    for base in list.iter().filter_map(|entry| entry.get("chain")).filter(judged) {
         for &port in ports {
             let by = match chain(list, base, &Packet { interface, port }, 0) {
                 Outcome::Drop(by) => by,
@@ -120,8 +126,19 @@ fn chain(list: &[Value], which: &Value, packet: &Packet<'_>, depth: usize) -> Ou
     Outcome::Return
 }
 
+/// One flag is text in some versions, a list in others.
+fn dormant(table: &Value) -> bool {
+    let flags = &table["flags"];
+    flags == "dormant" || flags.as_array().is_some_and(|flags| flags.iter().any(|flag| flag == "dormant"))
+}
+
 fn condition(value: &Value, packet: &Packet<'_>) -> Match {
     let (left, right) = (&value["left"], &value["right"]);
+    // A field of another protocol implies that protocol, which the list leaves out: it never holds, whatever the operator.
+    let other = ["udp", "icmp", "icmpv6", "sctp", "esp", "ah"];
+    if left["payload"]["protocol"].as_str().is_some_and(|protocol| other.contains(&protocol)) {
+        return Match::No;
+    }
     let found = if let Some(key) = left["meta"]["key"].as_str() {
         match key {
             "iifname" | "iif" => any(right, &|one| match one.as_str() {
@@ -141,7 +158,6 @@ fn condition(value: &Value, packet: &Packet<'_>) -> Match {
     } else if let Some(protocol) = left["payload"]["protocol"].as_str() {
         match (protocol, left["payload"]["field"].as_str().unwrap_or_default()) {
             ("tcp" | "th", "dport") => any(right, &|one| port(one, packet.port)),
-            ("udp" | "icmp" | "icmpv6" | "sctp" | "esp" | "ah", _) => Match::No,
             _ => Match::Maybe,
         }
     } else if left["ct"]["key"] == "state" {

@@ -81,6 +81,41 @@ fn chains_are_followed_and_what_is_not_understood_makes_no_finding() {
 }
 
 #[test]
+fn rules_for_other_protocols_do_not_hold_for_tcp_whatever_the_operator() {
+    for field in [("udp", "dport"), ("sctp", "dport"), ("icmp", "type"), ("icmpv6", "type"), ("esp", "spi")] {
+        let field = format!(r#"{{"payload":{{"protocol":"{}","field":"{}"}}}}"#, field.0, field.1);
+        for op in ["==", "!=", "<", "in"] {
+            let drop = format!(r#"{},{{"drop":null}}"#, matches(&field, op, "53"));
+            assert_eq!(by(&rules("accept", &[&drop], &[])), None, "{field} {op}");
+            let accept = format!(r#"{},{{"accept":null}}"#, matches(&field, op, "53"));
+            assert_eq!(by(&rules("drop", &[&accept], &[])).as_deref(), Some("its policy"), "{field} {op}");
+        }
+    }
+}
+
+#[test]
+fn tables_that_are_dormant_or_of_no_ip_packets_drop_nothing() {
+    let list = |family: &str, flags: &str| {
+        let table = format!(r#"{{"table":{{"family":"{family}","name":"t","handle":1{flags}}}}},"#);
+        rules("drop", &[], &[]).replace("\"inet\"", &format!("\"{family}\"")).replacen(
+            r#"{"chain""#,
+            &format!(r#"{table}{{"chain""#),
+            1,
+        )
+    };
+    for family in ["ip", "ip6", "inet"] {
+        assert!(by(&list(family, "")).is_some(), "{family}");
+        assert!(by(&list(family, r#","flags":["owner"]"#)).is_some(), "{family}");
+        for flags in [r#","flags":["dormant"]"#, r#","flags":"dormant""#, r#","flags":["owner","dormant"]"#] {
+            assert_eq!(by(&list(family, flags)), None, "{family} {flags}");
+        }
+    }
+    for family in ["arp", "bridge", "netdev"] {
+        assert_eq!(by(&list(family, "")), None, "{family}");
+    }
+}
+
+#[test]
 fn what_is_no_list_of_rules_is_an_error() {
     for text in ["", "{}", "[]", r#"{"nftables":7}"#, "nonsense"] {
         assert!(drops(text, "cab0", &[1]).is_err(), "{text}");
