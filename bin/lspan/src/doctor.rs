@@ -29,6 +29,11 @@ fn exit(findings: &[Finding]) -> Exit {
     }
 }
 
+/// Whether what is wrong here may be why nothing came of the peer. What can never work here is not.
+fn explained(findings: &[Finding]) -> bool {
+    exit(findings) != Exit::Ok
+}
+
 pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     if !args.merge.is_empty() {
         return merge(args);
@@ -56,7 +61,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     let (mut ended, found) = (Ok(()), lost.is_none());
     if let Some(why) = lost {
         notes.push(why.message.clone());
-        if report.findings.is_empty() {
+        if !explained(&report.findings) {
             ended = Err(why);
         }
     } else if let (true, Some(peer)) = (args.speed, &args.peer) {
@@ -68,7 +73,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
             Err(why) => {
                 notes.push(why.message.clone());
                 // What is wrong on the way may be why nothing could be measured.
-                if why.exit != Exit::NoPeer || report.findings.is_empty() {
+                if why.exit != Exit::NoPeer || !explained(&report.findings) {
                     ended = Err(why);
                 }
             }

@@ -891,8 +891,9 @@ fn speed() -> Outcome<String> {
     // The connection shows in the statistics some calls later.
     let mut text = String::new();
     for _ in 0..20 {
-        text = ask()?.2;
-        if text.contains("nothing was measured: process") {
+        let (_, code, said) = ask()?;
+        text = said;
+        if code == 4 && text.contains("LS2021 nothing could be measured to 10.77.1.2: process") {
             return Ok("LS2702 of the slower rail, LS2701 of both; gone with their cause; nothing beside a job".into());
         }
     }

@@ -31,16 +31,17 @@ struct Ways {
 /// Measures and judges; what hindered it goes into the notes. `asked` is what the peer answered.
 ///
 /// # Errors
-/// [`Exit::NoPeer`]: nobody serves there, or nothing could be measured and what was asked does not say why.
+/// [`Exit::NoPeer`]: nobody serves there, a job runs, or nothing could be measured and what was asked does not say why.
+/// [`Exit::Interrupted`]: nothing is kept then.
 pub(super) fn judge(
     snapshot: &Snapshot,
     peer: &str,
     asked: Option<&Asked>,
     notes: &mut Vec<String>,
 ) -> Result<Report, Failure> {
+    let nothing = |why: &str| Failure::new(Exit::NoPeer, format!("LS2021 nothing could be measured to {peer}: {why}"));
     if let Some(why) = busy()? {
-        notes.push(format!("nothing was measured: {why}"));
-        return Ok(Report::default());
+        return Err(nothing(&why));
     }
     // A peer that serves nobody is told of once, not for each way.
     rendezvous::ask(peer, rendezvous::PERF)?;
@@ -48,8 +49,7 @@ pub(super) fn judge(
     let Ways { measured, stalled, failures } = measure(snapshot, peer, notes)?;
     if measured.is_empty() && stalled.is_empty() {
         let shut = shut(snapshot.host(), peer, asked.and_then(Asked::open), &failures);
-        let why = || Failure::new(Exit::NoPeer, format!("LS2021 nothing could be measured to {peer}"));
-        return Ok(Report { findings: vec![shut.ok_or_else(why)?], ..Report::default() });
+        return Ok(Report { findings: vec![shut.ok_or_else(|| nothing("the notes say why"))?], ..Report::default() });
     }
     let place = place();
     let mut file = match place.as_deref().map(load) {
@@ -96,7 +96,7 @@ fn measure(snapshot: &Snapshot, peer: &str, notes: &mut Vec<String>) -> Result<W
     let (mut ways, mut progress) = (Ways::default(), Progress::new());
     for way in compare::ways(&machine, snapshot.survey(), local) {
         if interrupt.raised() {
-            return Err(Failure::new(Exit::Interrupted, "interrupted; nothing was kept"));
+            break;
         }
         if let Some(why) = busy()? {
             notes.push(format!("{} and what follows was not measured: {why}", way.name));
@@ -123,6 +123,10 @@ fn measure(snapshot: &Snapshot, peer: &str, notes: &mut Vec<String>) -> Result<W
                 ways.failures.push(why);
             }
         }
+    }
+    // Also in the last way.
+    if interrupt.raised() {
+        return Err(Failure::new(Exit::Interrupted, "interrupted; nothing was kept"));
     }
     Ok(ways)
 }

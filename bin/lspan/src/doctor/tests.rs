@@ -70,4 +70,5 @@ fn what_can_never_work_stands_by_itself_and_is_no_failure() {
     let text = anstream::adapter::strip_str(&text::merged(&["a"], &report)).to_string();
     assert!(text.contains("found nothing wrong") && text.contains("can never have"), "{text}");
     assert_eq!(exit(&report.findings), Exit::Ok);
+    assert!(!explained(&report.findings), "it is not why a peer is not found");
 }

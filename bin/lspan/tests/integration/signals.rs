@@ -231,3 +231,28 @@ fn a_child_that_is_killed_is_named_as_a_peer_that_is_gone() {
     }
     let _ = std::fs::remove_dir_all(folder("killed"));
 }
+
+#[test]
+fn ctrl_c_in_the_last_way_that_the_doctor_measures_keeps_no_speeds() {
+    let (server, state) = (Server::start("speed-server"), folder("speed-state"));
+    let line = format!("doctor --json --speed {}", server.1);
+    let doctor = command(&line, "speed").env("XDG_STATE_HOME", &state).spawn().unwrap();
+    // Over TCP it is the last on a host without RDMA.
+    let last = |child: &u32| {
+        let words = std::fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
+        words.contains("\0--path\0tcp\0")
+    };
+    wait_until("TCP is not measured", || children(doctor.id()).iter().any(last));
+    signal("INT", doctor.id());
+    let output = ended(doctor);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("interrupted; nothing was kept"), "{said}");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["exit_code"], 130, "{found}");
+    assert!(!state.exists(), "a record was written");
+    drop(server);
+    for name in ["speed", "speed-server"] {
+        let _ = std::fs::remove_dir_all(folder(name));
+    }
+}
