@@ -36,7 +36,7 @@ pub type Kept = BTreeMap<String, Vec<f64>>;
 
 /// Judges measurements to a peer, and adds the good ones to what is kept.
 pub fn speeds(host: &str, peer: &str, measured: &[Measured], kept: &mut Kept) -> Report {
-    let mut report = Report::default();
+    let (mut report, mut slow) = (Report::default(), Vec::new());
     let mut add = |rule: &'static Rule, one: &Measured, what: String, step: String| {
         let subject = if one.over.is_empty() { peer.to_owned() } else { one.over.clone() };
         report.findings.push(Finding { rule, host: host.to_owned(), subject, what, mend: vec![Step::Do(step)] });
@@ -62,6 +62,7 @@ pub fn speeds(host: &str, peer: &str, measured: &[Measured], kept: &mut Kept) ->
                 one.over, better.over
             );
             add(&SPEED_RAILS, one, what, step);
+            slow.push(&*one.way);
         }
     }
     let rails: Vec<String> = report.findings.iter().map(|finding| finding.subject.clone()).collect();
@@ -69,8 +70,9 @@ pub fn speeds(host: &str, peer: &str, measured: &[Measured], kept: &mut Kept) ->
     for one in measured {
         let record = kept.entry(one.way.clone()).or_default();
         record.retain(|rate| rate.is_finite() && *rate > 0.0);
-        match middle(record) {
+        match median(record) {
             Some(usual) if one.gbit_s < usual * KEPT => dropped.push((one, usual, record.len())),
+            _ if slow.contains(&&*one.way) => {}
             _ => {
                 record.push(one.gbit_s);
                 let old = record.len().saturating_sub(RECORD);
@@ -133,10 +135,12 @@ fn rate(gbit_s: f64) -> String {
     if gbit_s < 0.1 { format!("{:.1} Mb/s", gbit_s * 1e3) } else { format!("{gbit_s:.2} Gb/s") }
 }
 
-fn middle(record: &[f64]) -> Option<f64> {
+/// The middle one, or the mean of the two in the middle.
+fn median(record: &[f64]) -> Option<f64> {
     let mut sorted = record.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied()
+    let high = sorted.get(sorted.len() / 2)?;
+    Some((sorted[(sorted.len() - 1) / 2] + high) / 2.0)
 }
 
 /// What a kind of path does elsewhere, with the source; for orientation alone.

@@ -55,6 +55,26 @@ fn one_cause_is_told_once_and_a_damaged_record_is_no_record() {
 }
 
 #[test]
+fn a_rail_that_is_slower_than_its_equal_does_not_become_what_is_usual() {
+    let mut kept = Kept::new();
+    let slow = |kept: &mut Kept| speeds("a", "b", &[one("eth0", "x", 20.0), one("eth1", "x", 5.0)], kept);
+    assert_eq!(codes(&slow(&mut kept)), [("LS2702", "eth1")]);
+    assert!(kept["tcp over eth1"].is_empty(), "{kept:?}");
+    assert_eq!(kept["tcp over eth0"], [20.0]);
+    kept.insert("tcp over eth1".into(), vec![5.1]);
+    slow(&mut kept);
+    assert_eq!(kept["tcp over eth1"], [5.1]);
+}
+
+#[test]
+fn the_median_of_an_even_number_of_measurements_is_between_the_two_in_the_middle() {
+    assert_eq!([&[][..], &[3.0], &[8.0, 4.0], &[9.0, 1.0, 5.0]].map(median), [None, Some(3.0), Some(6.0), Some(5.0)]);
+    // Of 4 and 8 it is 6, of which 4.3 is more than 0.7; of 8 it is not.
+    let mut kept = Kept::from([("tcp over eth0".to_owned(), vec![8.0, 4.0])]);
+    assert_eq!(codes(&speeds("a", "b", &[one("eth0", "", 4.3)], &mut kept)), []);
+}
+
+#[test]
 fn a_peer_whose_port_answers_and_none_of_its_ways_has_a_firewall() {
     let dead = || "no connection: LS0508 the peer cannot be reached".to_owned();
     let code = |open, failures: &[String]| shut("a", "b", open, failures).map(|one| one.rule.code());
