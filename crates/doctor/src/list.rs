@@ -158,7 +158,7 @@ findings! {
         "no process starts with it",
         "correct or unset it", [];
     NET_FILTER = "LS2302 net-filter", Broken,
-        "a list of interfaces names one that is not there",
+        "a list of interfaces names one that is not there, or prefixes of which none fits",
         "the interface that was meant is not used",
         "correct the list", [NET_SETTINGS];
     NET_FILTER_SLOW = "LS2303 net-filter-slow", Slower,
@@ -174,7 +174,7 @@ findings! {
         "every packet goes through the host's software switch",
         "the host's network (host network), macvlan or SR-IOV", [];
     NET_NO_ADDRESS = "LS2306 net-no-address", Broken,
-        "an interface that was asked for has a carrier and no address that hosts connect to",
+        "an interface that was asked for has a carrier and no address",
         "that interface carries nothing",
         "give both ends addresses of one subnet", [];
     NET_ONE_SUBNET = "LS2307 net-one-subnet", Broken,

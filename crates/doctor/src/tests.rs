@@ -217,6 +217,30 @@ fn each_fault_gives_exactly_its_finding() {
     assert!(missing.is_empty(), "no fault makes {missing:?}");
 }
 
+#[test]
+fn what_was_asked_for_and_works_as_it_is_makes_a_fact_and_no_finding() {
+    let machines = machines();
+    for (machine, lines, fact) in [
+        (
+            "two-networks",
+            &["env LINKSPAN_IFNAME=enp2s0,enp1s0", "remove address enp2s0", "address enp2s0 fe80::2/64"][..],
+            "enp2s0 has link-local addresses only: linkspan uses it",
+        ),
+        ("captured/namespace", &["remove address cab0 10.77.0.1/24"], "cab0 has link-local addresses only"),
+        (
+            "plain-server",
+            &["env LINKSPAN_IFNAME=ib,enp1,xd"],
+            "no interface has a name that begins with ib or xd; the others",
+        ),
+    ] {
+        let mut all = machines[machine].clone();
+        lines.iter().for_each(|line| change(&mut all, line));
+        let report = judge(&build(&all).snapshot, None);
+        assert_eq!(report.findings, [], "{machine} {lines:?}");
+        assert!(report.facts.iter().any(|one| one.contains(fact)), "{machine}: {:?}", report.facts);
+    }
+}
+
 /// Whether two changes are of different things, so that both faults can be there at once.
 fn apart(a: &Fault, b: &Fault) -> bool {
     let about = |fault: &Fault| -> Vec<String> {

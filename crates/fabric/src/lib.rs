@@ -189,8 +189,9 @@ impl Fabric {
         }
         if let Some(filter) = &config.interfaces {
             let names: Vec<&str> = survey.iter().map(|(i, _)| i.name.as_str()).collect();
+            let how = if filter.is_exact() { "is" } else { "is or begins with" };
             for name in filter.unmatched(&names) {
-                log.warn(&format!("{}: no interface has a name that {} {name}", filter.shown(), filter.compares()));
+                log.warn(&format!("{}: no interface has a name that {how} {name}", filter.shown()));
             }
         }
         if let Some((name, ..)) = &config.devmem.queues

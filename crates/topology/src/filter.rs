@@ -102,12 +102,12 @@ impl IfFilter {
         format!("{}={}", self.source, self.text)
     }
 
-    /// How a name of the list is compared.
-    pub fn compares(&self) -> &'static str {
-        if self.exact { "is" } else { "is or begins with" }
+    /// Whether the list has whole names, not prefixes.
+    pub fn is_exact(&self) -> bool {
+        self.exact
     }
 
-    /// Names of the list that match none of `present`: usually spelling mistakes.
+    /// Names of the list that match none of `present`: of whole names usually spelling mistakes.
     pub fn unmatched<'a>(&'a self, present: &[&str]) -> Vec<&'a str> {
         let one = |name: &String| present.iter().any(|have| self.one(name, have));
         self.names.iter().filter(|name| !one(name)).map(String::as_str).collect()

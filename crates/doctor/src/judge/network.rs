@@ -49,7 +49,14 @@ fn settings(case: &mut Case<'_>) {
     let present: Vec<&str> = snap.survey.iter().map(|(iface, _)| &*iface.name).collect();
     let missing = filter.unmatched(&present);
     let excludes = present.iter().all(|name| !filter.asks_for(name)) && present.iter().any(|name| filter.allows(name));
-    if !missing.is_empty() && !excludes {
+    let asked = present.iter().any(|name| filter.asks_for(name));
+    if !missing.is_empty() && asked && !filter.is_exact() {
+        case.fact(format!(
+            "{}: no interface has a name that begins with {}; the others of the list are used",
+            filter.shown(),
+            missing.join(" or ")
+        ));
+    } else if !missing.is_empty() && !excludes {
         let others: Vec<&str> =
             snap.survey.iter().filter(|(i, _)| i.kind != Kind::Loopback).map(|(i, _)| &*i.name).collect();
         let what = format!(
@@ -105,12 +112,17 @@ fn unusable(case: &mut Case<'_>) {
             let what = format!("{} is asked for by {shown} and is switched off", iface.name);
             case.add(&NET_DOWN, &iface.name, what, snap.manager(&iface.name).up(&iface.name));
         }
-        let bare = matches!(verdict, Verdict::LeftOut(Reason::NoAddress)) || verdict.is_usable() && !routed(iface);
         let plugged = iface.up && iface.carrier != Some(false);
-        if asked && bare && plugged && iface.kind != Kind::Thunderbolt && iface.kind != Kind::Loopback {
-            let has = if iface.addrs.is_empty() { "no address" } else { "link-local addresses only" };
-            let what = format!("{} is asked for, has a carrier and {has}", iface.name);
-            case.add(&NET_NO_ADDRESS, &iface.name, what, give_address(snap, &iface.name));
+        if asked && plugged && iface.kind != Kind::Thunderbolt && iface.kind != Kind::Loopback {
+            if *verdict == Verdict::LeftOut(Reason::NoAddress) {
+                let what = format!("{} is asked for, has a carrier and no address", iface.name);
+                case.add(&NET_NO_ADDRESS, &iface.name, what, give_address(snap, &iface.name));
+            } else if verdict.is_usable() && !routed(iface) {
+                case.fact(format!(
+                    "{} has link-local addresses only: linkspan uses it because {shown} asks for it, other programs may want an address",
+                    iface.name
+                ));
+            }
         }
     }
     let outside = |verdict: &Verdict, iface: &Interface| verdict.is_usable() && iface.kind != Kind::Loopback;

@@ -31,7 +31,7 @@ fn asking_is_more_than_allowing() {
 #[test]
 fn spelling_mistakes_are_found() {
     assert_eq!(filter("=eth0,etj1").unmatched(&["eth0", "lo"]), ["etj1"]);
-    assert_eq!((filter("=eth").compares(), filter("eth").compares()), ("is", "is or begins with"));
+    assert_eq!((filter("=eth").is_exact(), filter("eth").is_exact()), (true, false));
     assert_eq!(filter("eth").unmatched(&["eth0"]), Vec::<&str>::new());
 }
 
