@@ -5,6 +5,9 @@ use linkspan_topology::{Kind, Roots};
 use crate::finding::Step;
 use crate::shell::word;
 
+/// Most bytes taken of /proc/1/net/dev: a line of it has some 125, and hosts of many containers have thousands of interfaces.
+const DEV_MAX: u64 = 4 << 20;
+
 /// What manages an interface. A change behind its back is gone with the next start, or sooner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Manages {
@@ -31,7 +34,8 @@ impl Manages {
     /// What manages the interface of this kind.
     pub(crate) fn of(roots: &Roots, name: &str, kind: &Kind) -> Manages {
         // In another network namespace than that of the first process, as in a container's, none of them sees the interface.
-        let first = roots.text("/proc/1/net/dev").unwrap_or_default();
+        let first = roots.bytes("/proc/1/net/dev", DEV_MAX).unwrap_or_default();
+        let first = String::from_utf8_lossy(&first);
         let has = |line: &str| line.split_once(':').is_some_and(|(other, _)| other.trim() == name);
         if !first.is_empty() && !first.lines().any(has) {
             return Manages::None;

@@ -103,3 +103,14 @@ fn a_name_that_means_something_to_a_shell_is_quoted() {
             .any(|step| matches!(step, Step::Run(text) if text.contains("conf.e0/5.disable")))
     );
 }
+
+#[test]
+fn an_interface_below_thousands_of_others_is_of_the_first_namespace() {
+    let counters = " 0".repeat(60);
+    let others: String = (0..2000).map(|n| format!("veth{n}:{counters}\\n")).collect();
+    let managed = "run/NetworkManager/devices/7\t[device]\\nmanaged=true";
+    let text = address(&format!("proc/1/net/dev\t{others}x0:{counters}\n{managed}"), &Kind::Physical);
+    assert!(text.starts_with(OWN), "{text}");
+    let text = address(&format!("proc/1/net/dev\t{others}\n{managed}"), &Kind::Physical);
+    assert!(text.starts_with(BY_HAND), "it is in another one: {text}");
+}
