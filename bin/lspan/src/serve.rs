@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::keys::Keyring;
-use linkspan_fabric::{Channel, Config, Gpu, chain};
+use linkspan_fabric::{Channel, Config, Fabric, Gpu, Listener, chain};
 use linkspan_net::WaitSet;
 use linkspan_perf::{Interrupt, Limits, LinkError, PerfError, Quota, serve_with};
 use linkspan_service::rendezvous::{PERF, RendezvousServer, shown};
@@ -31,6 +31,9 @@ const MEMORY: u64 = 6 << 30;
 
 /// How long a client may be silent.
 const IDLE: Duration = Duration::from_secs(60);
+
+/// Longest that the kernel may look for duplicates of an address: a second or two (RFC 4862, 5.4).
+const DUPLICATES: Duration = Duration::from_secs(3);
 
 /// Longest that sessions may take to close after Ctrl-C.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -60,7 +63,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         true => fabric::local(args.path, args.mem, true)?,
         false => fabric::serving(args.path, args.mem)?,
     };
-    let listener = fabric.listen(args.device)?;
+    let listener = listen(&fabric, args.device, &interrupt)?;
     let mut rendezvous_server = if args.stdio {
         follow_parent()?;
         let line = child::encode(&listener.handle());
@@ -175,6 +178,25 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         // Deadlines of half-open connections, and the end of --once, have no descriptor.
         let _ = waits.wait(Some(Duration::from_millis(100)));
     }
+}
+
+/// Listens. Right after an interface came up the kernel looks for duplicates of its IPv6 addresses, and until then none can be bound.
+fn listen(fabric: &Fabric, device: usize, interrupt: &Interrupt) -> Result<Listener, Failure> {
+    let until = Instant::now() + DUPLICATES;
+    loop {
+        match fabric.listen(device) {
+            Err(error) if absent(&error) && Instant::now() < until && !interrupt.raised() => {
+                thread::sleep(Duration::from_millis(50));
+            }
+            listener => return Ok(listener?),
+        }
+    }
+}
+
+/// Whether an address cannot be bound because no interface has it, or not yet.
+fn absent(error: &(dyn std::error::Error + 'static)) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    kind == Some(io::ErrorKind::AddrNotAvailable) || error.source().is_some_and(absent)
 }
 
 fn begin(
