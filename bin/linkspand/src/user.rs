@@ -1,5 +1,6 @@
 //! The service of one user while it runs.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,15 +40,16 @@ pub(crate) fn run(as_root: bool, log: Arc<Log>) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(THREADS).build();
     let runtime = runtime.map_err(|error| format!("no event loop: {error}"))?;
     let changed = Arc::new(Notify::new());
-    let user = open(as_root, log.clone(), changed.clone())?;
+    let (user, _lock) = open(as_root, log.clone(), changed.clone())?;
     let ended = runtime.block_on(serve(&Arc::new(user), &log, &changed));
     runtime.shutdown_timeout(LEAVE);
     ended
 }
 
-fn open(as_root: bool, log: Arc<Log>, changed: Arc<Notify>) -> Result<User, String> {
+fn open(as_root: bool, log: Arc<Log>, changed: Arc<Notify>) -> Result<(User, File), String> {
     let text = |error: Error| error.text();
     let say: Say = Arc::new(move |line: &str| log.line(Priority::Warning, line));
+    let lock = place::lock_service(&say).map_err(text)?;
     let changed: Arc<dyn Fn() + Send + Sync> = Arc::new(move || changed.notify_one());
     if let Err(error) = watch(changed.clone()) {
         say(&format!("keys that other programs change are not noticed: {error}"));
@@ -57,7 +59,7 @@ fn open(as_root: bool, log: Arc<Log>, changed: Arc<Notify>) -> Result<User, Stri
         Tasks::new(place::state_dir("service").map_err(text)?.join("history"), say.clone(), Box::new(move || told()));
     let shares = Shares::new(shares::file().map_err(text)?, as_root, say.clone(), changed.clone());
     let mirrors = Mirrors::new(mirrors::file().map_err(text)?, &say);
-    Ok(User { tasks: Arc::new(tasks), mirrors, shares, say, changed })
+    Ok((User { tasks: Arc::new(tasks), mirrors, shares, say, changed }, lock))
 }
 
 async fn connect(user: &Arc<User>, most: Duration) -> zbus::Result<UserServer> {

@@ -1,13 +1,17 @@
 //! Places on peers and files of this host, as people and programs write them.
 
+use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use linkspan_files::fs::RealFs;
 use linkspan_files::name::{BadName, Name, RelPath, escape};
 use linkspan_files::wire::PeerPath;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -155,6 +159,32 @@ impl Local {
 /// [`Error::System`]: it cannot be made, or neither variable names a directory.
 pub fn state_dir(part: &str) -> Result<PathBuf, Error> {
     below("XDG_STATE_HOME", ".local/state", part)
+}
+
+/// Keeps the state of this user's service to this process while the file is open: each session bus has the service's name to give.
+///
+/// # Errors
+/// [`Error::Limit`]: another process has it. [`Error::System`].
+pub fn lock_service(say: &Say) -> Result<File, Error> {
+    let dir = state_dir("service")?;
+    let path = dir.join("lock");
+    let failed = |error| Error::system(path.display().to_string(), error);
+    // To be written to, for NFS locks nothing else.
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(failed)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            return Err(Error::Limit(format!(
+                "LS1856 another service of this user has its state in {} already, on another session bus or host: end that one, or name \
+                 another folder in XDG_STATE_HOME",
+                dir.display()
+            )));
+        }
+        Err(error) => {
+            say(&format!("{} cannot be locked, so that a second service would not be noticed: {error}", path.display()))
+        }
+    }
+    Ok(file)
 }
 
 /// What a file of state has, and why it is not to be written over where it cannot be read.

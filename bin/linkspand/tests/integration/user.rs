@@ -4,6 +4,7 @@ mod files;
 mod keys;
 mod measure;
 
+use std::cell::RefCell;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -325,6 +326,31 @@ fn a_second_service_of_a_user_ends_and_names_the_first() {
     };
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(1) && said.contains("LS3235"), "{said}");
+}
+
+#[test]
+fn a_second_service_of_a_user_on_another_bus_is_refused_until_the_first_has_ended() {
+    let world = World::new("two-buses", true);
+    let (Some(mut user), Some(other)) = (world.user("one"), Bus::start()) else { return };
+    let start = || {
+        let mut command = program();
+        command.stderr(Stdio::piped());
+        world.start(command, "one", &other.address())
+    };
+    let second = RefCell::new(start());
+    until("the second one has ended", || second.borrow_mut().try_wait().unwrap().is_some());
+    let output = second.into_inner().wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let dir = world.text("one/state/linkspan/service");
+    assert!(output.status.code() == Some(1) && said.contains("LS1856") && said.contains(&dir), "{said}");
+    user.ok("Manager.GetHistory", &0_u32);
+    user.end();
+    let mut third = start();
+    let client = Builder::address(&*other.address()).unwrap().build().unwrap();
+    let bus = DBusProxy::new(&client).unwrap();
+    until("the name is there", || bus.name_has_owner(NAME.try_into().unwrap()).unwrap());
+    third.kill().unwrap();
+    third.wait().unwrap();
 }
 
 #[test]
