@@ -137,13 +137,12 @@ impl Model {
             Input::Events(dicts) => {
                 let new = self.events.add(&dicts);
                 let news = std::mem::replace(&mut self.heard, true);
-                let worth = |mood| matches!(mood, Mood::Slow | Mood::Trouble);
                 let notice = |event: &crate::events::Event| Notice {
-                    id: event.time_us.to_string(),
+                    id: event.topic(),
                     title: event.title(),
                     text: shown(&event.text),
                 };
-                let told = new.iter().filter(|event| news && (worth(event.mood()) || event.kind == "plugged"));
+                let told = new.iter().filter(|event| news && self.events.tells(event));
                 return told.map(notice).collect();
             }
             Input::Statistics(dicts, now_us) => self.jobs.replace(&dicts, now_us),

@@ -120,13 +120,51 @@ fn only_what_is_new_and_worse_is_news() {
     let mut model = up();
     assert_eq!(model.apply(Input::Events(vec![event(5, "degraded")])), [], "that was before");
     let news = model.apply(Input::Events(vec![event(5, "degraded"), event(6, "recovered"), event(7, "slow_path")]));
-    assert_eq!(news.iter().map(|notice| notice.id.as_str()).collect::<Vec<_>>(), ["7"]);
+    assert_eq!(news.iter().map(|notice| notice.id.as_str()).collect::<Vec<_>>(), ["slow_path "]);
     assert_eq!(model.apply(Input::Events(vec![event(7, "slow_path"), event(3, "degraded")])), []);
     let page = model.pages(120_000_007).events;
     assert_eq!((page.groups[0].rows[0].id.as_str(), page.groups[0].rows[0].end.as_str()), ("7", "2 min ago"));
     let many: Vec<Dict> = (8..10_008).map(|time| event(time, "plugged")).collect();
     model.apply(Input::Events(many));
     assert_eq!(rows(&model.pages(0).events).len(), events::KEPT);
+}
+
+#[test]
+fn a_notice_takes_the_place_of_the_one_before_about_the_same_cable_or_process() {
+    let mut model = up();
+    model.apply(Input::Events(Vec::new()));
+    let mut ids = |time: u64, kind: &str, of: Value| {
+        let mut event = json!({ "time_us": time, "kind": kind, "text": "x" });
+        event.as_object_mut().unwrap().extend(of.as_object().unwrap().clone());
+        let told = model.apply(Input::Events(vec![to_dict(&event)]));
+        told.into_iter().map(|notice| notice.id).collect::<Vec<_>>()
+    };
+    let cable = |name: &str| json!({ "cable": name });
+    let first = ids(1, "plugged", cable("0-1"));
+    assert_eq!((first.len(), &ids(2, "plugged", cable("0-1"))), (1, &first));
+    assert_ne!(ids(3, "plugged", cable("0-3")), first);
+    let lost = |device: &str| json!({ "pid": 7, "device": device });
+    let first = ids(4, "rail_lost", lost("linkspan0"));
+    assert_eq!((first.len(), &ids(5, "rail_lost", lost("linkspan0"))), (1, &first));
+    assert_ne!(ids(6, "rail_lost", lost("linkspan1")), first);
+}
+
+#[test]
+fn what_a_stranger_may_cause_is_told_once_in_ten_minutes_of_each_process() {
+    let mut model = up();
+    model.apply(Input::Events(Vec::new()));
+    let mut told = |seconds: u64, kind: &str, pid: u32| {
+        let event = json!({ "time_us": seconds * 1_000_000, "kind": kind, "pid": pid, "text": "x" });
+        model.apply(Input::Events(vec![to_dict(&event)])).len()
+    };
+    let kinds = ["peer_refused", "connection_failed", "slow_path"];
+    for (at, kind) in [10, 110, 210].into_iter().zip(kinds) {
+        assert_eq!((told(at, kind, 7), told(at + 1, kind, 7), told(at + 2, kind, 8)), (1, 0, 1), "{kind}");
+    }
+    assert_eq!((300..610).map(|at| told(at, kinds[0], 7)).sum::<usize>(), 0);
+    assert_eq!((told(610, kinds[0], 7), told(611, kinds[0], 7)), (1, 0));
+    // What no stranger causes is told each time.
+    assert_eq!((told(620, "rail_lost", 7), told(621, "rail_lost", 7)), (1, 1));
 }
 
 #[test]
