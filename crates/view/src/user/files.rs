@@ -396,7 +396,9 @@ impl User {
     }
 
     fn seen(&self) -> Group {
-        let ask = Ask::Serve(!self.serving);
+        // Those that are not served yet will be, by themselves.
+        let on = self.serving || !self.unserved.is_empty();
+        let ask = Ask::Serve(!on);
         let where_to = cut(&self.addresses.join(", "), PATH);
         let about = match (self.error("share"), self.unserved.as_str(), self.serving) {
             (Some(why), ..) => why.clone(),
@@ -410,8 +412,8 @@ impl User {
             title: tr("Serve shares"),
             subtitle: about,
             mood: if bad { Mood::Trouble } else { Mood::Plain },
-            kind: Kind::Switch(self.serving),
-            button: Some(self.button(tr("Serve"), tr("Serve shares"), ask, self.serving || !self.shares.is_empty())),
+            kind: Kind::Switch(on),
+            button: Some(self.button(tr("Serve"), tr("Serve shares"), ask, on || !self.shares.is_empty())),
             ..Row::default()
         }];
         for (n, share) in self.shares.iter().enumerate() {

@@ -264,6 +264,11 @@ fn shares_are_served_when_there_are_some_and_it_is_said_why_they_are_not() {
     assert_eq!(find(&model.pages(0).files, "share 0").subtitle, "/srv/data, peers may read it");
     tell(&mut model, Update::Shares(share.clone(), false, Vec::new(), "no peer is trusted".into()));
     assert_eq!(serve(&model).mood, Mood::Trouble);
+    // It tries again by itself until it is told not to.
+    let off = |row: &Row| works(row) && row.button.as_ref().unwrap().action == Action::User(Ask::Serve(false));
+    assert!(serve(&model).kind == Kind::Switch(true) && off(&serve(&model)));
+    tell(&mut model, Update::Shares(Vec::new(), false, Vec::new(), "no peer is trusted".into()));
+    assert!(off(&serve(&model)), "also where the last share has gone");
     tell(&mut model, Update::Shares(share, true, vec!["10.0.0.1:24681".into()], String::new()));
     let row = serve(&model);
     assert_eq!((&row.kind, row.button.unwrap().action), (&Kind::Switch(true), Action::User(Ask::Serve(false))));
