@@ -264,6 +264,20 @@ fn moves_now(task: &Task) -> bool {
     task.kind == "test" || (files::moves(&task.kind) && matches!(state, "" | "connecting" | "running"))
 }
 
+/// A mirror that has followed changes before waits for a peer that is away as it goes on, and does not fail.
+fn waiting(ask: Ask) -> Ask {
+    let Ask::Mirror { source, destination, options } = ask else { return ask };
+    let mut asked: Map<String, Value> = serde_json::from_str(&options).unwrap_or_default();
+    let is = |name: &str| asked.get(name) == Some(&Value::Bool(true));
+    let options = if is("watch") && !is("init") {
+        asked.insert("again".into(), true.into());
+        Value::Object(asked).to_string()
+    } else {
+        options
+    };
+    Ask::Mirror { source, destination, options }
+}
+
 /// The number at the end of a task's path.
 fn number(path: &str) -> Option<u64> {
     path.rsplit('/').next()?.parse().ok()
@@ -405,7 +419,7 @@ impl User {
     pub(crate) fn pause_mirrors(&mut self) -> Vec<Ask> {
         let running: Vec<(Ask, Ask)> = self.mirrors().map(|(path, ask)| (Ask::Cancel(path.clone()), ask)).collect();
         if running.is_empty() {
-            self.resumed = std::mem::take(&mut self.paused);
+            self.resumed = std::mem::take(&mut self.paused).into_iter().map(waiting).collect();
             return self.resumed.iter().cloned().collect();
         }
         let (cancels, mirrors): (_, Vec<Ask>) = running.into_iter().unzip();

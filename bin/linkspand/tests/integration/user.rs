@@ -239,6 +239,10 @@ fn junk_is_refused_by_name_and_the_service_goes_on() {
     invalid(user.refused("Files.Get", &(vec!["a:in", "b:in"], "/tmp", &none)));
     invalid(user.refused("Files.Mirror", &("/a", "/b", &none)));
     invalid(user.refused("Files.Mirror", &("a", "x:in", &none)));
+    invalid(user.refused("Files.Send", &(vec!["/x"], "x:in", options(serde_json::json!({ "again": true })))));
+    invalid(user.refused("Files.Mirror", &("/a", "x:in", options(serde_json::json!({ "again": true })))));
+    let both = serde_json::json!({ "again": true, "watch": true, "init": true });
+    invalid(user.refused("Files.Mirror", &("/a", "x:in", options(both))));
     invalid(user.refused("Files.Mount", &("x:", "/mnt", &none)));
     invalid(user.refused("Files.Mount", &("x:in", "/mnt", options(serde_json::json!({ "timeout_ms": 1 })))));
     invalid(user.refused("Files.List", &"x:in/../.."));

@@ -43,6 +43,7 @@ struct Options {
     exclude: Vec<String>,
     init: bool,
     watch: bool,
+    again: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -64,24 +65,29 @@ impl Options {
     /// Those of a transfer.
     fn of_transfer(dict: &Dict) -> Result<How, UserError> {
         let options: Options = options(dict)?;
-        match options.init || options.watch {
-            true => Err(Error::Usage("init and watch are options of a mirror".into()).into()),
+        match options.init || options.watch || options.again {
+            true => Err(Error::Usage("init, watch and again are options of a mirror".into()).into()),
             false => options.how(),
         }
     }
 }
 
-/// Begins a mirror; `again`: one that was kept.
+/// Begins a mirror.
 async fn mirror(
     calls: &Calls,
     objects: &ObjectServer,
     [source, destination]: [String; 2],
     options: Options,
-    again: bool,
 ) -> Result<OwnedObjectPath, UserError> {
+    let Options { init, watch, again, .. } = options;
+    if again && (init || !watch) {
+        return Err(
+            Error::Usage("again is of a mirror that has followed changes: with watch, without init".into()).into()
+        );
+    }
     let ends = Ends::parse(&source, &destination)?;
     local(&ends.own.to_string_lossy())?;
-    let begins = Begins { init: options.init, watch: options.watch, again };
+    let begins = Begins { init, watch, again };
     let how = How { delete: true, ..options.how()? };
     let (peer, user) = (ends.peer.peer.clone(), calls.user.clone());
     let run = move |task: &_| work::mirror(task, &ends, how, begins, &user.mirrors);
@@ -91,8 +97,11 @@ async fn mirror(
 /// Has the mirrors that are kept go on, once.
 pub(crate) async fn resume(calls: &Calls, objects: &ObjectServer) {
     for Kept { ends, options, .. } in calls.user.mirrors.begin() {
-        let begun = match serde_json::from_value(options) {
-            Ok(options) => mirror(calls, objects, ends.clone(), options, true).await.map_err(|error| error.to_string()),
+        let begun = match serde_json::from_value::<Options>(options) {
+            Ok(options) => {
+                let options = Options { again: true, ..options };
+                mirror(calls, objects, ends.clone(), options).await.map_err(|error| error.to_string())
+            }
             Err(error) => Err(error.to_string()),
         };
         if let Err(why) = begun {
@@ -204,8 +213,9 @@ impl Files {
     }
 
     /// Makes a directory like another, one of which is at a peer; with `watch` until it is cancelled: once both are marked it goes on with each
-    /// start of the service, and waits where a peer or a disk is away. Options: init (b; the first run of two directories), watch (b), and those of
-    /// Send; delete is meant. Where more would be deleted than max_delete allows, nothing is, and it ends.
+    /// start of the service, and waits where a peer or a disk is away. Options: init (b; the first run of two directories), watch (b), again (b; it has
+    /// followed changes before, and is kept and waits from its beginning on), and those of Send; delete is meant. Where more would be deleted than
+    /// max_delete allows, nothing is, and it ends.
     #[zbus(out_args("task"))]
     async fn mirror(
         &self,
@@ -218,7 +228,7 @@ impl Files {
     ) -> Result<OwnedObjectPath, UserError> {
         self.0.own(connection, &header).await?;
         texts("places", [&source, &destination])?;
-        mirror(&self.0, objects, [source, destination], self::options(&options)?, false).await
+        mirror(&self.0, objects, [source, destination], self::options(&options)?).await
     }
 
     /// Mounts a place at a directory until the task is cancelled or it is unmounted, at the latest until the service ends.

@@ -451,7 +451,8 @@ fn mirrors_are_paused_all_together_and_go_on_as_they_were() {
     let mirrors = [1, 2].map(|n| Ask::Mirror {
         source: source(n),
         destination: "linkspan://mini2/in/".into(),
-        options: json!({ "watch": true, "exclude": ["*.o"] }).to_string(),
+        // A peer that is away now is waited for.
+        options: json!({ "watch": true, "exclude": ["*.o"], "again": true }).to_string(),
     });
     assert_eq!(model.pause_mirrors(), mirrors);
     assert_eq!(model.summary().paused, None);
@@ -461,4 +462,20 @@ fn mirrors_are_paused_all_together_and_go_on_as_they_were() {
     let news = model.apply(Input::User(Update::Answered(second.clone(), Err("LS1841 too many".into()))));
     assert_eq!(news[0].title, "A mirror cannot go on");
     assert_eq!((model.summary().paused, model.pause_mirrors()), (Some(true), vec![second]));
+}
+
+#[test]
+fn a_mirror_that_was_paused_in_its_first_run_goes_on_with_it() {
+    let mut model = up();
+    let options = json!({ "init": true, "watch": true });
+    runs(
+        &mut model,
+        "mirror",
+        json!(["/a", "linkspan://mini2/in/"]),
+        json!({ "state": "running", "options": options }),
+    );
+    assert_eq!(model.pause_mirrors(), [Ask::Cancel(TASK.into())]);
+    tell(&mut model, Update::Tasks(Vec::new()));
+    let (source, destination) = ("/a".into(), "linkspan://mini2/in/".into());
+    assert_eq!(model.pause_mirrors(), [Ask::Mirror { source, destination, options: options.to_string() }]);
 }

@@ -334,6 +334,28 @@ fn a_mirror_that_goes_on_waits_for_a_peer_or_a_disk_and_ends_where_too_much_woul
 }
 
 #[test]
+fn a_mirror_that_is_begun_again_is_kept_and_waits_for_its_peer() {
+    let world = World::new("mirror-paused", true);
+    let (Some(one), Some(mut two)) = (world.user("one"), world.user("two")) else { return };
+    let place = two.serve(&world.path("share"));
+    let task = follows(&world, &one, &place);
+    one.cancel(&task).unwrap();
+    one.ended(&task);
+    assert_eq!(kept(&world), json!([]));
+    two.end();
+    let options = to_dict(&json!({ "watch": true, "no_fsync": true, "again": true }));
+    let task = one.begin("Files.Mirror", &(world.text("data"), format!("{place}/copy"), &options));
+    until("it waits", || {
+        let now = one.progress(&task).unwrap_or_else(|| panic!("{:?}", one.history()));
+        now["state"] == "waiting"
+    });
+    assert_eq!(kept(&world).as_array().unwrap().len(), 1);
+    fs::write(world.path("data/a"), "a").unwrap();
+    two.kill_and_restart();
+    until("the peer is back", || world.path("share/copy/a").exists());
+}
+
+#[test]
 fn what_a_transfer_replaces_is_in_the_trash_and_all_else_stays() {
     let world = World::new("replaced", true);
     let (Some(one), Some(two)) = (world.user("one"), world.user("two")) else { return };
