@@ -1,10 +1,11 @@
 //! Cables, and the hosts at them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use linkspan_bus::{Dict, from_dict};
 use serde::Deserialize;
 
+use crate::live::Ask;
 use crate::row::{Action, Button, Group, Mood, Row};
 use crate::text::{fill, gbit, shown, tr};
 
@@ -176,13 +177,14 @@ impl Links {
     }
 
     /// A group for each host with its cables, then one for the cables that do not say where they lead.
-    pub(crate) fn groups(&self, busy: impl Fn(&str) -> bool) -> Vec<Group> {
+    pub(crate) fn groups(&self, busy: &BTreeSet<Ask>, errors: &BTreeMap<Ask, String>) -> Vec<Group> {
         let mut groups = Vec::new();
         for (path, peer) in &self.peers {
             let cables = self.cables.iter().filter(|(_, cable)| cable.peer == *path);
             let mut rows: Vec<Row> = cables.map(|(path, cable)| self.row(path, cable)).collect();
             if peer.remembered {
-                rows.push(remembered(peer, !busy(&peer.uuid)));
+                let ask = Ask::Forget(peer.uuid.clone());
+                rows.push(remembered(peer, !busy.contains(&ask), errors.get(&ask)));
             }
             let text = if peer.vendor.is_empty() { String::new() } else { shown(&peer.vendor) };
             groups.push(Group { title: peer.title(), text, rows });
@@ -197,13 +199,16 @@ impl Links {
     }
 }
 
-fn remembered(peer: &Peer, works: bool) -> Row {
+fn remembered(peer: &Peer, works: bool, error: Option<&String>) -> Row {
     let name = fill(&tr("Forget {host}"), &[("host", &peer.title())]);
     let action = Action::Forget(peer.uuid.clone());
     Row {
         id: "remembered".into(),
         title: tr("Let in whenever it is plugged in"),
-        subtitle: fill(&tr("UUID {uuid}, not verified"), &[("uuid", &shown(&peer.uuid))]),
+        subtitle: error
+            .cloned()
+            .unwrap_or_else(|| fill(&tr("UUID {uuid}, not verified"), &[("uuid", &shown(&peer.uuid))])),
+        mood: if error.is_some() { Mood::Trouble } else { Mood::Plain },
         button: Some(Button { label: tr("Forget"), name, action, works }),
         ..Row::default()
     }

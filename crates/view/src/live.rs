@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::Input;
 
 /// What a person asks the service for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ask {
     /// Lets a host in.
     Allow(String),
@@ -27,6 +27,16 @@ pub enum Ask {
     Statistics(bool),
     /// Looks for the service again.
     Retry,
+}
+
+impl Ask {
+    /// Which host it is about, if any.
+    pub(crate) fn host(&self) -> Option<&str> {
+        match self {
+            Ask::Allow(uuid) | Ask::Forget(uuid) => Some(uuid),
+            Ask::Statistics(_) | Ask::Retry => None,
+        }
+    }
 }
 
 /// After a change others follow: all of them are read at once, after this time.
@@ -108,8 +118,8 @@ pub async fn follow(address: Option<&str>, mut asks: Receiver<Ask>, feed: Sender
             Ok(None) => return,
             Ok(Some(Ask::Statistics(wanted))) => statistics = wanted,
             Ok(Some(Ask::Retry)) | Err(_) => {}
-            Ok(Some(Ask::Allow(uuid) | Ask::Forget(uuid))) => {
-                let _ = feed.send(Input::Answered(uuid, Err("the service does not run".into()))).await;
+            Ok(Some(ask)) => {
+                let _ = feed.send(Input::Answered(ask, Err("the service does not run".into()))).await;
             }
         }
     }
@@ -159,8 +169,7 @@ async fn followed(
                     *statistics = wanted;
                     let _ = if wanted { manager.watch(INTERVAL_MS, false).await } else { manager.unwatch().await.map(drop) };
                 }
-                Some(Ask::Allow(uuid)) => change(&manager, feed, uuid, true),
-                Some(Ask::Forget(uuid)) => change(&manager, feed, uuid, false),
+                Some(ask) => change(&manager, feed, ask),
             },
             owner = owners.next() => {
                 let Some(owner) = owner else { break };
@@ -260,13 +269,16 @@ async fn read(
 }
 
 /// Asks for it beside everything else: a person may have to give a password.
-fn change(manager: &ManagerProxy<'static>, feed: &Sender<Input>, uuid: String, allow: bool) {
+fn change(manager: &ManagerProxy<'static>, feed: &Sender<Input>, ask: Ask) {
     let (manager, feed) = (manager.clone(), feed.clone());
     tokio::spawn(async move {
-        let _ = feed.send(Input::Asked(uuid.clone())).await;
-        let answer = if allow { manager.allow(&uuid).await } else { manager.forget(&uuid).await };
-        let answer = answer.map(drop).map_err(|error| error.to_string());
-        let _ = feed.send(Input::Answered(uuid, answer)).await;
+        let _ = feed.send(Input::Asked(ask.clone())).await;
+        let answer = match &ask {
+            Ask::Allow(uuid) => manager.allow(uuid).await.map(drop),
+            Ask::Forget(uuid) => manager.forget(uuid).await.map(drop),
+            Ask::Statistics(_) | Ask::Retry => Ok(()),
+        };
+        let _ = feed.send(Input::Answered(ask, answer.map_err(|error| error.to_string()))).await;
     });
 }
 

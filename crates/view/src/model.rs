@@ -8,6 +8,7 @@ use crate::events::Events;
 use crate::findings::{self, Report};
 use crate::jobs::Jobs;
 use crate::links::{Links, Objects};
+use crate::live;
 use crate::row::{Action, Button, Choice, Empty, Field, Group, Mood, Page, Pages, Row};
 use crate::text::{fill, shown, tr};
 use crate::user::{Ask, Update, User};
@@ -26,9 +27,9 @@ pub enum Input {
     /// Statistics of this user's processes, and when.
     Statistics(Vec<Dict>, u64),
     /// A host was asked to be let in or shut out.
-    Asked(String),
+    Asked(live::Ask),
     /// What came of it: an error in a sentence.
-    Answered(String, Result<(), String>),
+    Answered(live::Ask, Result<(), String>),
     /// The doctor looks.
     Examining,
     /// What it said.
@@ -106,8 +107,8 @@ pub struct Model {
     /// The first events are what was there before: no news.
     heard: bool,
     jobs: Jobs,
-    busy: BTreeSet<String>,
-    errors: BTreeMap<String, String>,
+    busy: BTreeSet<live::Ask>,
+    errors: BTreeMap<live::Ask, String>,
     told: BTreeSet<String>,
     doctor: Doctor,
     user: User,
@@ -146,15 +147,15 @@ impl Model {
                 return told.map(notice).collect();
             }
             Input::Statistics(dicts, now_us) => self.jobs.replace(&dicts, now_us),
-            Input::Asked(uuid) => {
-                self.errors.remove(&uuid);
-                self.busy.insert(uuid);
+            Input::Asked(ask) => {
+                self.errors.retain(|other, _| other.host() != ask.host());
+                self.busy.insert(ask);
             }
-            Input::Answered(uuid, answer) => {
-                self.busy.remove(&uuid);
+            Input::Answered(ask, answer) => {
+                self.busy.remove(&ask);
                 match answer {
-                    Ok(()) => drop(self.errors.remove(&uuid)),
-                    Err(why) => drop(self.errors.insert(uuid, shown(&why))),
+                    Ok(()) => drop(self.errors.remove(&ask)),
+                    Err(why) => drop(self.errors.insert(ask, shown(&why))),
                 }
             }
             Input::Examining => self.doctor = Doctor::Looks,
@@ -279,7 +280,7 @@ impl Model {
             ..Row::default()
         };
         groups.push(Group { title: tr("This machine"), text: String::new(), rows: vec![machine] });
-        groups.extend(self.links.groups(|uuid| self.busy.contains(uuid)));
+        groups.extend(self.links.groups(&self.busy, &self.errors));
         if self.links.peers.is_empty() {
             let hint = Row {
                 id: "hint".into(),
@@ -294,8 +295,9 @@ impl Model {
     }
 
     fn card(&self, peer: &crate::links::Peer) -> Row {
-        let busy = self.busy.contains(&peer.uuid);
-        let subtitle = match self.errors.get(&peer.uuid) {
+        let ask = live::Ask::Allow(peer.uuid.clone());
+        let (busy, error) = (self.busy.contains(&ask), self.errors.get(&ask));
+        let subtitle = match error {
             Some(why) => why.clone(),
             None if busy => tr("You may be asked for a password."),
             None => fill(&tr("UUID {uuid}"), &[("uuid", &shown(&peer.uuid))]),
@@ -306,7 +308,7 @@ impl Model {
             id: format!("allow {}", peer.uuid),
             title: peer.title(),
             subtitle,
-            mood: if self.errors.contains_key(&peer.uuid) { Mood::Trouble } else { Mood::Plain },
+            mood: if error.is_some() { Mood::Trouble } else { Mood::Plain },
             button: Some(Button { label: tr("Let In"), name, action, works: !busy }),
             ..Row::default()
         }

@@ -84,9 +84,9 @@ fn a_host_that_waits_has_a_card_whose_button_works_once_at_a_time() {
         (find(&page, &format!("allow {UUID}"))).clone()
     };
     assert!(card(&model).button.unwrap().works);
-    model.apply(Input::Asked(UUID.into()));
+    model.apply(Input::Asked(live::Ask::Allow(UUID.into())));
     assert!(!card(&model).button.unwrap().works);
-    model.apply(Input::Answered(UUID.into(), Err("LS3221 polkit refuses it".into())));
+    model.apply(Input::Answered(live::Ask::Allow(UUID.into()), Err("LS3221 polkit refuses it".into())));
     let refused = card(&model);
     assert!(refused.button.unwrap().works && refused.subtitle == "LS3221 polkit refuses it");
     // Unplugged and back it is told again; let in it has no card.
@@ -97,10 +97,31 @@ fn a_host_that_waits_has_a_card_whose_button_works_once_at_a_time() {
 }
 
 #[test]
+fn a_host_that_could_not_be_forgotten_says_so_in_its_own_row_and_nowhere_else() {
+    let mut model = up();
+    model.apply(objects(&[(PEER, "Peer", peer("b", "up", true))]));
+    let row = |model: &Model| {
+        let page = model.pages(0).overview;
+        rows(&page).into_iter().find(|row| row.id.starts_with("remembered")).unwrap().clone()
+    };
+    let forget = || live::Ask::Forget(UUID.into());
+    model.apply(Input::Asked(forget()));
+    assert!(!row(&model).button.unwrap().works);
+    model.apply(Input::Answered(forget(), Err("LS3221 polkit refuses it".into())));
+    let refused = row(&model);
+    assert_eq!((&*refused.subtitle, refused.mood), ("LS3221 polkit refuses it", Mood::Trouble));
+    assert!(refused.button.unwrap().works);
+    model.apply(objects(&[(PEER, "Peer", peer("b", "waiting", false))]));
+    let page = model.pages(0).overview;
+    let card = find(&page, &format!("allow {UUID}"));
+    assert!(card.mood == Mood::Plain && card.subtitle.starts_with("UUID"), "{card:?}");
+}
+
+#[test]
 fn a_service_that_goes_takes_what_it_said_with_it() {
     let mut model = up();
     model.apply(objects(&[(PEER, "Peer", peer("b", "up", true)), (CABLE, "Cable", cable(2, true))]));
-    model.apply(Input::Asked(UUID.into()));
+    model.apply(Input::Asked(live::Ask::Allow(UUID.into())));
     model.apply(Input::Down("it has ended".into()));
     let pages = model.pages(0);
     for page in [&pages.overview, &pages.jobs, &pages.events] {
@@ -374,8 +395,11 @@ fn any_input() -> impl Strategy<Value = Input> {
         prop::collection::hash_map(path, interfaces, 0..4).prop_map(Input::Objects),
         prop::collection::vec(any_dict(), 0..4).prop_map(Input::Events),
         (prop::collection::vec(any_dict(), 0..4), any::<u64>()).prop_map(|(list, now)| Input::Statistics(list, now)),
-        Just(Input::Asked(UUID.into())),
-        prop::result::maybe_ok(Just(()), "\\PC{0,20}").prop_map(|answer| Input::Answered(UUID.into(), answer)),
+        Just(Input::Asked(live::Ask::Allow(UUID.into()))),
+        (any::<bool>(), prop::result::maybe_ok(Just(()), "\\PC{0,20}")).prop_map(|(allow, answer)| {
+            let ask = if allow { live::Ask::Allow } else { live::Ask::Forget };
+            Input::Answered(ask(UUID.into()), answer)
+        }),
         "\\PC{0,40}".prop_map(|json| Input::Examined(Ok(json))),
         any_told(),
     ]

@@ -341,8 +341,6 @@ impl User {
                         let (topic, text) = (ask.topic(), sentence(&why));
                         self.errors.insert(topic, text.clone());
                         let title = match &ask {
-                            // It has ended by itself meanwhile.
-                            Ask::Cancel(_) => return Vec::new(),
                             Ask::Test { .. } => tr("A test failed"),
                             Ask::Mirror { .. } if self.resumed.remove(&ask) => {
                                 self.paused.insert(ask);

@@ -306,8 +306,10 @@ impl User {
     fn transfers(&self, now_us: u64) -> Option<Group> {
         let running = self.tasks.values().filter(|(_, task)| moves(&task.kind));
         let mut rows: Vec<Row> = running.map(|(path, task)| self.moving(path, task)).collect();
-        if let Some(why) = self.error("transfer") {
-            rows.push(Row { id: "error".into(), title: why.clone(), mood: Mood::Trouble, ..Row::default() });
+        for topic in ["transfer", "cancel"] {
+            let row =
+                |why: &String| Row { id: topic.into(), title: why.clone(), mood: Mood::Trouble, ..Row::default() };
+            rows.extend(self.error(topic).map(row));
         }
         let past = self.history.iter().filter(|record| moves(&record.kind)).take(PAST);
         rows.extend(past.map(|record| self.moved(record, now_us)));

@@ -214,6 +214,17 @@ fn carry_out(connection: &Connection, feed: &Sender<Input>, ask: Ask) {
     });
 }
 
+/// A task that has ended has no object any more.
+fn gone(error: &UserError) -> bool {
+    match error {
+        UserError::NotFound(_) => true,
+        UserError::ZBus(linkspan_bus::zbus::Error::MethodError(name, ..)) => {
+            name.as_str() == "org.freedesktop.DBus.Error.UnknownObject"
+        }
+        _ => false,
+    }
+}
+
 /// What the service said, without the name of the error.
 fn text(error: &UserError) -> String {
     match error {
@@ -236,7 +247,11 @@ async fn call(connection: &Connection, ask: &Ask) -> std::result::Result<Answer,
         Ask::Test { test, peer } => drop(tests.start(test, peer, &none).await?),
         Ask::Cancel(path) => {
             let path = OwnedObjectPath::try_from(path.as_str()).map_err(linkspan_bus::zbus::Error::Variant)?;
-            TaskProxy::builder(connection).destination(NAME)?.path(path)?.build().await?.cancel().await?;
+            match TaskProxy::builder(connection).destination(NAME)?.path(path)?.build().await?.cancel().await {
+                // It has ended by itself meanwhile.
+                Err(error) if gone(&error) => {}
+                cancelled => cancelled?,
+            }
         }
         Ask::Send { from, to, options } => drop(files.send(from, to, &asked(options)).await?),
         Ask::Get { from, to, options } => drop(files.get(from, to, &asked(options)).await?),
@@ -258,4 +273,21 @@ async fn call(connection: &Connection, ask: &Ask) -> std::result::Result<Answer,
         Ask::Retry => {}
     }
     Ok(Answer::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_has_ended_meanwhile_needs_no_cancelling_and_what_is_refused_is_said() {
+        let bus = |name: &str| {
+            let call = linkspan_bus::zbus::Message::method_call("/", "Cancel").unwrap().build(&()).unwrap();
+            UserError::ZBus(linkspan_bus::zbus::Error::MethodError(name.try_into().unwrap(), None, call))
+        };
+        assert!(gone(&bus("org.freedesktop.DBus.Error.UnknownObject")));
+        assert!(gone(&UserError::NotFound("no such task".into())));
+        assert!(!gone(&bus("org.freedesktop.DBus.Error.NoReply")));
+        assert!(!gone(&UserError::LimitReached("too many calls".into())));
+    }
 }

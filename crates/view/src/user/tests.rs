@@ -206,6 +206,21 @@ fn a_transfer_shows_how_far_it_is_and_goes_on_where_it_was_paused() {
 }
 
 #[test]
+fn a_transfer_that_could_not_be_cancelled_says_so_among_the_transfers() {
+    let mut model = up();
+    runs(&mut model, "send", json!(["/home/me/a", "linkspan://mini2/in/"]), json!({ "state": "running" }));
+    let cancel = Ask::Cancel(TASK.into());
+    tell(&mut model, Update::Asked(cancel.clone()));
+    let refused = Update::Answered(cancel.clone(), Err("LS3242 32 calls are being answered already".into()));
+    assert_eq!(model.apply(Input::User(refused))[0].title, "It could not be done");
+    let page = model.pages(0).files;
+    let row = find(&page, "cancel");
+    assert!(row.mood == Mood::Trouble && row.title.starts_with("LS3242"), "{row:?}");
+    tell(&mut model, Update::Asked(cancel));
+    assert!(!has(&model.pages(0).files, "cancel"));
+}
+
+#[test]
 fn what_has_failed_goes_on_with_the_options_that_it_had_and_not_beside_one_that_runs() {
     let mut model = up();
     let (path, place) = ("/home/me/a", "linkspan://mini2/in/");
