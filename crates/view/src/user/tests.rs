@@ -317,8 +317,24 @@ fn a_pairing_is_shown_with_its_fingerprint_until_it_was_compared_and_only_a_new_
     tell(&mut model, Update::Answered(Ask::Offer, Ok(Answer::Offered("LSPA1".into(), TASK.into()))));
     runs(&mut model, "pair", json!([]), json!({ "state": "waiting" }));
     assert_eq!(find(&model.pages(0).overview, "line").subtitle, "LSPA1");
+    assert!(!has(&model.pages(0).overview, TASK), "it has one row");
     tell(&mut model, Update::Tasks(Vec::new()));
     assert!(!has(&model.pages(0).overview, "line"));
+}
+
+#[test]
+fn a_join_line_that_another_window_made_can_be_cancelled_and_keeps_nobody_from_joining() {
+    let mut model = up();
+    model.apply(Input::Typed(Field::JoinLine, "LSPAXYZ".into()));
+    let pair = |model: &mut Model, state: &str| {
+        runs(model, "pair", json!([]), json!({ "state": state }));
+        model.pages(0).overview
+    };
+    let page = pair(&mut model, "waiting");
+    assert!(works(&find(&page, "join")) && find(&page, "join").title == "Join line of the other machine");
+    assert_eq!(find(&page, TASK).button.unwrap().action, Action::User(Ask::Cancel(TASK.into())));
+    let page = pair(&mut model, "connecting");
+    assert!(!works(&find(&page, "join")) && find(&page, "join").title == "Joining" && !has(&page, TASK));
 }
 
 #[test]

@@ -93,6 +93,18 @@ impl User {
         }
     }
 
+    /// A join line whose text only the program has that asked for it.
+    fn waits(&self, path: &str) -> Row {
+        let cancel = self.button(tr("Cancel"), tr("Cancel the pairing"), Ask::Cancel(path.to_owned()), true);
+        Row {
+            id: path.to_owned(),
+            title: tr("A join line waits for the other machine"),
+            subtitle: tr("Another program made it, or this one before its window was closed."),
+            button: Some(cancel),
+            ..Row::default()
+        }
+    }
+
     fn pairing(&self) -> Vec<Row> {
         let error = self.error("pair").or(self.error("distrust"));
         let failed = self.history.iter().find(|record| record.kind == "pair");
@@ -124,9 +136,12 @@ impl User {
             },
         };
         let typed = self.text(Field::JoinLine);
-        let joins = self.tasks.values().any(|(path, task)| {
-            task.kind == "pair" && self.offered.as_ref().is_none_or(|(_, offered)| offered != path)
-        });
+        let others = || {
+            self.tasks.values().filter(|(path, task)| {
+                task.kind == "pair" && self.offered.as_ref().is_none_or(|(_, offered)| offered != path)
+            })
+        };
+        let joins = others().any(|(_, task)| task.progress.state != "waiting");
         let ask = Ask::Join(typed.trim().to_owned());
         let join = Row {
             id: "join".into(),
@@ -135,6 +150,7 @@ impl User {
             button: Some(self.button(tr("Join"), tr("Join with this line"), ask, !typed.trim().is_empty() && !joins)),
             ..Row::default()
         };
-        vec![offer, join]
+        let waits = others().filter(|(_, task)| task.progress.state == "waiting");
+        [offer].into_iter().chain(waits.map(|(path, _)| self.waits(path))).chain([join]).collect()
     }
 }
