@@ -203,7 +203,7 @@ fn remembered(peer: &Peer, works: bool, error: Option<&String>) -> Row {
     let name = fill(&tr("Forget {host}"), &[("host", &peer.title())]);
     let action = Action::Forget(peer.uuid.clone());
     Row {
-        id: "remembered".into(),
+        id: format!("remembered {}", peer.uuid),
         title: tr("Let in whenever it is plugged in"),
         subtitle: error
             .cloned()

@@ -102,7 +102,7 @@ fn a_host_that_could_not_be_forgotten_says_so_in_its_own_row_and_nowhere_else() 
     model.apply(objects(&[(PEER, "Peer", peer("b", "up", true))]));
     let row = |model: &Model| {
         let page = model.pages(0).overview;
-        rows(&page).into_iter().find(|row| row.id.starts_with("remembered")).unwrap().clone()
+        find(&page, &format!("remembered {UUID}")).clone()
     };
     let forget = || live::Ask::Forget(UUID.into());
     model.apply(Input::Asked(forget()));

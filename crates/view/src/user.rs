@@ -221,6 +221,13 @@ struct Trusted {
     fingerprint: String,
 }
 
+impl Trusted {
+    /// Of its row: a button is about this name of this key, whatever comes and goes beside it.
+    fn id(&self) -> String {
+        format!("peer {} {}", self.fingerprint, self.name)
+    }
+}
+
 /// All of it, and what a person has typed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct User {
@@ -315,6 +322,8 @@ impl User {
             }
             Update::Shares(dicts, serving, addresses, error) => {
                 self.shares = read(&dicts).0;
+                let mut seen = BTreeSet::new();
+                self.shares.retain(|share| seen.insert(share.name.clone()));
                 (self.serving, self.unserved) = (serving, error);
                 self.addresses = addresses.into_iter().take(MOST).collect();
             }
@@ -322,6 +331,8 @@ impl User {
                 self.keyless = told.as_ref().err().map(|why| sentence(why));
                 let (line, fingerprint, dicts) = told.unwrap_or_default();
                 self.trusted = read(&dicts).0;
+                let mut seen = BTreeSet::new();
+                self.trusted.retain(|peer| seen.insert(peer.id()));
                 (self.line, self.fingerprint) = (line, fingerprint);
             }
             Update::Asked(ask) => {

@@ -211,12 +211,12 @@ impl User {
         }
         // Peers that are trusted are one press away.
         if self.open.is_none() {
-            for (n, peer) in self.trusted.iter().take(16).enumerate() {
+            for peer in self.trusted.iter().take(16) {
                 let title = shown(&peer.name);
                 let place = PlaceAt::of_peer(&peer.name);
                 let name = fill(&tr("Open the files of {peer}"), &[("peer", &title)]);
                 let button = self.button(tr("Open"), name, Ask::List(place.text()), true);
-                rows.push(Row { id: format!("peer {n}"), title, button: Some(button), ..Row::default() });
+                rows.push(Row { id: peer.id(), title, button: Some(button), ..Row::default() });
             }
         }
         let text = tr("On the other machine type: lspan files serve, or let its linkspan serve shares.");
@@ -418,12 +418,12 @@ impl User {
             button: Some(self.button(tr("Serve"), tr("Serve shares"), ask, on || !self.shares.is_empty())),
             ..Row::default()
         }];
-        for (n, share) in self.shares.iter().enumerate() {
+        for share in &self.shares {
             let title = shown(&share.name);
             let name = fill(&tr("Share {name} no more"), &[("name", &title)]);
             let how = if share.writable { tr("peers may change it") } else { tr("peers may read it") };
             rows.push(Row {
-                id: format!("share {n}"),
+                id: format!("share {}", share.name),
                 subtitle: format!("{}, {how}", cut(&share.directory, PATH)),
                 title,
                 button: Some(self.button(tr("Remove"), name, Ask::Unshare(share.name.clone()), true)),

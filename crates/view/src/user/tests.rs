@@ -276,7 +276,7 @@ fn shares_are_served_when_there_are_some_and_it_is_said_why_they_are_not() {
     let share = dicts(&[json!({ "name": "data", "directory": "/srv/data", "writable": false })]);
     tell(&mut model, Update::Shares(share.clone(), false, Vec::new(), String::new()));
     assert!(works(&serve(&model)) && serve(&model).button.unwrap().action == Action::User(Ask::Serve(true)));
-    assert_eq!(find(&model.pages(0).files, "share 0").subtitle, "/srv/data, peers may read it");
+    assert_eq!(find(&model.pages(0).files, "share data").subtitle, "/srv/data, peers may read it");
     tell(&mut model, Update::Shares(share.clone(), false, Vec::new(), "no peer is trusted".into()));
     assert_eq!(serve(&model).mood, Mood::Trouble);
     // It tries again by itself until it is told not to.
@@ -287,6 +287,29 @@ fn shares_are_served_when_there_are_some_and_it_is_said_why_they_are_not() {
     tell(&mut model, Update::Shares(share, true, vec!["10.0.0.1:24681".into()], String::new()));
     let row = serve(&model);
     assert_eq!((&row.kind, row.button.unwrap().action), (&Kind::Switch(true), Action::User(Ask::Serve(false))));
+}
+
+#[test]
+fn a_row_is_that_of_the_same_share_or_peer_when_one_before_it_has_gone() {
+    let mut model = up();
+    let shares = ["data", "music"].map(|name| json!({ "name": name, "directory": "/srv", "writable": false }));
+    let peers = [("mini2", "37Z4"), ("mini3", "DZWR")].map(|(name, key)| json!({ "name": name, "fingerprint": key }));
+    let asked = |model: &mut Model, from: usize| {
+        tell(model, Update::Shares(dicts(&shares[from..]), false, Vec::new(), String::new()));
+        tell(model, Update::Keys(Ok(("line".into(), "AAAA".into(), dicts(&peers[from..])))));
+        let pages = model.pages(0);
+        let of = |page: &Page, ask: Ask| {
+            let own = |row: &&Row| row.button.as_ref().is_some_and(|button| button.action == Action::User(ask.clone()));
+            rows(page).into_iter().find(own).map(|row| row.id.clone()).unwrap()
+        };
+        [
+            of(&pages.files, Ask::Unshare("music".into())),
+            of(&pages.files, Ask::List("linkspan://mini3/".into())),
+            of(&pages.overview, Ask::Distrust("mini3".into())),
+        ]
+    };
+    let before = asked(&mut model, 0);
+    assert_eq!(asked(&mut model, 1), before);
 }
 
 #[test]

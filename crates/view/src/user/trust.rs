@@ -23,8 +23,7 @@ impl User {
             let text = tr("The fingerprint of a pairing is the same on both screens, or somebody stands between.");
             groups.push(Group { title: tr("Paired just now"), text, rows: cards });
         }
-        let mut rows: Vec<Row> =
-            self.trusted.iter().take(PEERS).enumerate().map(|(n, peer)| self.peer(n, peer)).collect();
+        let mut rows: Vec<Row> = self.trusted.iter().take(PEERS).map(|peer| self.peer(peer)).collect();
         if !self.fingerprint.is_empty() {
             let name = tr("Copy the line of your key");
             let copy = Button { label: tr("Copy"), name, action: Action::Copy(self.line.clone()), works: true };
@@ -50,11 +49,11 @@ impl User {
         groups
     }
 
-    fn peer(&self, n: usize, peer: &super::Trusted) -> Row {
+    fn peer(&self, peer: &super::Trusted) -> Row {
         let title = shown(&peer.name);
         let name = fill(&tr("Trust {peer} no more"), &[("peer", &title)]);
         Row {
-            id: format!("peer {n}"),
+            id: peer.id(),
             title,
             subtitle: fill(&tr("Key {fingerprint}"), &[("fingerprint", &shown(&peer.fingerprint))]),
             button: Some(self.button(tr("Forget"), name, Ask::Distrust(peer.name.clone()), true)),
