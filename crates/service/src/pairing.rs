@@ -11,13 +11,14 @@ mod line;
 pub use line::{JoinLine, LineError};
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use linkspan_fabric::keys::{KeyError, Keyring, Peer};
 use linkspan_fabric::{Channel, Config, Device, Error, Fabric, Listener, Log, PathChoice, chain};
 use linkspan_net::WaitSet;
 use linkspan_proto::login::pair_fingerprint;
 use linkspan_topology::{Interface, Kind, Verdict};
+use rustix::time::{ClockId, clock_gettime};
 
 /// How long a join line is good.
 pub const LIFETIME: Duration = Duration::from_secs(600);
@@ -99,13 +100,20 @@ fn settings(mut config: Config, ring: &Keyring) -> Config {
     config
 }
 
+/// The time since the machine began, also that in which it slept, which `Instant` leaves out.
+fn since_boot() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
 /// The side that is joined.
 pub struct PairingOffer {
     ring: Arc<Keyring>,
     fabric: Fabric,
     listener: Listener,
     line: JoinLine,
-    until: Instant,
+    clock: fn() -> Duration,
+    until: Duration,
 }
 
 impl PairingOffer {
@@ -118,7 +126,7 @@ impl PairingOffer {
         reaches_others(&fabric)?;
         let listener = fabric.listen(0)?;
         let line = JoinLine::new(&listener.handle(), SystemTime::now() + LIFETIME)?;
-        Ok(PairingOffer { ring, fabric, listener, line, until: Instant::now() + LIFETIME })
+        Ok(PairingOffer { ring, fabric, listener, line, clock: since_boot, until: since_boot() + LIFETIME })
     }
 
     /// What the other side needs; a secret until it was used.
@@ -133,6 +141,10 @@ impl PairingOffer {
     pub fn wait(self, names: &Names, stop: &dyn Fn() -> bool) -> Result<Paired, PairError> {
         let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
         loop {
+            let left = self.until.saturating_sub((self.clock)());
+            if left.is_zero() {
+                return Err(PairError::Expired);
+            }
             match self.listener.accept() {
                 Ok(Some(channel)) => match exchange::run(channel, &self.fabric, &self.ring, names, stop) {
                     Err(PairError::Broken { why }) => self.fabric.log().warn(&format!("a peer did not pair: {why}")),
@@ -144,10 +156,6 @@ impl PairingOffer {
             }
             if stop() {
                 return Err(PairError::Cancelled);
-            }
-            let left = self.until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(PairError::Expired);
             }
             waits.clear();
             fds.clear();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use super::*;
 
@@ -238,10 +239,21 @@ fn nobody_on_the_way_reads_or_changes_who_the_two_are() {
 fn a_line_is_void_when_its_time_is_over() {
     let ada = user("ada");
     let (mut open, _) = offer(&ada);
-    open.until = Instant::now();
+    open.until = since_boot();
     let line = open.line().clone();
     assert!(matches!(open.wait(&ada.names, &|| false), Err(PairError::Expired)));
     assert!(matches!(joined(&user("bob"), &line), Err(PairError::Unanswered { .. })));
+}
+
+#[test]
+fn a_line_is_void_after_a_sleep_of_the_machine_that_was_longer() {
+    let ada = user("ada");
+    let (mut open, _) = offer(&ada);
+    // Awake for no time at all.
+    open.clock = || since_boot() + LIFETIME;
+    let asked = std::cell::Cell::new(0);
+    let ended = open.wait(&ada.names, &|| asked.replace(asked.get() + 1) == 2);
+    assert!(matches!(ended, Err(PairError::Expired)), "{ended:?}");
 }
 
 #[test]
