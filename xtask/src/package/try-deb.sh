@@ -34,6 +34,18 @@ state >"$root/tmp/before"
 apt install $(packages='linkspan linkspan-nccl' && files .) >"$root/said" 2>&1 || fail "installing without a service manager"
 in_root LINKSPAN_STATS_DIR=off lspan selftest >"$root/said" 2>&1 || fail "lspan selftest without a service manager"
 configured
+# As a container that has the host's statistics, and may not unmount them.
+mkdir -p "$root/run/linkspan/stats" "$root/tmp/host"
+touch "$root/tmp/host/page"
+mount --bind "$root/tmp/host" "$root/run/linkspan/stats"
+setpriv --bounding-set -sys_admin --inh-caps -sys_admin chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive \
+	dpkg -P --force-depends linkspan >"$root/said" 2>&1 || fail "purging with the statistics of a host"
+[ -e "$root/tmp/host/page" ] || fail "purging removed the statistics of the host"
+umount "$root/run/linkspan/stats"
+rm -r "$root/tmp/host" "$root/run/linkspan"
+ok "purged with the statistics of a host mounted, which are still there"
+# shellcheck disable=SC2046
+apt install $(packages='linkspan linkspan-nccl' && files .) >"$root/said" 2>&1 || fail "installing again"
 apt purge --autoremove linkspan linkspan-nccl >"$root/said" 2>&1 || fail "purging without a service manager"
 state | diff "$root/tmp/before" - >"$root/said" || fail "purging without a service manager left or took something"
 ok "without a service manager: installed, lspan selftest, purged with nothing left"
