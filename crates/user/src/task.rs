@@ -24,7 +24,7 @@ pub const TASKS: usize = 64;
 /// Records of tasks that have ended, of which the oldest go.
 pub const HISTORY: usize = 256;
 
-/// Longest history that is read, bytes: a record of all five tests has about 20 KiB.
+/// Longest history that is written and read, bytes: a record of all five tests has about 20 KiB.
 const HISTORY_MAX: u64 = 32 << 20;
 
 /// Notes that a task keeps.
@@ -264,12 +264,14 @@ impl std::fmt::Debug for Tasks {
 /// The records of a file, as far as they are some.
 /// One that has no end was cut with its service.
 fn read(file: &std::path::Path) -> VecDeque<Value> {
-    use std::io::Read;
-    let mut text = String::new();
-    if let Ok(file) = std::fs::File::open(file) {
-        let _ = file.take(HISTORY_MAX).read_to_string(&mut text);
+    use std::io::{Read, Seek, SeekFrom};
+    let mut bytes = Vec::new();
+    if let Ok(mut file) = std::fs::File::open(file) {
+        // The newest ones are at its end.
+        let before = file.metadata().map_or(0, |is| is.len().saturating_sub(HISTORY_MAX));
+        let _ = file.seek(SeekFrom::Start(before)).and_then(|_| file.take(HISTORY_MAX).read_to_end(&mut bytes));
     }
-    let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let records = bytes.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
     let mut records: VecDeque<Value> = records.filter(|record| record["id"].is_u64()).collect();
     records.drain(..records.len().saturating_sub(HISTORY));
     for record in records.iter_mut().filter(|record| record["ended_unix_s"].is_null()) {
@@ -398,8 +400,18 @@ impl Tasks {
         }
         let under_way = self.running().into_iter().filter(|task| matches!(task.kind, Kind::Send | Kind::Get));
         let under_way: Vec<Value> = under_way.filter(|task| !task.is_over()).map(|task| task.record(None)).collect();
-        let lines: String = history.iter().chain(&under_way).map(|record| format!("{record}\n")).collect();
-        if let Err(error) = crate::replace(&self.file, lines.as_bytes(), 0o600) {
+        let line = |record: &Value| format!("{record}\n");
+        let (mut lines, under_way): (VecDeque<String>, String) =
+            (history.iter().map(line).collect(), under_way.iter().map(line).collect());
+        let mut bytes = under_way.len() + lines.iter().map(String::len).sum::<usize>();
+        while bytes as u64 > HISTORY_MAX
+            && let Some(oldest) = lines.pop_front()
+        {
+            bytes -= oldest.len();
+            history.pop_front();
+        }
+        lines.push_back(under_way);
+        if let Err(error) = crate::replace(&self.file, lines.make_contiguous().concat().as_bytes(), 0o600) {
             (self.say)(&format!("LS1846 {} cannot be written: {error}", self.file.display()));
         }
     }

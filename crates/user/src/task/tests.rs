@@ -147,6 +147,29 @@ fn the_newest_records_are_kept_over_a_restart_and_junk_among_them_is_passed_over
 }
 
 #[test]
+fn the_newest_records_are_kept_also_where_all_are_more_than_a_file_has() {
+    let folder = Folder::new("long");
+    let (tasks, long) = (folder.tasks(), "ä".repeat(HISTORY_MAX as usize / 8));
+    for _ in 0..6 {
+        let task = tasks.prepare(Kind::Send, "x", vec![long.clone()]).unwrap();
+        tasks.start(&task, |_| Ok(()));
+        while !tasks.running().is_empty() {
+            std::thread::yield_now();
+        }
+    }
+    let ids = |tasks: &Tasks| tasks.history(0).iter().map(|record| record["id"].as_u64().unwrap()).collect::<Vec<_>>();
+    let file = folder.0.join("history");
+    assert!(std::fs::metadata(&file).unwrap().len() <= HISTORY_MAX);
+    assert_eq!((ids(&folder.tasks()), ids(&tasks)), (vec![6, 5, 4], vec![6, 5, 4]));
+    // One of a release that wrote without a bound, and that is cut within a letter or a record.
+    let before = format!("{{\"id\":1,\"arguments\":[\"{long}{long}\"],\"ended_unix_s\":1}}\n").into_bytes();
+    for junk in [before.clone(), [&before[..], b"\xff\xfe\n"].concat()] {
+        std::fs::write(&file, [junk, std::fs::read(&file).unwrap()].concat()).unwrap();
+        assert_eq!(ids(&folder.tasks()), [6, 5, 4]);
+    }
+}
+
+#[test]
 fn a_task_that_panics_has_failed() {
     let folder = Folder::new("panic");
     let tasks = folder.tasks();
