@@ -294,10 +294,13 @@ impl Tasks {
     /// A place for one more, which [`Tasks::start`] fills.
     ///
     /// # Errors
-    /// [`Error::Limit`]: too many run, or a test does.
+    /// [`Error::Limit`]: too many run, or a test does, or the service ends.
     pub fn prepare(&self, kind: Kind, peer: &str, arguments: Vec<String>) -> Result<Arc<Task>, Error> {
         let wake = Notifier::new().map_err(|error| Error::system("eventfd", error))?;
         let mut inner = locked(&self.inner);
+        if inner.ending {
+            return Err(Error::Limit("LS1857 the service ends: ask again once it runs again".into()));
+        }
         if inner.running.len() >= TASKS {
             return Err(Error::Limit(format!(
                 "LS1841 {TASKS} tasks are under way already; wait for one, or cancel it"

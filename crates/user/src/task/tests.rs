@@ -55,6 +55,15 @@ fn a_bounded_number_runs_and_one_test_among_them() {
 }
 
 #[test]
+fn nothing_begins_once_the_service_ends() {
+    let folder = Folder::new("ending");
+    let tasks = folder.tasks();
+    tasks.end(Duration::ZERO);
+    let refused = tasks.prepare(Kind::Send, "x", Vec::new()).unwrap_err().text();
+    assert!(refused.starts_with("LS1857") && tasks.running().is_empty(), "{refused}");
+}
+
+#[test]
 fn a_mirror_runs_once_and_one_that_is_kept_has_no_record_of_the_end_of_its_service() {
     let folder = Folder::new("mirror");
     let tasks = folder.tasks();
@@ -129,7 +138,9 @@ fn the_newest_records_are_kept_over_a_restart_and_junk_among_them_is_passed_over
         for _ in 0..n {
             let task = tasks.prepare(Kind::Send, "x", vec!["a".into()]).unwrap();
             tasks.start(&task, |_| Ok(()));
-            tasks.end(Duration::from_secs(60));
+            while !tasks.running().is_empty() {
+                std::thread::yield_now();
+            }
         }
     };
     run(&folder.tasks(), 3);
