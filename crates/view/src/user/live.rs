@@ -200,16 +200,6 @@ fn carry_out(connection: &Connection, feed: &Sender<Input>, ask: Ask) {
     tokio::spawn(async move {
         let _ = tell(&feed, Update::Asked(ask.clone())).await;
         let answer = call(&connection, &ask).await.map_err(|error| text(&error));
-        // What no signal tells of: whom this user trusts, and what it shares.
-        let silent = matches!(ask, Ask::Distrust(_) | Ask::Share { .. } | Ask::Unshare(_));
-        if silent
-            && let Ok(manager) = ManagerProxy::new(&connection).await
-            && let Ok((_, told)) = read(&connection, &manager).await
-        {
-            for one in told {
-                let _ = tell(&feed, one).await;
-            }
-        }
         let _ = tell(&feed, Update::Answered(ask, answer)).await;
     });
 }
