@@ -110,7 +110,11 @@ impl App {
             }
             Action::Examine => self.examine(),
             Action::Retry => self.retry(),
-            Action::User(ask) => self.ask(ask.clone()),
+            Action::User(ask) => {
+                // A switch has turned itself: it is set again, also where what comes of it changes no page.
+                self.shown.replace(None);
+                self.ask(ask.clone());
+            }
             Action::Pick(what) => pick::pick(self, what),
             Action::Get(place) => {
                 let folder = glib::user_special_dir(glib::UserDirectory::Downloads).unwrap_or_else(glib::home_dir);
