@@ -469,6 +469,17 @@ void ls_data_shared(struct ls_link *lk, struct ls_frame *f)
 	ls_data(lk, p, f, op, op->pos + at, ls_length(op, at));
 }
 
+static struct ls_op *ls_op_of(struct list_head *list, u32 id)
+{
+	struct ls_op *op;
+
+	list_for_each_entry(op, list, list) {
+		if (op->id == id)
+			return op;
+	}
+	return NULL;
+}
+
 static bool ls_earlier(const struct ls_op *op, struct list_head *list)
 {
 	struct ls_op *other;
@@ -484,13 +495,14 @@ static bool ls_earlier(const struct ls_op *op, struct list_head *list)
  * How far an operation is, in a number that stands still while the peer owes
  * something: to a receive data frames, which come in the order of the grants; to
  * a send the receipts for them, and when all of its own are there nothing but
- * DONE, unless that has to wait for an earlier message of the channel.
+ * DONE, or PART where VOID has stopped it, unless that has to wait for an earlier
+ * message of the channel.
  */
 u64 ls_data_progress(struct ls_link *lk, const struct ls_op *op)
 {
 	if (op->opcode == LS_OP_RECV)
 		return lk->rx_seq;
-	if (op->moved != op->to || ls_earlier(op, &lk->to_send) || ls_earlier(op, &lk->sent))
+	if (ls_op_of(&lk->to_send, op->id) || ls_earlier(op, &lk->to_send) || ls_earlier(op, &lk->sent))
 		return lk->tx_told;
 	return min(lk->tx_told, op->end);
 }
@@ -565,17 +577,6 @@ const char *ls_data_told(struct ls_link *lk, u32 count)
 bool ls_data_due(struct ls_link *lk)
 {
 	return lk->rx_seq - lk->rx_told >= LS_TELL_EVERY * lk->pairs;
-}
-
-static struct ls_op *ls_op_of(struct list_head *list, u32 id)
-{
-	struct ls_op *op;
-
-	list_for_each_entry(op, list, list) {
-		if (op->id == id)
-			return op;
-	}
-	return NULL;
 }
 
 static const char *ls_got_part(struct ls_link *lk, const struct ls_header *h)

@@ -142,24 +142,40 @@ fn tell(cable: &Cable, word: &str) -> Result<()> {
     said.map(drop)
 }
 
+/// What a link says that restarts because of it.
+const UNFINISHED: &str = "the peer does not finish what a closed file has begun";
+
+/// Frames of the megabyte that `endure` sends.
+const MEGABYTE: u64 = 256;
+
+/// Data frames that may be under way to a peer that tells of none.
+const WINDOW: u64 = 2 * 209;
+
+/// Data frames that the driver has sent.
+fn frames(a: &Guest) -> Result<u64> {
+    let sent = a.sh(&format!("sed -n 's/^tx_frames //p' {COUNTERS}"))?;
+    sent.trim().parse().map_err(|_| Error::Check(format!("no count: {sent}")))
+}
+
+/// Lets the message go that was announced last, and waits for so many frames of it.
+fn granted(a: &Guest, cable: &Cable, count: u64) -> Result<()> {
+    let all = frames(a)? + count;
+    tell(cable, "grant 0")?;
+    let sent = format!("[ $(sed -n 's/^tx_frames //p' {COUNTERS}) -ge {all} ]");
+    a.until("the frames to be sent", SOON, &sent).map(drop)
+}
+
 /// A transfer that was granted to, or by, a program which is gone, and that the peer does not finish: what else moves on the link does
 /// not hide that.
 fn unfinished(a: &Guest, cable: &Cable, sends: bool) -> Result<()> {
-    const WORDS: &str = "the peer does not finish what a closed file has begun";
-    /// Frames of the megabyte that `endure` sends.
-    const FRAMES: u64 = 256;
     ring::up(&[a])?;
-    let before = ring::heard(a, WORDS)?;
-    let sent = a.sh(&format!("sed -n 's/^tx_frames //p' {COUNTERS}"))?;
-    let sent: u64 = sent.trim().parse().map_err(|_| Error::Check(format!("no count: {sent}")))?;
+    let before = ring::heard(a, UNFINISHED)?;
     let (task, says, waiting) = if sends { ("endure", "enduring", "sends") } else { ("hold", "holding", "receives") };
     let mut job = ring::task(a, &format!("{task} {DEVICE} 1"))?;
     job.expect(says, SOON)?;
     if sends {
-        tell(cable, "grant 0")?;
-        let all = format!("[ $(sed -n 's/^tx_frames //p' {COUNTERS}) -ge {} ]", sent + FRAMES);
-        a.until("all frames to be sent", SOON, &all)?;
-        tell(cable, &format!("told {FRAMES}"))?;
+        granted(a, cable, MEGABYTE)?;
+        tell(cable, &format!("told {MEGABYTE}"))?;
     } else {
         tell(cable, "frame 2 1 5 8192 0")?;
         std::thread::sleep(Duration::from_secs(1));
@@ -171,10 +187,35 @@ fn unfinished(a: &Guest, cable: &Cable, sends: bool) -> Result<()> {
     // The peer has answered the end of the channel: not that is waited for.
     a.sh_for(SOON, &format!("exec ringtest ping {DEVICE} 1 3 1000"))?;
     let ping = ring::task(a, &format!("ping {DEVICE} 3 1000000 1000"))?;
-    ring::hears(a, WORDS, before)?;
+    ring::hears(a, UNFINISHED, before)?;
     let said = ping.wait(SOON)?;
     check(said.code != 0, || format!("the link was not restarted under a program: {}{}", said.out, said.err))?;
     works(a)
+}
+
+/// The peer has a transfer stopped half-way, as after a loss, and never says what is missing. That it confirms data of another program
+/// frame by frame does not hide that.
+fn stopped(a: &Guest, cable: &Cable) -> Result<()> {
+    ring::up(&[a])?;
+    let before = ring::heard(a, UNFINISHED)?;
+    let mut job = ring::task(a, &format!("send {DEVICE} 1 2097152 2097152 0 1"))?;
+    job.expect("sending", SOON)?;
+    granted(a, cable, WINDOW)?;
+    tell(cable, "fences 0")?;
+    tell(cable, &format!("told {WINDOW}"))?;
+    job.kill();
+    let mut other = ring::task(a, &format!("endure {DEVICE} 2"))?;
+    other.expect("enduring", SOON)?;
+    granted(a, cable, MEGABYTE)?;
+    for told in 1..60 {
+        tell(cable, &format!("told {}", WINDOW + told))?;
+        std::thread::sleep(Duration::from_millis(500));
+        if ring::heard(a, UNFINISHED)? > before {
+            ring::done(other, "endure beside a transfer that was stopped")?;
+            return works(a);
+        }
+    }
+    Err(Error::Check("a transfer that the peer has stopped is kept".to_owned()))
 }
 
 /// What a driver must not believe.
@@ -217,7 +258,9 @@ pub(crate) fn liar(lab: &mut Lab) -> Result<()> {
         unfinished(&a, &cable, sends)?;
         a.calm()?;
     }
-    lab.say("transfers of a killed program that the peer never sends, or never confirms: the link restarts though other messages go on");
+    stopped(&a, &cable)?;
+    a.calm()?;
+    lab.say("transfers of a killed program that the peer never sends, never confirms or has stopped: the link restarts though other messages go on");
 
     for (lies, answer) in LOGINS {
         cable.tell(&format!("peer p ring next {lies}"))?;
