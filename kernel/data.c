@@ -584,7 +584,8 @@ static const char *ls_got_part(struct ls_link *lk, const struct ls_header *h)
 	struct ls_op *op = ls_op_of(&lk->sent, le32_to_cpu(h->id));
 	u64 from = le64_to_cpu(h->from), length = le32_to_cpu(h->length);
 
-	if (!op || op->received || !length || from > op->len || length > op->len - from)
+	/* It lies within the one before, so that a shorter one gets on. */
+	if (!op || op->received || !length || from < op->to - op->last || from > op->to || length > op->to - from)
 		return "a grant of a part of nothing";
 	op->tries = length < op->last ? 0 : op->tries + 1;
 	if (op->tries > LS_TRIES)

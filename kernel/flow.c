@@ -252,6 +252,7 @@ static const char *ls_got_cts(struct ls_link *lk, struct ls_chan *c, struct ls_h
 		return "a grant beyond a page";
 	op->peer_head = head;
 	op->to = op->len;
+	op->last = op->len;
 	list_move_tail(&op->list, &lk->to_send);
 	return NULL;
 }

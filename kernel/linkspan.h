@@ -76,7 +76,7 @@ struct ls_op {
 	u64 to;			/* up to where it is granted */
 	u64 first, end;		/* data frames: first of a granted receive; the one after the last */
 	u64 bad_from, bad_to;	/* what arrived damaged; none where both are 0 */
-	u64 last;		/* length of the part that was granted again last */
+	u64 last;		/* length of what was granted last; of a receive that was granted once 0 */
 	u64 seen;		/* how far it was when the watch saw it get on, */
 	unsigned long since;	/* at this time, in jiffies */
 	u32 busy;		/* frames of it in the TX ring */

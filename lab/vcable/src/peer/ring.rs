@@ -30,6 +30,7 @@ const CLOSE: u8 = 6;
 const ACK: u8 = 7;
 const COUNT: u8 = 8;
 const PROBE: u8 = 9;
+const PART: u8 = 11;
 const VOID: u8 = 12;
 const EMPTY: u8 = 13;
 
@@ -51,7 +52,7 @@ const RETRY: u64 = 300 * MS;
 /// Most frames or packets of one command.
 const MOST: u64 = 10_000;
 
-const USAGE: &str = "ring frame TYPE CHANNEL ID LENGTH BYTES, ring grant OFFSET, ring skip, ring short, ring told COUNT, ring fences BITS, ring empty COUNT, ring data BYTES NUMBER PAIR, ring next NAME=NUMBER..., \
+const USAGE: &str = "ring frame TYPE CHANNEL ID LENGTH BYTES, ring grant OFFSET, ring part FROM LENGTH, ring skip, ring short, ring told COUNT, ring fences BITS, ring empty COUNT, ring data BYTES NUMBER PAIR, ring next NAME=NUMBER..., \
                      ring quiet on|off, ring mirror on|off, ring mode direct|network, ring raw PAIR MARK BYTES HEX, ring packets SEED COUNT, \
                      ring flood SEED COUNT, ring fuzz SEED COUNT, ring new or ring state wanted";
 
@@ -97,6 +98,8 @@ pub struct Ring {
     status: Option<u32>,
     /// Channel and number of the message that the guest has announced last.
     announced: Option<(u16, u32)>,
+    /// Number of the one that was granted last.
+    granted: u32,
     /// The guest's nonces are given back to it as ours, and what it proves with them as our proof.
     mirror: bool,
     /// Number and sequence of the guest's LOGIN that waits for that.
@@ -472,7 +475,12 @@ impl Ring {
             }
             ["grant", offset] => {
                 let (channel, id) = self.announced.take().ok_or("nothing is announced")?;
+                self.granted = id;
                 self.control(io, CTS, channel, id, number(offset)? as u32, &[]);
+                Ok(String::new())
+            }
+            ["part", from, length] => {
+                self.control_from(io, (PART, 0, self.granted, number(length)? as u32), number(from)?, &[]);
                 Ok(String::new())
             }
             ["skip"] => {

@@ -11,7 +11,7 @@ use crate::vcable::Cable;
 
 /// Words to the peer, and what the driver says of them as it restarts the link. A program holds channel 1 with a message of
 /// 1 MiB that waits for a grant, and no receive.
-const LIES: [(&[&str], &str); 29] = [
+const LIES: [(&[&str], &str); 31] = [
     (&["short"], "a control frame too short"),
     (&["skip"], "the peer does not send a lost control frame again"),
     (&["frame 4 256 0 0 0"], "a channel that there is not"),
@@ -37,6 +37,9 @@ const LIES: [(&[&str], &str); 29] = [
     (&["frame 15 1 0 0 0"], "a control frame of no known type"),
     (&["frame 10 1 4294967295 0 0"], "a receipt for what was not sent"),
     (&["frame 11 1 4294967295 4096 0"], "a grant of a part of nothing"),
+    // One that is longer than the one before, or beside it.
+    (&["grant 0", "part 0 8192", "part 0 4096", "part 0 8192"], "a grant of a part of nothing"),
+    (&["grant 0", "part 4096 4096", "part 0 4096"], "a grant of a part of nothing"),
     (&["fences 1"], "more fences than a ring takes"),
     (&["fences 4294967296"], "more fences than a ring takes"),
     (&["told 1"], "a receipt for a data frame that was not sent"),
