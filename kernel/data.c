@@ -485,7 +485,7 @@ static bool ls_earlier(const struct ls_op *op, struct list_head *list)
 	struct ls_op *other;
 
 	list_for_each_entry(other, list, list) {
-		if (other->channel == op->channel && (s32)(other->id - op->id) < 0)
+		if (other->channel == op->channel && other->order < op->order)
 			return true;
 	}
 	return false;

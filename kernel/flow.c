@@ -107,6 +107,7 @@ static void ls_match(struct ls_link *lk, struct ls_chan *c)
 		op->to = m->len;
 		if (m->rts) {
 			op->id = m->id;
+			op->order = lk->order++;
 			list_move_tail(&op->list, &c->grants);
 		} else {
 			u8 *from = c->buf + (c->msg_head % LS_CREDITS) * LS_FRAME_BYTES;
@@ -164,7 +165,8 @@ static u32 ls_say(struct ls_link *lk, struct ls_chan *c, struct ls_header *h)
 			len += op->len;
 			ls_complete(lk, op, 0, op->len);
 		} else {
-			op->id = lk->next_id++;
+			op->order = lk->order++;
+			op->id = op->order;
 			h->type = LS_RTS;
 			h->id = cpu_to_le32(op->id);
 			list_move_tail(&op->list, &c->rts);

@@ -77,6 +77,7 @@ struct ls_op {
 	u64 first, end;		/* data frames: first of a granted receive; the one after the last */
 	u64 bad_from, bad_to;	/* what arrived damaged; none where both are 0 */
 	u64 last;		/* length of what was granted last; of a receive that was granted once 0 */
+	u64 order;		/* among long messages, by our own count: a peer's ids may be anything */
 	u64 seen;		/* how far it was when the watch saw it get on, */
 	unsigned long since;	/* at this time, in jiffies */
 	u32 busy;		/* frames of it in the TX ring */
@@ -310,7 +311,7 @@ struct ls_link {
 	u32 asks;		/* without an answer */
 	unsigned long asked;	/* jiffies: then, or since something was sent or told */
 	bool probe_due;
-	u32 next_id;
+	u64 order;		/* long messages so far, both ways */
 	struct ls_chan *chans;
 	struct list_head reap;
 	struct work_struct reap_work;

@@ -221,6 +221,45 @@ fn stopped(a: &Guest, cable: &Cable) -> Result<()> {
     Err(Error::Check("a transfer that the peer has stopped is kept".to_owned()))
 }
 
+/// Messages whose numbers are each earlier than another's, of which parts had to be granted again: they end in the order in which they
+/// were announced.
+fn numbered(a: &Guest, cable: &Cable) -> Result<()> {
+    let waits = |count: u64| {
+        let all = format!("grep -qx 'receives_waiting {count}' {COUNTERS}");
+        a.until("receives to end", SOON, &all).map(drop)
+    };
+    // What the peer says of rounds is about the last one that it has heard of.
+    let heard = || std::thread::sleep(Duration::from_secs(1));
+    cable.tell("peer p ring new")?;
+    works(a)?;
+    let mut job = ring::task(a, &format!("receive {DEVICE} 1 24576 8192 0 1"))?;
+    job.expect("receiving", SOON)?;
+    for id in [0u32, 0x6000_0000, 0xc000_0000] {
+        tell(cable, &format!("frame 2 1 {id} 8192 0"))?;
+    }
+    heard();
+    tell(cable, "data 4096 2 0")?;
+    heard();
+    tell(cable, "empty 0")?;
+    heard();
+    // A fence for the page that each of them has posted on the second pair.
+    for _ in 0..3 {
+        tell(cable, "raw 1 1 64 00")?;
+    }
+    tell(cable, "empty 0")?;
+    heard();
+    waits(3)?;
+    for number in 0..6 {
+        tell(cable, &format!("data 4096 {number} {}", number % 2))?;
+    }
+    waits(0)?;
+    let said = job.wait(SOON)?;
+    check(said.err.contains("byte 0 of 24576 is 0x3c"), || {
+        format!("not what the peer sent: {}{}", said.out, said.err)
+    })?;
+    works(a)
+}
+
 /// What a driver must not believe.
 pub(crate) fn liar(lab: &mut Lab) -> Result<()> {
     let cable = Cable::start(lab, &["--topology", "peer"])?;
@@ -264,6 +303,10 @@ pub(crate) fn liar(lab: &mut Lab) -> Result<()> {
     stopped(&a, &cable)?;
     a.calm()?;
     lab.say("transfers of a killed program that the peer never sends, never confirms or has stopped: the link restarts though other messages go on");
+
+    numbered(&a, &cable)?;
+    a.calm()?;
+    lab.say("messages with numbers that have no order, after data out of order: they end in the order of their announcements");
 
     for (lies, answer) in LOGINS {
         cable.tell(&format!("peer p ring next {lies}"))?;
