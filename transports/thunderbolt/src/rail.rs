@@ -22,4 +22,7 @@ pub(crate) trait CableRail: Rail + Send {
 
     /// The peer's first bytes, once they have come.
     fn heard(&mut self) -> Result<Option<[u8; NONCE_LEN]>, Down>;
+
+    /// The handshake is over. Dropping a rail before that waits for nothing: its first bytes may never leave.
+    fn joined(&mut self);
 }

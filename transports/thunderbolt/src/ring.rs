@@ -123,6 +123,8 @@ pub struct RingRail<D: RingDevice> {
     info: RailInfo,
     /// The device is asked without waiting for its interrupt.
     busy: bool,
+    /// It has said hello, and its handshake is not over.
+    joining: bool,
     end: Option<End>,
 }
 
@@ -165,7 +167,7 @@ impl<D: RingDevice> RingRail<D> {
             tells_end: false,
         };
         let info = RailInfo::new(NAME, path, reason, caps);
-        Ok(RingRail { port, tx: Tx::new(), rx: Rx::new(), info, busy, end: None })
+        Ok(RingRail { port, tx: Tx::new(), rx: Rx::new(), info, busy, joining: false, end: None })
     }
 
     /// The same, for owners of memory who do not say when they unmap it: the kernel does, by userfaultfd; memory of which it
@@ -331,6 +333,7 @@ unsafe impl<D: RingDevice> Rail for RingRail<D> {
 
 impl<D: RingDevice> CableRail for RingRail<D> {
     fn hello(&mut self, nonce: &[u8; NONCE_LEN]) -> Result<(), Down> {
+        self.joining = true;
         let mut message = [HELLO; 1 + NONCE_LEN];
         message[1..].copy_from_slice(nonce);
         self.tx.raw(&mut self.port, &message).map_err(|end| self.ended(end))?;
@@ -356,6 +359,10 @@ impl<D: RingDevice> CableRail for RingRail<D> {
         polled?;
         self.flush()?;
         Ok(self.rx.hello.take())
+    }
+
+    fn joined(&mut self) {
+        self.joining = false;
     }
 }
 
@@ -408,7 +415,7 @@ impl<D: RingDevice> RingRail<D> {
 
 impl<D: RingDevice> Drop for RingRail<D> {
     fn drop(&mut self) {
-        if self.end.is_some() || self.tx.deaf {
+        if self.end.is_some() || self.tx.deaf || self.joining {
             return;
         }
         let since = Instant::now();

@@ -252,6 +252,9 @@ impl Setup {
                 // With the one that was tried before, the caller has got nowhere.
                 self.asked = self.asked.saturating_add(1);
                 self.state = State::Listening;
+                if usize::from(self.asked) > TOLD * CHANNEL_TRIES as usize {
+                    return Err(Error::BadOffer(format!("its try number {} of a cable", self.asked)));
+                }
                 if !self.joins.contains(&(own, their)) {
                     return Err(Error::BadOffer("a cable that does not join us".into()));
                 }
@@ -434,7 +437,10 @@ impl Setup {
     /// The handshake itself, where it is not complete yet.
     pub fn finish(mut self) -> Result<Option<BoxRail>, Box<Setup>> {
         match std::mem::replace(&mut self.state, State::Over) {
-            State::Up { rail, heard: true, told: true, .. } => Ok(Some(rail)),
+            State::Up { mut rail, heard: true, told: true, .. } => {
+                rail.joined();
+                Ok(Some(rail))
+            }
             State::Without => Ok(None),
             state => {
                 self.state = state;

@@ -56,6 +56,8 @@ pub(crate) struct StreamRail {
     info: RailInfo,
     /// Nothing can be sent any more.
     deaf: bool,
+    /// It has said hello, and its handshake is not over.
+    joining: bool,
     end: Option<End>,
 }
 
@@ -74,7 +76,7 @@ impl StreamRail {
         let info = RailInfo { plug: Some(about.plug), ..RailInfo::new(NAME, about.path, about.reason, caps) };
         // What the peer may have under way, and what we may.
         let [theirs, ours] = rings.map(|ring| ring.max(LEAST) - SPARE);
-        StreamRail { device, tx: Tx::new(ours), rx: Rx::new(theirs), info, deaf: false, end: None }
+        StreamRail { device, tx: Tx::new(ours), rx: Rx::new(theirs), info, deaf: false, joining: false, end: None }
     }
 
     #[cold]
@@ -150,6 +152,7 @@ unsafe impl Rail for StreamRail {
 
 impl CableRail for StreamRail {
     fn hello(&mut self, nonce: &[u8; NONCE_LEN]) -> Result<(), Down> {
+        self.joining = true;
         let mut message = [HELLO; 1 + NONCE_LEN];
         message[1..].copy_from_slice(nonce);
         self.tx.raw(&message);
@@ -172,11 +175,15 @@ impl CableRail for StreamRail {
             None => Ok(None),
         }
     }
+
+    fn joined(&mut self) {
+        self.joining = false;
+    }
 }
 
 impl Drop for StreamRail {
     fn drop(&mut self) {
-        if self.end.is_some() || self.deaf {
+        if self.end.is_some() || self.deaf || self.joining {
             return;
         }
         self.tx.finish();

@@ -160,6 +160,19 @@ fn a_cable_that_leads_to_another_program_is_found_out() {
     assert!(refused.starts_with("LS1524"), "{refused}");
 }
 
+/// The caller has no cable of its own: what it is answered over ours never leaves.
+#[test]
+fn a_caller_that_asks_without_end_is_refused_and_no_try_waits() {
+    let (link, stream) = (SoftRingLink::new(), SoftStreamLink::new(64).expect("descriptors"));
+    let [mut a, mut b] = both(&link, &stream, [(true, false), (true, false)]);
+    b.input(&a.output()).expect("an offer");
+    let mut tries = (0..256).map(|n| Word::Try { own: 0, their: 0, channels: (n % 64 * 4, n % 64 * 4 + 1) });
+    let refused = tries.find_map(|word| b.input(&word.encode()).err()).expect("tries without end").to_string();
+    assert!(refused.starts_with("LS1522") && refused.contains("try number 129"), "{refused}");
+    drop(b);
+    assert_eq!(link.waits(), 0, "for what cannot leave");
+}
+
 /// Two cables between the same host interfaces, which each host finds in an order of its own.
 #[test]
 fn cables_that_look_alike_are_told_apart_by_what_comes_over_them() {

@@ -96,6 +96,8 @@ struct World {
     no_dmabufs: bool,
     /// Regions that were registered so far.
     registered: u64,
+    /// Doorbells so far that may wait.
+    waits: u64,
 }
 
 /// A link between two hosts.
@@ -158,6 +160,11 @@ impl SoftRingLink {
     /// Regions that both sides have registered so far, without those by dma-buf.
     pub fn registered(&self) -> u64 {
         self.lock().registered
+    }
+
+    /// Doorbells of both sides so far that may wait.
+    pub fn waits(&self) -> u64 {
+        self.lock().waits
     }
 
     /// Delivers so many bytes yet and then holds everything back, also in the middle of a message; `None`: lets all go.
@@ -474,9 +481,10 @@ unsafe impl RingDevice for SoftRing {
         self.put(Op { file: self.file, operation: Operation::Receive, channel, mem, cookie })
     }
 
-    fn doorbell(&mut self, _: u32, _: Duration, _: bool) -> Result<(), Error> {
+    fn doorbell(&mut self, _: u32, wait: Duration, _: bool) -> Result<(), Error> {
         let put = std::mem::take(&mut self.put);
         let mut world = self.check()?;
+        world.waits += u64::from(!wait.is_zero());
         for op in put {
             world.take(self.side, op);
         }

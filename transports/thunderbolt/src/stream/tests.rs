@@ -227,6 +227,24 @@ fn a_peer_that_lies_ends_the_rail() {
 }
 
 #[test]
+fn a_rail_whose_handshake_is_not_over_closes_without_its_end_mark() {
+    let reads = |over: bool| {
+        let link = SoftStreamLink::new(64).expect("descriptors");
+        let (mut a, mut peer) = (rail(&link, 0), link.open(1).expect("free"));
+        a.hello(&[7; NONCE_LEN]).expect("up");
+        if over {
+            a.joined();
+        }
+        drop(a);
+        let mut bytes = [0; 64];
+        let mut reads = || StreamDevice::read(&mut peer, MemSlice::NONE, &mut bytes).expect("up").unwrap_or(0);
+        [reads(), reads()]
+    };
+    assert_eq!(reads(true), [1 + NONCE_LEN + SEGMENT_LEN, 0]);
+    assert_eq!(reads(false), [1 + NONCE_LEN, 0]);
+}
+
+#[test]
 fn golden_bytes() {
     let bytes = *b"\xe5\x01\x34\x12\x00\x00\x00\x00\x08\x07\x06\x05\x04\x03\x02\x01";
     assert_eq!(Segment::new(Kind::Bytes, 0x1234, 0x0102_0304_0506_0708).as_wire(), &bytes);
