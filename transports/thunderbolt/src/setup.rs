@@ -246,10 +246,12 @@ impl Setup {
     fn heard(&mut self, word: Word) -> Result<(), Error> {
         let state = std::mem::replace(&mut self.state, State::Over);
         match (word, state) {
-            (Word::Try { own: their, their: own, channels }, State::Listening | State::Up { heard: false, .. })
-                if self.role == Role::Answerer =>
-            {
-                // With the one that was tried before, the caller has got nowhere.
+            (
+                Word::Try { own: their, their: own, channels },
+                before @ (State::Listening | State::Up { heard: false, .. }),
+            ) if self.role == Role::Answerer => {
+                // With the one that was tried before, the caller has got nowhere. It may be the same end of ours.
+                drop(before);
                 self.asked = self.asked.saturating_add(1);
                 self.state = State::Listening;
                 if usize::from(self.asked) > TOLD * CHANNEL_TRIES as usize {

@@ -173,6 +173,21 @@ fn a_caller_that_asks_without_end_is_refused_and_no_try_waits() {
     assert_eq!(link.waits(), 0, "for what cannot leave");
 }
 
+/// As where two ends of the caller's look like the other end of one of ours.
+#[test]
+fn an_end_that_is_asked_for_again_is_let_go_of_first() {
+    for sides in [[(true, false); 2], [(false, true); 2]] {
+        let (link, stream) = (SoftRingLink::new(), SoftStreamLink::new(64).expect("descriptors"));
+        let [mut a, mut b] = both(&link, &stream, sides);
+        b.input(&a.output()).expect("an offer");
+        b.output();
+        for of in [1, 2] {
+            b.input(&Word::Try { own: 0, their: 0, channels: (2, 3) }.encode()).expect("a try");
+            assert_eq!(Word::decode(&b.output()).expect("an answer"), Word::Yes { of });
+        }
+    }
+}
+
 /// Two cables between the same host interfaces, which each host finds in an order of its own.
 #[test]
 fn cables_that_look_alike_are_told_apart_by_what_comes_over_them() {
