@@ -6,6 +6,7 @@
 
 mod wire;
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -175,12 +176,13 @@ impl Setup {
     }
 
     /// A stream has space for one opener on either side: where two hosts call each other at the same time, both would begin
-    /// with the same one, refuse each other, and go on to the next together. One of them begins with the last.
+    /// with the same one, refuse each other, and go on to the next together. One of them begins with the last; cables that look alike
+    /// keep their order.
     fn part(&mut self) {
         let cable = |join: &(usize, usize)| &self.ports.cables[join.0];
         let from = self.joins.iter().position(|join| cable(join).tier == Tier::Stream);
         if let Some(from) = from.filter(|from| cable(&self.joins[*from]).local > cable(&self.joins[*from]).peer) {
-            self.joins[from..].reverse();
+            self.joins[from..].sort_by_key(|(own, _)| Reverse(self.ours.stream(*own)));
         }
     }
 

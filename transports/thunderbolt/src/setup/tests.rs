@@ -212,6 +212,29 @@ fn cables_that_look_alike_are_told_apart_by_what_comes_over_them() {
     assert_eq!(pairs.len(), 2);
 }
 
+/// Each of two cables between the same host interfaces, offered alone as when it was lost: a wrong one is waited for seconds.
+#[test]
+fn a_lost_cable_is_the_second_at_most_that_is_tried() {
+    let ends = SoftStreamLink::new(64).expect("descriptors");
+    let streams = |side: usize, plugs: &[usize]| -> Vec<Cable> {
+        let one = |plug: usize, n: u16| Cable {
+            link: format!("0-{plug}"),
+            ..cable(side, Tier::Stream, ends.address(side), (9 + 2 * n, 10 + 2 * n))
+        };
+        plugs.iter().flat_map(|plug| (0..4).map(move |n| one(*plug, n))).collect()
+    };
+    for (caller, lost) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let (ours, theirs) = (streams(caller, &[lost]), streams(1 - caller, &[0, 1]));
+        let plugs: Vec<String> = theirs.iter().map(|cable| cable.link.clone()).collect();
+        let ports = |cables| Ports { cables, ..Ports::default() }.shared();
+        let mut a = Setup::new(ports(ours), Role::Caller, Config::default()).expect("a cable");
+        let mut b = Setup::new(ports(theirs), Role::Answerer, Config::default()).expect("a cable");
+        a.input(&b.output()).expect("an offer");
+        let tried: Vec<&String> = a.joins.iter().map(|(_, their)| &plugs[*their]).collect();
+        assert!(tried.chunks(2).all(|two| two.contains(&&format!("0-{lost}"))), "{tried:?}");
+    }
+}
+
 /// One of several that leads to another host ends on both sides, and both know.
 #[test]
 fn one_of_many_may_end_without_a_rail() {

@@ -105,15 +105,24 @@ impl CableOffer {
                 }
             }
         }
-        // Cables between the same host interfaces look alike: they are likely to be in the same order on both hosts.
+        // Cables between the same host interfaces look alike: they are likely to be in the same order on both hosts. One that was lost is
+        // offered alone, and the order says nothing: what looks alike is tried one after the other, before the next stream.
         let place = |told: &[WireCable], n: usize| {
             let alike = |t: &&WireCable| {
                 (t.tier, t.local, t.peer, t.in_hop) == (told[n].tier, told[n].local, told[n].peer, told[n].in_hop)
             };
             told[..n].iter().filter(alike).count()
         };
-        joins.sort_by_key(|(i, j)| (self.told[*i].tier, place(&self.told, *i).abs_diff(place(&theirs.told, *j))));
+        joins.sort_by_key(|(i, j)| {
+            let apart = place(&self.told, *i).abs_diff(place(&theirs.told, *j));
+            (self.told[*i].tier, self.stream(*i), apart)
+        });
         joins
+    }
+
+    /// Which stream of its cable: the same number on both hosts.
+    pub(crate) fn stream(&self, at: usize) -> u16 {
+        self.told.get(at).map_or(0, |t| t.in_hop.get().min(t.out_hop.get()))
     }
 
     pub(crate) fn ring(&self, at: usize) -> u32 {
