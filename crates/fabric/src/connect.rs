@@ -34,6 +34,9 @@ const GRACE: Duration = Duration::from_secs(1);
 /// The same for those that are connected and not logged in: their peer is there, and slow.
 const LOGIN_GRACE: Duration = Duration::from_secs(5);
 
+/// The same where a connection is dialled anew that others wait for: a way that is late is added when it is up.
+const RECONNECT_GRACE: Duration = Duration::from_millis(200);
+
 /// The same for a cable that may lead to another host: a neighbour at its other end accepts at once.
 const CABLE_GRACE: Duration = Duration::from_millis(100);
 
@@ -334,7 +337,8 @@ impl Connecting {
         Ok(())
     }
 
-    /// Tries each way once only: for a caller that begins anew itself and wants to know of each failure.
+    /// Tries each way once only: for a caller that begins anew itself and wants to know of each failure. Where one way is up the others are
+    /// waited for a fifth of a second, unless strict mode forbids to do without them.
     #[must_use]
     pub fn once(self) -> Connecting {
         Connecting { once: true, ..self }
@@ -507,6 +511,17 @@ impl Connecting {
         (!cabled || t.reach.relays() == 0) && !self.is_needless(t)
     }
 
+    /// How long the first stream that is up waits for this one.
+    fn grace(&self, t: &Try) -> Duration {
+        let proven = || self.tries.iter().any(|up| up.is_up() && up.reach.is_same(&t.reach));
+        let grace = match t.setup.login_run() {
+            _ if self.once && !self.fabric.config().strict && !proven() => RECONNECT_GRACE,
+            Some(_) => LOGIN_GRACE,
+            None => GRACE,
+        };
+        grace.min(self.fabric.config().connect_timeout / 4)
+    }
+
     /// Decides what the connection is made of, once enough is known. False: not yet.
     fn propose(&mut self) -> Result<bool, Error> {
         // A handshake has a deadline of its own.
@@ -517,7 +532,7 @@ impl Connecting {
         let cabled = self.tries.iter().any(|t| t.is_up() && t.reach.relays() == 0);
         let waited = |t: &&Try| t.is_open() && self.counts(t, cabled) && !self.is_astray(t);
         let open = self.tries.iter().any(|t| waited(&t));
-        let connected = self.tries.iter().filter(waited).any(|t| t.setup.login_run().is_some());
+        let grace = self.tries.iter().filter(waited).map(|t| self.grace(t)).max();
         let Some(speaker) = self.tries.iter().position(|t| t.is_up() && self.counts(t, cabled)) else {
             // In a mesh a way may still be told of.
             let mesh = self.fabric.config().meshes() && !self.same_host;
@@ -532,8 +547,7 @@ impl Connecting {
             }
             return Ok(false);
         };
-        let grace = if connected { LOGIN_GRACE } else { GRACE };
-        if open && self.first_up.is_some_and(|t| t.elapsed() < grace) {
+        if self.first_up.zip(grace).is_some_and(|(up, grace)| up.elapsed() < grace) {
             return Ok(false);
         }
         if self.wants_local() && !self.try_local(speaker) {

@@ -83,7 +83,7 @@ params! {
     STALL_MS = "LINKSPAN_STALL_MS", Takes::Number(0, 86_400_000), "0",
         "Fail an operation after this many milliseconds in which the peer is alive but sends nothing; 0: no limit. Does not apply to sends that wait for the peer to post a receive.";
     REVOKE_MS = "LINKSPAN_REVOKE_MS", Takes::Number(100, 3_600_000), "1000",
-        "How long a one-sided operation that timed out waits for the peer to confirm that no more bytes of it can arrive, milliseconds; after that it is reported as unrevoked. A host that lost its peer and cannot connect to it waits twice as long, at least 2 s. Raise it on overloaded hosts.";
+        "How long a one-sided operation that timed out waits for the peer to confirm that no more bytes of it can arrive, milliseconds; after that it is reported as unrevoked. A host that lost its peer and cannot connect to it waits twice as long, at least 10 s. Raise it on overloaded hosts.";
     GPU = "LINKSPAN_GPU", Takes::Word(&["auto", "staged", "off"]), "auto",
         "GPU memory. `auto`: the plugin announces host memory only to NCCL, which then copies by itself, faster than staging; the library uses GPU memory if the program names a GPU. `staged`: the plugin announces device memory to NCCL; device-memory TCP and capable RDMA cards access it directly, other paths copy it through host memory. With CUDA, work that a program queues behind a collective (item(), cpu()) can then block linkspan's copies, and NCCL hangs (seen on an H100). `off`: host memory only.";
     STAGE_MEMORY = "LINKSPAN_STAGE_MEMORY", Takes::Number(8, 1_048_576), "1024",

@@ -25,10 +25,6 @@ pub(crate) use making::refused;
 /// How long a path may take to be made again before the transport is broken, at least: as long as a revocation may.
 const REMAKE: Duration = Duration::from_secs(10);
 
-/// How long a side that cannot dial waits for a peer that was lost and may have revoked the path rather than ended, at least:
-/// twice as long as a revocation may take.
-const RETURN: Duration = Duration::from_secs(2);
-
 /// How much later than one side the other may find the path silent: keepalive takes 15 to 25 s.
 const LATER: Duration = Duration::from_secs(10);
 
@@ -755,7 +751,7 @@ fn patience(can_dial: bool, grace: Duration, peer: &PeerState) -> Duration {
         _ if can_dial => dials,
         PeerState::Ask(_) => SILENCE + dials,
         PeerState::Silent => LATER + dials,
-        PeerState::Gone | PeerState::Open => RETURN.max(2 * grace),
+        PeerState::Gone | PeerState::Open => dials.max(2 * grace),
     }
 }
 

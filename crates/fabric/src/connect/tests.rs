@@ -62,6 +62,52 @@ fn a_way_over_others_is_waited_for_while_its_rails_are_set_up() {
     assert!(connecting.tries[0].setup.rails.as_ref().is_err_and(|why| why.contains("the peer says: no")));
 }
 
+/// The other one takes the connection and says nothing, as a cable over which large packets are lost.
+#[test]
+fn a_silent_way_is_waited_for_a_quarter_of_the_time_at_most_and_200_ms_where_the_connection_is_made_again() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    for (timeout, once, strict, grace) in [
+        ("20000", false, "0", LOGIN_GRACE),
+        ("8000", false, "0", Duration::from_secs(2)),
+        ("20000", true, "0", RECONNECT_GRACE),
+        ("20000", true, "1", LOGIN_GRACE),
+    ] {
+        let env = [
+            ("LINKSPAN_IFNAME", "=lo"),
+            ("LINKSPAN_STATS_DIR", "off"),
+            ("LINKSPAN_PATH", "tcp"),
+            ("LINKSPAN_CONNECT_TIMEOUT_MS", timeout),
+            ("LINKSPAN_STRICT", strict),
+        ];
+        let config = Config::read(&|name| env.iter().find(|p| p.0 == name).map(|p| p.1.to_owned())).unwrap();
+        let here = Fabric::apart(config, Log::off(), false, Vec::new()).unwrap();
+        let listener = fabric().listen(0).unwrap();
+        let mut connecting = Connecting::new(&here, 0, &listener.handle()).unwrap();
+        connecting.once = once;
+        let at = connecting.tries.len();
+        let to = silent.local_addr().unwrap();
+        connecting.start(Path::Plain { from: None, to, device: None }, "a test", 0);
+        let (since, mut up, mut there) = (Instant::now(), None, None);
+        let mut poll = |connecting: &mut Connecting| {
+            assert!(since.elapsed() < SOON);
+            there = there.take().or_else(|| listener.accept().unwrap());
+            up = up.take().or_else(|| connecting.poll().transpose());
+            up.as_ref().map(Result::is_ok)
+        };
+        while connecting.first_up.is_none() || connecting.tries[at].setup.login_run().is_none() {
+            poll(&mut connecting);
+        }
+        assert_eq!(connecting.grace(&connecting.tries[at]), grace, "{timeout} {once} {strict}");
+        connecting.first_up = connecting.first_up.map(|up| up - grace);
+        let up = loop {
+            if let Some(up) = poll(&mut connecting) {
+                break up;
+            }
+        };
+        assert_eq!(up, strict == "0", "strict mode makes do with no less");
+    }
+}
+
 fn port(name: &str, ip: &str, scope: u32) -> DeviceInterface {
     let addr = IfAddr { ip: ip.parse().unwrap(), prefix: if ip.contains(':') { 64 } else { 16 }, scope };
     DeviceInterface { name: name.into(), addr, beside: None, mbps: 10_000 }

@@ -317,7 +317,7 @@ fn a_hello_that_would_wait_is_not_said() {
 
 #[test]
 fn a_lost_path_is_dialled_for_10_s_and_awaited_until_who_dials_has_heard_of_it() {
-    for (revoke, dials, told, silent) in [(1000, 10, 2, 20), (4000, 10, 8, 20), (20_000, 20, 40, 30)] {
+    for (revoke, dials, told, silent) in [(1000, 10, 10, 20), (6000, 10, 12, 20), (20_000, 20, 40, 30)] {
         let limit = |can_dial, peer| super::patience(can_dial, Duration::from_millis(revoke), &peer).as_secs();
         assert_eq!(limit(true, PeerState::Silent), dials, "{revoke} ms");
         assert_eq!(limit(false, PeerState::Open), told, "{revoke} ms");

@@ -216,7 +216,7 @@ fn a_lost_path_is_dialled_again_although_the_first_dials_are_reset() {
     cable.reset(|number| number != KEEPALIVE);
     until("the path is lost", || !a.connected() && !b.connected());
     cable.reset(|_| true);
-    // For longer than the side that cannot dial waits for a peer that has said that it lives (2 s).
+    // For longer than a revocation is waited for.
     let since = Instant::now();
     until("dials are reset", || cable.refused() > 5 && since.elapsed() > Duration::from_secs(3));
     cable.new_streams(New::Pass);
