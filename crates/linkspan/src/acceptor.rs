@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Channel, Fabric, HostBuf, Listener, Ticket, WaitFd, chain};
+use linkspan_proto::login::PublicKey;
 
 use crate::Error;
 use crate::hello::{HELLO_LEN, HELLO_TAG, Hello};
@@ -15,8 +16,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const COMING: Duration = Duration::from_millis(1);
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Paths without a hello at a time; more wait in the fabric.
+/// Paths without a hello at a time; for others' sake those go that have been silent for so long, or whose key has more than its share.
 const MOST: usize = 64;
+const SILENT: Duration = Duration::from_secs(1);
+const SHARE: usize = 8;
 
 struct Coming {
     pending: PendingHello,
@@ -99,32 +102,54 @@ impl Acceptor {
 
     /// The next path that has said who it is.
     pub(crate) fn next(&self) -> Option<(Channel, Hello)> {
+        self.next_at(Instant::now())
+    }
+
+    fn next_at(&self, now: Instant) -> Option<(Channel, Hello)> {
         let mut arrivals = self.arrivals.lock().unwrap_or_else(|e| e.into_inner());
         let Arrivals { coming, look } = &mut *arrivals;
-        let looks = look.is_none_or(|look| Instant::now() >= look);
-        while looks && coming.len() < MOST {
-            match self.listener.accept() {
-                Ok(Some(channel)) => coming.push(Coming { pending: PendingHello::new(channel), since: Instant::now() }),
-                Ok(None) => break,
-                Err(error) => {
-                    self.fabric.log().warn(&chain(&error));
-                    break;
-                }
-            }
+        // Before any of them goes for another one's sake.
+        let heard = self.heard(coming, now);
+        if heard.is_some() || look.is_some_and(|look| now < look) {
+            return heard;
         }
-        if looks {
-            *look = self.listener.is_crowded().then(|| Instant::now() + COMING);
-        }
+        self.take_in(coming, now);
+        *look = self.listener.is_crowded().then(|| now + COMING);
+        self.heard(coming, now)
+    }
+
+    fn heard(&self, coming: &mut Vec<Coming>, now: Instant) -> Option<(Channel, Hello)> {
         let mut at = 0;
         while at < coming.len() {
             match coming[at].pending.poll() {
-                Ok(Some(hello)) => return Some((coming.swap_remove(at).pending.channel, hello)),
-                Ok(None) if coming[at].since.elapsed() < PATIENCE => at += 1,
-                Ok(None) => self.refuse(coming.swap_remove(at), "it sent no hello in time"),
-                Err(why) => self.refuse(coming.swap_remove(at), &why),
+                Ok(Some(hello)) => return Some((coming.remove(at).pending.channel, hello)),
+                Ok(None) if now.duration_since(coming[at].since) < PATIENCE => at += 1,
+                Ok(None) => self.refuse(coming.remove(at), "it sent no hello in time"),
+                Err(why) => self.refuse(coming.remove(at), &why),
             }
         }
         None
+    }
+
+    fn take_in(&self, coming: &mut Vec<Coming>, since: Instant) {
+        for _ in 0..MOST {
+            let full = coming.len() >= MOST;
+            let keys = || coming.iter().map(|c| (c.pending.channel.peer_key(), c.since));
+            let place = if full { dispensable(&keys().collect::<Vec<_>>(), since) } else { None };
+            if full && place.is_none() {
+                return;
+            }
+            match self.listener.accept() {
+                Ok(Some(channel)) => {
+                    if let Some(at) = place {
+                        self.refuse(coming.remove(at), "it sent no hello, and others wait for its place");
+                    }
+                    coming.push(Coming { pending: PendingHello::new(channel), since });
+                }
+                Ok(None) => return,
+                Err(error) => return self.fabric.log().warn(&chain(&error)),
+            }
+        }
     }
 
     fn refuse(&self, mut coming: Coming, why: &str) {
@@ -152,3 +177,16 @@ impl Acceptor {
         quiet.then_some(if listens && coming.is_empty() && self.listener.is_idle() { IDLE } else { COMING })
     }
 }
+
+/// Which of the silent paths goes for another one's sake: of those that may, the oldest of the key that has most. They are in the order in
+/// which they came.
+fn dispensable(coming: &[(Option<&PublicKey>, Instant)], now: Instant) -> Option<usize> {
+    let has = |key: Option<&PublicKey>| coming.iter().filter(|c| c.0 == key).count();
+    let counted = coming.iter().enumerate().map(|(at, &(key, since))| (has(key), at, key, since));
+    let may_go =
+        counted.filter(|(has, _, key, since)| key.is_some() && *has > SHARE || now.duration_since(*since) >= SILENT);
+    may_go.max_by_key(|(has, at, ..)| (*has, std::cmp::Reverse(*at))).map(|(_, at, ..)| at)
+}
+
+#[cfg(test)]
+mod tests;
