@@ -14,6 +14,7 @@ use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
 use linkspan_setup::handshake::QPS_MAX;
 use linkspan_setup::log::warn_seldom;
 use linkspan_setup::logins::{LoginRun, Slot, drop_unproven};
+use linkspan_setup::secured::MessageError;
 use linkspan_setup::stats::Event;
 use linkspan_stream::{Listen, Stream};
 use linkspan_transport::{BoxRail, Conn, Site, WaitFd};
@@ -190,6 +191,8 @@ struct PendingConn {
     peer: SocketAddr,
     since: Instant,
     streams: Vec<PendingStream>,
+    /// Which of them have ended, a bit for each number.
+    ended: u64,
     offer: Option<Result<ShmOffer, String>>,
     plan: Option<(u16, Plan)>,
     rail: Option<ShmRail>,
@@ -388,6 +391,7 @@ impl Acceptor {
             peer: stream.peer,
             since: Instant::now(),
             streams: Vec::new(),
+            ended: 0,
             offer: None,
             plan: None,
             rail: None,
@@ -569,14 +573,31 @@ impl PendingConn {
         if self.plan.is_some() {
             return Ok(());
         }
-        for stream in &mut self.streams {
-            let Some(secured) = stream.setup.up() else { continue };
-            if let Some(plan) = secured.read::<PLAN_LEN>().map_err(|e| chain(&e))? {
-                self.plan = Some((stream.number, Plan::decode(&plan).map_err(|e| chain(&e))?));
-                return Ok(());
+        let (mut broke, mut bad, mut said) = (Ok(()), Ok(()), None);
+        let ended = &mut self.ended;
+        self.streams.retain_mut(|stream| match stream.setup.up().map(|secured| secured.read::<PLAN_LEN>()) {
+            Some(Ok(Some(plan))) if said.is_none() => {
+                said = Some((stream.number, plan));
+                true
             }
+            Some(Err(error)) => {
+                // One that ends takes nothing with it; what is damaged may be somebody's who is on the way.
+                let whose = if matches!(error, MessageError::Io(_)) { &mut broke } else { &mut bad };
+                *whose = Err(chain(&error));
+                *ended |= 1u64 << stream.number;
+                false
+            }
+            _ => true,
+        });
+        bad?;
+        if let Some((speaker, plan)) = said {
+            let plan = Plan::decode(&plan).map_err(|e| chain(&e))?;
+            if plan.streams.iter().chain(&plan.keepalive).any(|n| *n < FIRST_RETURN && self.ended >> n & 1 == 1) {
+                return Err("its plan names a stream that has ended".into());
+            }
+            self.plan = Some((speaker, plan));
         }
-        Ok(())
+        if self.streams.is_empty() { broke } else { Ok(()) }
     }
 
     fn is_complete(&self) -> bool {
@@ -593,9 +614,11 @@ impl PendingConn {
     /// Moves the set-up of queue pairs on. A stream whose handshake broke is of no more use; why, where it was the last.
     fn meet(&mut self) -> Result<(), String> {
         let mut broke = Ok(());
+        let ended = &mut self.ended;
         self.streams.retain_mut(|stream| match stream.setup.is_handshake().then(|| stream.setup.poll()) {
             Some(Err(error)) => {
                 broke = Err(error.why);
+                *ended |= 1u64 << stream.number;
                 false
             }
             _ => true,

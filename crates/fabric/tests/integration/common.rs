@@ -87,3 +87,16 @@ pub(crate) fn try_log_stream_in(
         }
     }
 }
+
+/// Resets a stream.
+pub(crate) fn reset(stream: TcpStream) {
+    socket2::Socket::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
+}
+
+/// Whether the other side has closed or reset it.
+pub(crate) fn is_over(stream: &mut TcpStream) -> bool {
+    match stream.read(&mut [0; 64]) {
+        Ok(n) => n == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}

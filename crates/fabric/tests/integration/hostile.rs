@@ -11,7 +11,7 @@ use linkspan_proto::plan::{AGREED, Carrier, Plan};
 use linkspan_proto::{Head, Kind};
 use linkspan_transport::StaticBuf;
 
-use super::common::log_stream_in;
+use super::common::{is_over, log_stream_in, reset};
 
 fn fabric() -> Fabric {
     let get = |name: &str| {
@@ -241,5 +241,29 @@ fn one_hostile_peer_leaves_the_others_alone() {
         assert!(Instant::now() < until + Duration::from_secs(5));
         a.progress().unwrap();
         b.progress().unwrap();
+    }
+}
+
+#[test]
+fn a_stream_that_is_reset_before_its_connection_is_up_ends_the_connection_only_where_its_plan_names_it() {
+    let fabric = fabric();
+    for (conn, streams) in [(1, vec![0]), (2, vec![0, 1])] {
+        let listener = fabric.listen(0).unwrap();
+        let [mut one, other] = [0, 1].map(|number| log_stream_in(&listener, Guard::Token, conn, number));
+        reset(other);
+        assert!(listener.accept().unwrap().is_none());
+        let comes_up = streams.len() == 1;
+        let plan = Plan { carrier: Carrier::Tcp, acked: true, streams, keepalive: None };
+        one.write_all(&plan.encode()).unwrap();
+        let until = Instant::now() + Duration::from_secs(10);
+        let up = loop {
+            assert!(Instant::now() < until, "neither up nor dropped");
+            match listener.accept().unwrap() {
+                Some(_) => break true,
+                None if is_over(&mut one) => break false,
+                None => {}
+            }
+        };
+        assert_eq!(up, comes_up);
     }
 }
