@@ -400,16 +400,29 @@ impl Acceptor {
         pending_conn.streams.push(stream);
     }
 
+    /// Makes the connection that has waited longest of those of which all is there. One whose peer has gone meanwhile, or plans what cannot
+    /// be, is no error of the listener's.
     fn finish_one(&mut self, acceptor: &Arc<Mutex<Acceptor>>) -> Result<Option<Channel>, Error> {
-        let ready = self.pending_conns.iter_mut().find_map(|(id, a)| a.is_complete().then_some(*id));
-        let Some((id, pending_conn)) = ready.and_then(|id| Some((id, self.pending_conns.remove(&id)?))) else {
-            return Ok(None);
-        };
-        let conn = Arc::new(id);
-        let policy = ReconnectPolicy::Accepts { acceptor: acceptor.clone(), conn: conn.clone() };
-        self.forget_ended();
-        self.conns.push(Arc::downgrade(&conn));
-        pending_conn.finish(&self.fabric, &self.device, policy, id.peer_key).map(Some)
+        loop {
+            let ready = self.pending_conns.iter().filter(|(_, a)| a.is_complete());
+            let oldest = ready.min_by_key(|(_, a)| a.since).map(|(id, _)| *id);
+            let Some((id, pending_conn)) = oldest.and_then(|id| self.pending_conns.remove_entry(&id)) else {
+                return Ok(None);
+            };
+            let conn = Arc::new(id);
+            let policy = ReconnectPolicy::Accepts { acceptor: acceptor.clone(), conn: conn.clone() };
+            self.forget_ended();
+            self.conns.push(Arc::downgrade(&conn));
+            let peer = pending_conn.peer;
+            match pending_conn.finish(&self.fabric, &self.device, policy, id.peer_key) {
+                Err(error @ (Error::Vanished { .. } | Error::Plan { .. })) => {
+                    self.fabric.stats().count(Event::SetupsDropped);
+                    let line = format!("dropped a connection from {peer} before it was set up: {}", chain(&error));
+                    warn_seldom(self.fabric.log(), &format!("plan {}", peer.ip()), &line);
+                }
+                made => return made.map(Some),
+            }
+        }
     }
 
     /// Whether it is up, or about to be.

@@ -9,8 +9,9 @@ use linkspan_fabric::stats::{Event, read};
 use linkspan_fabric::{Config, Fabric, Listener, Log};
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Guard, Login, Psk, Seed, Token, Versions};
+use linkspan_proto::plan::{Carrier, Plan};
 
-use super::common::{log_stream_in, try_log_stream_in};
+use super::common::{log_stream_in, reset, try_log_stream_in};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -104,6 +105,28 @@ fn strangers_and_refused_peers_are_counted_by_their_reason() {
     let stream = hello_of(&handle, params);
     counted.until(&listener, Event::RefusedVersion, 1);
     drop(stream);
+}
+
+/// NCCL ends a job for an error of `accept`.
+#[test]
+fn a_peer_that_goes_with_its_plan_or_plans_what_cannot_be_is_counted_and_costs_the_listener_nothing() {
+    let counted = Counted::new("plans", &[("LINKSPAN_PATH", "auto")]);
+    let listener = counted.fabric.listen(0).unwrap();
+    let planned = |conn, carrier| {
+        let mut stream = log_stream_in(&listener, Guard::Token, conn, 0);
+        let plan = Plan { carrier, acked: true, streams: vec![0], keepalive: None };
+        stream.write_all(&plan.encode()).unwrap();
+        stream
+    };
+    reset(planned(1, Carrier::Tcp));
+    counted.until(&listener, Event::SetupsDropped, 1);
+    let _offers_nothing = planned(2, Carrier::Offered);
+    counted.until(&listener, Event::SetupsDropped, 2);
+    let _good = planned(3, Carrier::Tcp);
+    let until = Instant::now() + PATIENCE;
+    while listener.accept().unwrap().is_none() {
+        assert!(Instant::now() < until, "the next one does not come up");
+    }
 }
 
 #[test]
