@@ -20,13 +20,13 @@ use linkspan_stream::{Listen, Stream};
 use linkspan_transport::{BoxRail, Conn, Site, WaitFd};
 
 use crate::channel::{Channel, Parts, ReconnectPolicy};
-use crate::device::Device;
 use crate::local::{self, ShmOffer, ShmRail};
 use crate::reconnect::Recovered;
 use crate::route::Beside;
 use crate::stream_setup::{SetupError, Step, StreamSetup};
 use crate::{Error, Fabric, chain};
 
+use sockets::Member;
 pub(crate) use sockets::socket_addr;
 
 /// Reconnected rails that their connections have not taken yet, over all peers of one listener.
@@ -66,12 +66,12 @@ impl Listener {
         handle.psk = fabric.config().has_key();
         handle.keys = matches!(fabric.config().guard, Guard::Keys { .. });
         handle.encrypt = fabric.config().encrypts();
-        let which = if device.members.is_empty() { vec![index] } else { device.members.clone() };
+        let members = sockets::members(fabric, index, &device)?;
         let sockets = sockets::listen(fabric, &device, &mut handle, &mut Vec::new())?;
         let acceptor = Acceptor {
             fabric: fabric.clone(),
             device: device.name,
-            which,
+            members,
             handle,
             sockets,
             turn: 0,
@@ -201,8 +201,8 @@ struct PendingConn {
 pub(crate) struct Acceptor {
     fabric: Fabric,
     device: String,
-    /// Which of the machine's devices these are the interfaces of.
-    which: Vec<usize>,
+    /// The machine's devices that these are the interfaces of.
+    members: Vec<Member>,
     handle: Handle,
     sockets: Vec<Listen>,
     /// The socket that is asked first.
@@ -223,23 +223,6 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    fn renew(&mut self) -> Result<(), Error> {
-        let config = self.fabric.config();
-        let now = crate::devices(config, &crate::survey(config)?)?;
-        let one = |index: usize| now.get(index).cloned().ok_or(Error::NoDevice { index, count: now.len() });
-        let device = match self.which[..] {
-            [index] => one(index)?,
-            _ => {
-                let parts: Vec<Device> = self.which.iter().map(|n| one(*n)).collect::<Result<_, _>>()?;
-                Device::merged(&parts, &self.which)?
-            }
-        };
-        let mut handle = self.handle.without_addrs();
-        self.sockets = sockets::listen(&self.fabric, &device, &mut handle, &mut self.sockets)?;
-        (self.handle, self.device) = (handle, device.name);
-        Ok(())
-    }
-
     fn is_idle(&self) -> bool {
         let pending = self.pending_logins.len() + self.pending_conns.len() + self.handshakes.len();
         pending == 0 && !Slot::all_taken() && self.sockets.iter().all(|s| s.wait_fd().is_some())

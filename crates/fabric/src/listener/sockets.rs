@@ -5,9 +5,73 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use linkspan_proto::handle::{Addr, Handle, HandleError};
 use linkspan_setup::log::warn_seldom;
 use linkspan_stream::{Listen, Options};
+use linkspan_topology::{Interface, Verdict};
 
+use super::Acceptor;
 use crate::device::{Device, DeviceInterface};
 use crate::{Error, Fabric, chain};
+
+/// One of the machine's devices: its number when it was looked at, and its interfaces, which it keeps when others come and numbers move.
+pub(super) struct Member {
+    index: usize,
+    names: Vec<String>,
+}
+
+impl Member {
+    fn new(index: usize, device: &Device) -> Member {
+        Member { index, names: device.ports.iter().map(|port| port.name.clone()).collect() }
+    }
+
+    /// Which of them it is now.
+    fn among(&self, devices: &[Device]) -> usize {
+        let shares = |device: &Device| device.ports.iter().any(|port| self.names.contains(&port.name));
+        devices.iter().position(shares).unwrap_or(self.index)
+    }
+}
+
+/// What a device is made of.
+pub(super) fn members(fabric: &Fabric, index: usize, device: &Device) -> Result<Vec<Member>, Error> {
+    match &device.members[..] {
+        [] => Ok(vec![Member::new(index, device)]),
+        several => several.iter().map(|&n| Ok(Member::new(n, &fabric.device(n)?))).collect(),
+    }
+}
+
+impl Acceptor {
+    pub(super) fn renew(&mut self) -> Result<(), Error> {
+        let config = self.fabric.config();
+        let survey = crate::survey(config)?;
+        let now = crate::devices(config, &survey)?;
+        let mut which: Vec<usize> = Vec::new();
+        for index in self.members.iter().map(|member| member.among(&now)) {
+            if !which.contains(&index) {
+                which.push(index);
+            }
+        }
+        let one = |&index: &usize| now.get(index).cloned().ok_or(Error::NoDevice { index, count: now.len() });
+        let parts: Vec<Device> = which.iter().map(one).collect::<Result<_, _>>()?;
+        let device = match &parts[..] {
+            [device] => device.clone(),
+            several => Device::merged(several, &which)?,
+        };
+        let mut handle = self.handle.without_addrs();
+        let sockets = listen(&self.fabric, &device, &mut handle, &mut self.sockets)?;
+        // Handles from before lead to them.
+        let before = std::mem::replace(&mut self.sockets, sockets);
+        self.sockets.extend(before.into_iter().filter(|socket| is_there(&survey, socket)));
+        self.members = which.iter().zip(&parts).map(|(&index, part)| Member::new(index, part)).collect();
+        (self.handle, self.device) = (handle, device.name);
+        Ok(())
+    }
+}
+
+/// Whether the host still has the address of a socket, on the interface that it is bound to.
+fn is_there(survey: &[(Interface, Verdict)], socket: &Listen) -> bool {
+    let ip = socket.local_addr().ip();
+    let has = |i: &Interface| i.addrs.iter().any(|addr| addr.ip == ip);
+    let bound = |i: &Interface| socket.is_bound_to(None) || socket.is_bound_to(Some(&i.name));
+    survey.iter().any(|(i, _)| has(i) && bound(i))
+}
 
 /// Listens on all interfaces of a device, and adds their addresses to the handle. Sockets that there were before are taken over where
 /// their interfaces and addresses are among these, or are all left as they were.
@@ -99,3 +163,6 @@ pub(crate) fn socket_addr(ip: IpAddr, port: u16, scope: u32) -> SocketAddr {
         IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, scope).into(),
     }
 }
+
+#[cfg(test)]
+mod tests;
