@@ -17,7 +17,7 @@ use linkspan_setup::logins::{LoginRun, Slot, drop_unproven};
 use linkspan_setup::secured::MessageError;
 use linkspan_setup::stats::Event;
 use linkspan_stream::{Listen, Stream};
-use linkspan_transport::{BoxRail, Conn, Site, WaitFd};
+use linkspan_transport::{BoxRail, Conn, MAX_RAILS, Site, WaitFd};
 
 use crate::channel::{Channel, Parts, ReconnectPolicy};
 use crate::local::{self, ShmOffer, ShmRail};
@@ -237,6 +237,9 @@ impl Acceptor {
             }
         }
         self.admit()?;
+        if !self.returned.is_empty() || !self.handshakes.is_empty() {
+            self.forget_ended();
+        }
         self.pending_conns.values_mut().for_each(PendingConn::poll_offer);
         self.meet_again();
         let patience = self.fabric.config().connect_timeout;
@@ -361,7 +364,7 @@ impl Acceptor {
             }
             stream.slot = None;
             if stream.setup.is_handshake() {
-                make_space(&mut self.handshakes);
+                make_space(&mut self.handshakes, &conn);
                 self.handshakes.push((conn, stream));
             } else if stream.setup.greeting.asks.is_empty() {
                 // Else it wants queue pairs, or a cable, or nothing, and has been told that there are none.
@@ -408,10 +411,9 @@ impl Acceptor {
         }
     }
 
-    /// Whether it is up, or about to be.
+    /// Whether it is up. Before that its peer has no rails to add.
     fn knows(&self, conn: &ConnId) -> bool {
-        let up = || self.conns.iter().filter_map(Weak::upgrade).any(|up| *up == *conn);
-        self.pending_conns.contains_key(conn) || up()
+        self.conns.iter().filter_map(Weak::upgrade).any(|up| *up == *conn)
     }
 
     /// Drops what was kept for connections that are over.
@@ -440,7 +442,7 @@ impl Acceptor {
 
     fn back(&mut self, conn: ConnId, back: Option<Recovered>) {
         let Some(back) = back else { return };
-        make_space(&mut self.returned);
+        make_space(&mut self.returned, &conn);
         self.returned.push((conn, back));
         self.came_back += 1;
     }
@@ -554,10 +556,12 @@ const ADMITTED: usize = 64;
 /// it at its longest.
 const MAKING: Duration = Duration::from_secs(5 + 20);
 
-/// The oldest may be of a connection that has ended and is never taken.
-fn make_space<T>(list: &mut Vec<T>) {
-    if list.len() >= MAX_WAITING {
-        list.remove(0);
+/// The oldest goes, of the connection itself where that has as many as it can use.
+fn make_space<T>(list: &mut Vec<(ConnId, T)>, conn: &ConnId) {
+    let mut own = list.iter().enumerate().filter(|(_, (of, _))| of == conn);
+    let oldest = own.next().map(|(at, _)| at).filter(|_| own.count() + 1 >= MAX_RAILS);
+    if let Some(at) = oldest.or((list.len() >= MAX_WAITING).then_some(0)) {
+        list.remove(at);
     }
 }
 

@@ -9,7 +9,7 @@ use linkspan_proto::handle::Handle;
 use linkspan_proto::login::Guard;
 use linkspan_proto::plan::{AGREED, Carrier, Plan};
 use linkspan_proto::{Head, Kind};
-use linkspan_transport::StaticBuf;
+use linkspan_transport::{MAX_RAILS, StaticBuf};
 
 use super::common::{is_over, log_stream_in, reset};
 
@@ -266,4 +266,30 @@ fn a_stream_that_is_reset_before_its_connection_is_up_ends_the_connection_only_w
         };
         assert_eq!(up, comes_up);
     }
+}
+
+/// Serves the listener until it has ended this stream.
+fn ends(listener: &Listener, stream: &mut TcpStream, what: &str) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !is_over(stream) {
+        assert!(Instant::now() < until, "{what} is not ended");
+        assert!(listener.accept().unwrap().is_none());
+    }
+}
+
+#[test]
+fn a_stream_that_comes_back_is_kept_for_a_connection_that_is_up_alone_and_as_long_as_it_lives() {
+    let fabric = fabric();
+    let listener = fabric.listen(0).unwrap();
+    let _in_the_making = log_stream_in(&listener, Guard::Token, 5, 0);
+    let mut early = log_stream_in(&listener, Guard::Token, 5, 64);
+    ends(&listener, &mut early, "a rail of a connection that is not up");
+    // Nobody drives the connection, which therefore takes none of them.
+    let (_stream, channel) = log_in(&listener);
+    let mut back: Vec<TcpStream> =
+        (64..65 + MAX_RAILS as u16).map(|number| log_stream_in(&listener, Guard::Token, 7, number)).collect();
+    ends(&listener, &mut back[0], "the oldest of too many");
+    assert!(back[1..].iter_mut().all(|stream| !is_over(stream)));
+    drop(channel);
+    ends(&listener, &mut back[1], "a rail of a connection that is over");
 }
