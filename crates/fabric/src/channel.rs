@@ -52,8 +52,8 @@ const SLEEP: Duration = Duration::from_secs(1);
 pub(crate) enum ReconnectPolicy {
     /// They do not: there is one rail, or it is not TCP.
     Never,
-    /// The peer dials again, our listener's acceptor receives.
-    Accepts { acceptor: Arc<Mutex<Acceptor>>, conn: Arc<ConnId> },
+    /// The peer dials again, our listener's acceptor receives. That other hosts relay it was told already, or not.
+    Accepts { acceptor: Arc<Mutex<Acceptor>>, conn: Arc<ConnId>, relayed: bool },
     /// We dial again, each time under the next number: a stream logs in once. Behind the last one it begins again.
     Dials { handle: Handle, conn: u64, next: u16, reconnectors: Vec<Reconnector> },
 }

@@ -368,8 +368,7 @@ impl Acceptor {
                 self.handshakes.push((conn, stream));
             } else if stream.setup.greeting.asks.is_empty() {
                 // Else it wants queue pairs, or a cable, or nothing, and has been told that there are none.
-                let relayed = relayed(stream.setup.greeting.relays);
-                self.back(conn, stream.recovered(relayed));
+                self.back(conn, stream.recovered());
             }
             return;
         }
@@ -396,7 +395,7 @@ impl Acceptor {
                 return Ok(None);
             };
             let conn = Arc::new(id);
-            let policy = ReconnectPolicy::Accepts { acceptor: acceptor.clone(), conn: conn.clone() };
+            let policy = |relayed| ReconnectPolicy::Accepts { acceptor: acceptor.clone(), conn: conn.clone(), relayed };
             self.forget_ended();
             self.conns.push(Arc::downgrade(&conn));
             let peer = pending_conn.peer;
@@ -453,7 +452,7 @@ impl Acceptor {
         let over: Vec<_> = self.handshakes.extract_if(.., |(_, stream)| over(stream)).collect();
         for (conn, stream) in over {
             if stream.setup.rails.is_ok() {
-                self.back(conn, stream.recovered(None));
+                self.back(conn, stream.recovered());
             }
         }
     }
@@ -533,8 +532,8 @@ impl PendingStream {
     }
 
     /// As what comes back to a connection that is up.
-    fn recovered(mut self, relayed: Option<String>) -> Option<Recovered> {
-        let secured = self.setup.take()?;
+    fn recovered(mut self) -> Option<Recovered> {
+        let (secured, relayed) = (self.setup.take()?, relayed(self.setup.greeting.relays));
         Some(Recovered { number: self.number, secured, rails: self.setup.rails.unwrap_or_default(), relayed })
     }
 }
@@ -643,7 +642,7 @@ impl PendingConn {
         mut self,
         fabric: &Fabric,
         device: &str,
-        policy: ReconnectPolicy,
+        policy: impl FnOnce(bool) -> ReconnectPolicy,
         peer_key: Option<PublicKey>,
     ) -> Result<Channel, Error> {
         let (speaker, plan) = self.plan.take().ok_or(Error::Vanished { peer: self.peer })?;
@@ -771,7 +770,7 @@ impl PendingConn {
             }
         };
         let comes_back = plan.carrier != Carrier::Devmem;
-        let policy = if plan.acked && comes_back { policy } else { ReconnectPolicy::Never };
+        let policy = if plan.acked && comes_back { policy(relays > 0) } else { ReconnectPolicy::Never };
         Ok(Channel::new(
             fabric,
             Parts {

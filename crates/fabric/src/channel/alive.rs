@@ -79,7 +79,9 @@ pub(super) struct Unwatched {
 fn lives(fabric: &Fabric, peer: Option<u64>, policy: &ReconnectPolicy) -> bool {
     let arrives = match policy {
         ReconnectPolicy::Never => return false,
-        ReconnectPolicy::Accepts { acceptor, conn } => acceptor.lock().unwrap_or_else(|e| e.into_inner()).meets(**conn),
+        ReconnectPolicy::Accepts { acceptor, conn, .. } => {
+            acceptor.lock().unwrap_or_else(|e| e.into_inner()).meets(**conn)
+        }
         ReconnectPolicy::Dials { reconnectors, .. } => reconnectors.iter().any(Reconnector::arrives),
     };
     let heard = |host| matches!(fabric.mesh(), Ok(Some(mesh)) if mesh.hears(host));

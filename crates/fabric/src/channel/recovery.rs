@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use linkspan_proto::handle::Addr;
+use linkspan_setup::log::warn_seldom;
 use linkspan_setup::stats::Counter;
 use linkspan_topology::mesh::{MeshRoute, ROUTES_MAX};
 use linkspan_transport::BoxRail;
@@ -108,9 +109,9 @@ impl Channel {
         let mut back: Vec<Recovered> = Vec::new();
         match &mut self.policy {
             ReconnectPolicy::Never => {}
-            ReconnectPolicy::Accepts { acceptor, conn } => {
-                let mut acceptor = acceptor.lock().unwrap_or_else(|e| e.into_inner());
-                back.extend(acceptor.returned(**conn));
+            ReconnectPolicy::Accepts { acceptor, conn, relayed } => {
+                let came = acceptor.lock().unwrap_or_else(|e| e.into_inner()).returned(**conn);
+                back.extend(came.filter(|rail| may_join(&self.fabric, rail, relayed)));
             }
             // It has closed the connection: a stream for it would be taken and never read.
             ReconnectPolicy::Dials { .. } if self.conn.peer_sent_goaway() => {}
@@ -176,6 +177,17 @@ impl Channel {
             self.fabric.log().info(&format!("rail added: {transport} {path}: reachable now; {now} rails in all"));
         }
     }
+}
+
+/// Whether a rail that the peer adds is taken. Over other hosts it is a downgrade of a connection that was not `relayed` before.
+fn may_join(fabric: &Fabric, rail: &Recovered, relayed: &mut bool) -> bool {
+    let Some(over) = rail.relayed.as_ref().filter(|_| !*relayed) else { return true };
+    match fabric.downgrade(format!("a rail is {over}: {}", rail.secured.stream.path())) {
+        Ok(()) => *relayed = true,
+        // The peer tries again.
+        Err(error) => warn_seldom(fabric.log(), "relayed rail", &chain(&error)),
+    }
+    *relayed
 }
 
 /// Whether nothing has moved for too long, with so many operations under way.

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::{Channel, Error, Fabric, HANDLE_LEN, Listener};
+use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Guard, Login, LoginError, Progress, Seed};
 
@@ -61,10 +62,21 @@ pub(crate) fn try_log_stream_in(
     conn: u64,
     number: u16,
 ) -> Result<TcpStream, LoginError> {
+    greet(listener, guard, conn, number, &Greeting::default())
+}
+
+/// The same with this greeting.
+pub(crate) fn greet(
+    listener: &Listener,
+    guard: Guard,
+    conn: u64,
+    number: u16,
+    greeting: &Greeting,
+) -> Result<TcpStream, LoginError> {
     let handle = Handle::decode(&listener.handle()).unwrap();
     let mut stream = TcpStream::connect(handle.addrs()[0].socket()).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-    let blob = linkspan_proto::greeting::Greeting::default().encode();
+    let blob = greeting.encode();
     let params =
         ClientParams { guard, blob, ..ClientParams::new(handle.listen_id, handle.token.clone(), conn, number) };
     let start = Instant::now();

@@ -69,6 +69,7 @@ fn accepts(fabric: &Fabric) -> ReconnectPolicy {
     ReconnectPolicy::Accepts {
         acceptor: fabric.listen(0).unwrap().acceptor,
         conn: Arc::new(ConnId { number: 5, peer_key: None }),
+        relayed: false,
     }
 }
 
