@@ -33,6 +33,9 @@ const SETTING_UP: Duration = Duration::from_millis(1);
 /// Bytes in which a mark is looked for: a login has far fewer.
 const SEARCHED: u64 = 64 << 10;
 
+/// How long what may be the beginning of a mark is held: its rest comes with it or not at all.
+const HELD: Duration = Duration::from_secs(1);
+
 /// Looks in a row that found nothing before the thread sleeps until a card wakes it: some tens of us, so that the chunks of
 /// one message do not each wait for a waking.
 const IDLE_LOOKS: u32 = 256;
@@ -52,6 +55,8 @@ struct Pipe {
     /// Bytes read so far, while a mark is looked for; and whether it has come.
     mark: Option<(RelayMark, u64)>,
     marked: bool,
+    /// When bytes were read last while it was looked for.
+    read: Instant,
 }
 
 enum Moved {
@@ -64,7 +69,7 @@ enum Moved {
 impl Pipe {
     fn new(mark: Option<RelayMark>) -> Pipe {
         let (buf, mark) = (vec![0; BUFFER].into(), mark.map(|mark| (mark, 0)));
-        Pipe { buf, start: 0, end: 0, eof: false, shut: false, bytes: 0, mark, marked: false }
+        Pipe { buf, start: 0, end: 0, eof: false, shut: false, bytes: 0, mark, marked: false, read: Instant::now() }
     }
 
     /// How far bytes may pass: up to the mark.
@@ -102,6 +107,19 @@ impl Pipe {
         self.start < self.end
     }
 
+    /// Whether some of it may pass.
+    fn passes(&mut self) -> bool {
+        self.start < self.bound()
+    }
+
+    /// Gives up looking for the mark where what seemed its beginning has been held for too long.
+    fn give_up(&mut self, now: Instant) {
+        let held = self.mark.is_some() && self.has() && !self.passes() && !self.marked;
+        if held && now.duration_since(self.read) >= HELD {
+            self.mark = None;
+        }
+    }
+
     fn pump(&mut self, from: &mut Stream, to: &mut Stream) -> Moved {
         let mut moved = Moved::No;
         if self.wants() {
@@ -111,7 +129,7 @@ impl Pipe {
                 Ok(Some(n)) => {
                     self.end += n;
                     if let Some((_, seen)) = &mut self.mark {
-                        *seen += n as u64;
+                        (*seen, self.read) = (*seen + n as u64, Instant::now());
                     }
                     moved = Moved::Yes;
                 }
@@ -225,6 +243,7 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, relay_slot: &WorkSlo
         if since.elapsed() >= TICK {
             since = Instant::now();
             told.pipes(&mut there, &mut back);
+            there.give_up(since);
             // The other side must be told that this one is dead, which it cannot see. Where others tell of the host, those who are
             // relayed have another way; else this may be the only one, and is given up as late as a direct one.
             let shared = &relay_slot.shared;
@@ -262,7 +281,7 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, relay_slot: &WorkSlo
             }
         }
         let [a, b] = &ends;
-        for (end, reads, writes) in [(a, there.wants(), back.has()), (b, back.wants(), there.has())] {
+        for (end, reads, writes) in [(a, there.wants(), back.passes()), (b, back.wants(), there.passes())] {
             // A socket whose end was seen would wake us forever; its reset is found when something is sent to it.
             if reads || writes {
                 let mut fd = end.stream.wait_fd(writes);

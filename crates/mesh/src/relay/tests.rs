@@ -252,6 +252,27 @@ fn bytes_that_are_no_mark_pass() {
     way.passes(0, &mark);
 }
 
+#[test]
+fn what_begins_like_the_mark_wakes_the_relay_no_more_than_it_may_pass_and_passes_when_nothing_follows() {
+    let mark = RelayMark::random().unwrap();
+    let mut pipe = Pipe::new(Some(mark));
+    pipe.buf[..9].copy_from_slice(&[&[1; 4], &mark.0[..5]].concat());
+    pipe.end = 9;
+    assert!(pipe.passes());
+    pipe.start = 4;
+    assert!(!pipe.passes(), "a socket that can be written would wake it at once, again and again");
+    let read = pipe.read;
+    pipe.give_up(read + HELD - Duration::from_millis(1));
+    assert!(!pipe.passes());
+    pipe.give_up(read + HELD);
+    assert!(pipe.passes());
+
+    let mut way = way("held", 1);
+    let part = way.mark.0[..5].to_vec();
+    way.passes(0, &part);
+    way.passes(0, &[7; 1000]);
+}
+
 /// What is told of a rail that ends, on the other side.
 fn lost(conn: &mut Conn) -> String {
     let mut why = None;
