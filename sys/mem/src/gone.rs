@@ -57,7 +57,7 @@ pub fn tell(range: Range) {
 /// Tells each range that `next` returns until it returns `None`. For one thread at a time.
 ///
 /// [`epoch`] is odd meanwhile: where taking a range from `next` lets the thread return that gave the memory back, a reader that
-/// finds the number it knew, and even, has missed nothing.
+/// finds the number it knew, and even, has missed nothing that was given back by calls that have returned.
 pub fn hear(mut next: impl FnMut() -> Option<Range>) {
     EPOCH.fetch_add(1, Ordering::AcqRel);
     while let Some(range) = next() {

@@ -17,6 +17,9 @@ const FEATURES: u64 = 1 | 1 << 2 | 1 << 3 | 1 << 6;
 const UFFDIO_API: u32 = 0xc018_aa3f;
 const UFFDIO_REGISTER: u32 = 0xc020_aa00;
 
+/// `UFFDIO_WRITEPROTECT`: _IOWR(0xAA, 6, 24 bytes).
+const UFFDIO_WRITEPROTECT: u32 = 0xc018_aa06;
+
 /// `UFFDIO_REGISTER_MODE_WP`.
 const MODE_WP: u64 = 2;
 
@@ -62,6 +65,17 @@ pub(crate) fn register(fd: &OwnedFd, start: u64, end: u64) -> io::Result<()> {
     // nothing write-protected no access to it changes its meaning.
     let done = unsafe { libc::ioctl(fd.as_raw_fd(), UFFDIO_REGISTER as _, &mut range) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Whether a change of watched memory has begun whose event was not read yet.
+///
+/// `UFFDIO_WRITEPROTECT` answers `EAGAIN` then, since it exists (Linux 5.7) before it looks at its argument. This one names no memory, and is refused
+/// otherwise: one with a page takes the lock of the memory map too, which other threads' unmappings hold.
+pub(crate) fn is_changing(fd: &OwnedFd) -> bool {
+    let mut nothing = [0u64; 3];
+    // SAFETY: the request's argument is a structure of this size, which outlives the call; an empty range is refused.
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), UFFDIO_WRITEPROTECT as _, &mut nothing) };
+    done < 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock
 }
 
 /// Sleeps until there is an event; false when there will never be one.

@@ -237,7 +237,7 @@ impl<D: RingDevice> Cache<D> {
         Box::new(Seen::new(&self.devices.shared))
     }
 
-    /// The region that holds `mem`; without a system call when it is known.
+    /// The region that holds `mem`; when it is known without a system call but [`Unmaps::settle`].
     pub(crate) fn get(&mut self, device: &mut D, mem: MemSlice, target: bool) -> Result<Arc<Held<D::Region>>, Error> {
         if !mem.is_host() {
             return self.devices.find(mem, target).cloned().ok_or_else(|| Error::Refused {
@@ -245,6 +245,9 @@ impl<D: RingDevice> Cache<D> {
                 source: std::io::Error::from_raw_os_error(EFAULT),
                 hint: "; its owner has not registered it with this rail, or has taken it back",
             });
+        }
+        if let UnmapSource::Kernel(unmaps) = self.told {
+            unmaps.settle();
         }
         if gone::epoch() != self.epoch {
             self.catch_up();

@@ -2,7 +2,8 @@
 //! instructions whatever else the machine does.
 //!
 //! `cost hit N`: N look-ups in a registration cache of 1,024 regions. `cost frame N`: N messages of 64 bytes. `cost chunk
-//! N`: N messages of one 12 KiB chunk into a told place. `cost none N`: the same set-up and nothing else, to subtract.
+//! N`: N messages of one 12 KiB chunk into a told place. `cost none N`: the same set-up and nothing else, to subtract. With `watched` behind N
+//! the memory is watched, so that each use of it asks the kernel.
 //! `cost segment N`, `cost tensors N`: N tensors of 16 KiB of one segment are used, twice each, with the segment registered and without;
 //! their memory is watched.
 
@@ -20,8 +21,10 @@ fn main() {
     if let "segment" | "tensors" = &*what {
         return tensors(n, what == "segment");
     }
+    let watched = words.next().is_some_and(|word| word == "watched");
     let net = SoftNet::new(1);
     let domain = |last| Domain::new(net.nic(SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, last), 1)));
+    let domain = |last| if watched { domain(last).watching() } else { domain(last) };
     let (here, there) = (domain(1), domain(2));
     let side = |d: &Domain<_>| Setup::new(d.clone(), Config::default()).unwrap_or_else(|e| panic!("{e}"));
     let (mut a, b) = join(side(&here), side(&there)).unwrap_or_else(|e| panic!("{e}"));

@@ -174,7 +174,9 @@ impl<N: Nic> Domain<N> {
 
     /// From now on memory that is unmapped, moved or given back to the kernel is forgotten by itself, before anything else can be
     /// mapped and posted there; memory of which the kernel does not tell, as a file's, is not kept, but where its owner tells
-    /// ([`gone::promise`]). Costs a thread of the process, which is asleep, and a system call for each registration.
+    /// ([`gone::promise`]). Costs a thread of the process, which is asleep, and a system call for each registration and each look-up.
+    /// Before Linux 5.15 what one thread unmaps while others do may be missed where it is mapped and posted anew before the call has returned
+    /// ([`Unmaps::settle`]).
     #[must_use]
     pub fn watching(self) -> Domain<N> {
         self.0.unmaps.get_or_init(Unmaps::of_process);
@@ -193,10 +195,18 @@ impl<N: Nic> Domain<N> {
         self.0.unmaps.get().copied().and_then(Result::ok)
     }
 
+    /// The number of what has gone so far: of watched memory all whose addresses are free, though the call that freed it has not returned.
+    fn settled(&self) -> u64 {
+        if let Some(unmaps) = self.unmaps() {
+            unmaps.settle();
+        }
+        gone::settled()
+    }
+
     /// Forgets what has gone; the number then.
     #[cold]
     fn catch_up(&self) -> u64 {
-        let epoch = gone::settled();
+        let epoch = self.settled();
         let mut seen = self.0.gone.lock().unwrap_or_else(PoisonError::into_inner);
         // What is held stays where it is not known what has gone: who holds it takes it back first.
         gone::since(&mut seen, |range| self.forget(range.0, range.1 - range.0, range != gone::ALL));
@@ -392,25 +402,33 @@ impl<N: Nic> Cache<N> {
         &self.domain
     }
 
-    /// The region that holds `mem`. Without a system call and a lock when it is known.
+    /// The region that holds `mem`. When it is known without a lock, and without a system call but [`Unmaps::settle`].
     pub(crate) fn get(&mut self, mem: MemSlice, target: bool) -> Result<Arc<CachedRegion<N::Mr>>, Error> {
-        match self.known(mem, target) {
+        match self.known(self.domain.settled(), mem, target) {
             Some(region) => Ok(region),
             None => self.register(mem, target),
         }
     }
 
+    /// Registers it before it is used, where it is kept until then.
+    pub(crate) fn prepare(&mut self, mem: MemSlice, target: bool) {
+        // Whoever uses it asks the kernel.
+        if self.known(gone::epoch(), mem, target).is_none() {
+            let _ = self.ahead(mem, target);
+        }
+    }
+
     /// The same before it is used; `None` where it would not be kept until then, or is refused.
     pub(crate) fn ahead(&mut self, mem: MemSlice, target: bool) -> Option<Arc<CachedRegion<N::Mr>>> {
-        let known = self.known(mem, target);
+        let known = self.known(self.domain.settled(), mem, target);
         if known.is_some() || !(self.domain.find(mem, target).is_some() || self.domain.is_told(mem)) {
             return known;
         }
         self.register(mem, target).ok()
     }
 
-    fn known(&mut self, mem: MemSlice, target: bool) -> Option<Arc<CachedRegion<N::Mr>>> {
-        if gone::epoch() != self.epoch {
+    fn known(&mut self, epoch: u64, mem: MemSlice, target: bool) -> Option<Arc<CachedRegion<N::Mr>>> {
+        if epoch != self.epoch {
             self.epoch = self.domain.catch_up();
         }
         let generation = self.domain.0.generation.load(Ordering::Acquire);

@@ -398,7 +398,7 @@ unsafe impl<N: Nic> Rail for VerbsRail<N> {
         // Where it fails, the chunk that needs it says so. One that has no space now comes again.
         let first = mem.sub(0, (mem.len() as u64).min(self.info.caps.chunk as u64)).unwrap_or(mem);
         if self.end.is_none() && !mem.is_empty() && (target || self.tx.takes(first)) {
-            let _ = self.cache.ahead(mem, target);
+            self.cache.prepare(mem, target);
         }
     }
 

@@ -134,7 +134,7 @@ fn what_lies_inside_a_region_that_was_let_go_is_known_again() {
     cache.get(buf.slice(), false).expect("registered");
     domain.lock().shed();
     let new = cache.get(part(&buf, 4096, 10), false).expect("registered");
-    assert_eq!(cache.known(part(&buf, 4096, 10), false).expect("known").keys(), new.keys());
+    assert_eq!(cache.known(gone::epoch(), part(&buf, 4096, 10), false).expect("known").keys(), new.keys());
 }
 
 proptest! {
