@@ -41,7 +41,10 @@ fn free_port() -> u16 {
 
 impl World {
     pub(crate) fn new(name: &str) -> World {
-        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("files-{name}-{}", std::process::id()));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // Also where two tests call theirs the same.
+        let unique = format!("files-{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique);
         let _ = fs::remove_dir_all(&dir);
         for sub in ["share", "src", "out", "state"] {
             fs::create_dir_all(dir.join(sub)).unwrap();
