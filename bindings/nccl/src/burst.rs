@@ -2,9 +2,9 @@
 //!
 //! NCCL's proxy posts at most one send of each operation in a pass and then tests the oldest, so a send that leaves at its first
 //! test never meets another one, and each costs a system call. One that is posted back to back with the one before waits
-//! therefore: until a test of its comm that no post came before, until [`TOGETHER`] bytes are there, or until the
-//! plugin was tested [`PATIENCE`] times for whatever request. A caller that waits for something else makes these too, so no
-//! send waits for a test of its own.
+//! therefore, and so does the first after such, which may begin another window: until a test of its comm that no post came
+//! before, until [`TOGETHER`] bytes are there, or until the plugin was tested [`PATIENCE`] times for whatever request. A caller
+//! that waits for something else makes these too, so no send waits for a test of its own. All other small ones leave at once.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,11 +31,24 @@ thread_local! {
     static TESTS: Cell<u32> = const { Cell::new(0) };
 }
 
+/// When a send that is posted leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// At once, and what waits with it.
+    Now,
+    /// With the first test: a large one beside others, whose copies go to the kernel together.
+    Soon,
+    /// With others, as above.
+    Together,
+}
+
 /// What a send comm knows of its posts and tests.
 pub(crate) struct Burst {
     /// Tests of the thread when the last send was posted.
     posted_at: u32,
-    /// A send was posted that waits, and nothing was tested since.
+    /// When the last send was posted, all before it had reported.
+    alone: bool,
+    /// A send was posted that waits for others, and nothing was tested since.
     posted: bool,
     bytes: usize,
     /// It is among the comms of [`Bursts`].
@@ -44,21 +57,33 @@ pub(crate) struct Burst {
 
 impl Burst {
     pub(crate) fn new() -> Burst {
-        Burst { posted_at: TESTS.get().wrapping_sub(NEAR + 1), posted: false, bytes: 0, listed: false }
+        Burst { posted_at: TESTS.get().wrapping_sub(NEAR + 1), alone: true, posted: false, bytes: 0, listed: false }
     }
 
-    /// A send of `len` bytes is about to be posted on `comm`; it is `alone` where all before it have reported. Returns whether it waits
-    /// for others.
+    /// A send of `len` bytes is about to be posted on `comm`; it is `alone` where all before it have reported.
     #[inline]
-    pub(crate) fn posts(&mut self, len: usize, alone: bool, comm: usize, bursts: &Bursts) -> bool {
+    pub(crate) fn posts(&mut self, len: usize, alone: bool, comm: usize, bursts: &Bursts) -> Leave {
         let tests = TESTS.get();
         let near = if alone { NEXT } else { NEAR };
-        let near = tests.wrapping_sub(std::mem::replace(&mut self.posted_at, tests)) <= near;
+        let was_alone = std::mem::replace(&mut self.alone, alone);
+        let near = alone && !was_alone || tests.wrapping_sub(self.posted_at) <= near;
+        self.posted_at = tests;
         let bytes = self.bytes.saturating_add(len);
-        self.posted = near && bytes <= TOGETHER && (self.listed || bursts.add(comm));
-        self.listed |= self.posted;
+        let small = len <= TOGETHER;
+        self.posted = small && near && bytes <= TOGETHER && self.listed(comm, bursts);
         self.bytes = if self.posted { bytes } else { 0 };
-        self.posted
+        if self.posted {
+            Leave::Together
+        } else if small || alone && was_alone || !self.listed(comm, bursts) {
+            Leave::Now
+        } else {
+            Leave::Soon
+        }
+    }
+
+    fn listed(&mut self, comm: usize, bursts: &Bursts) -> bool {
+        self.listed = self.listed || bursts.add(comm);
+        self.listed
     }
 
     /// A send is tested. Returns whether what waits goes on waiting.

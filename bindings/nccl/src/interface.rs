@@ -155,11 +155,13 @@ pub unsafe trait SendComm: Send {
     /// ticket is dead after it. Tickets are tested in any order.
     fn test(&mut self, ticket: u64) -> Result<Option<usize>, Fail>;
 
-    /// `true`: small sends that are posted from now on need not leave at once, nor by a test, for more follow. `false`: what is
-    /// there leaves, and each send by itself again.
+    /// `true`: sends that are posted from now on need not leave by a test, for more follow. `false`: what waits for that leaves.
     fn hold(&mut self, on: bool) {
         let _ = on;
     }
+
+    /// What was posted leaves.
+    fn flush(&mut self) {}
 
     /// NCCL takes this memory away while requests use it (abort): no byte of it may be touched after the return.
     /// Failing or dropping everything in flight is fine.

@@ -64,12 +64,7 @@ unsafe impl SendComm for Sending {
             let _ = channel.drive();
         }
         match posted {
-            Ok(ticket) => {
-                if !self.holds {
-                    channel.flush_first();
-                }
-                Ok(ticket.map(Ticket::to_u64))
-            }
+            Ok(ticket) => Ok(ticket.map(Ticket::to_u64)),
             Err(error) => Err(fail(self.log, channel, &error)),
         }
     }
@@ -85,10 +80,15 @@ unsafe impl SendComm for Sending {
 
     #[inline]
     fn hold(&mut self, on: bool) {
-        if std::mem::replace(&mut self.holds, on)
-            && !on
-            && let Some(channel) = &mut self.channel
-        {
+        if std::mem::replace(&mut self.holds, on) && !on {
+            self.flush();
+        }
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        self.holds = false;
+        if let Some(channel) = &mut self.channel {
             channel.flush();
         }
     }

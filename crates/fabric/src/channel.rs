@@ -91,8 +91,6 @@ pub struct Channel {
     reported_lost: bool,
     /// How the keepalive connection ended, and when that was seen.
     ended: Option<(Ended, Instant)>,
-    /// The message posted last was alone under way.
-    lonely: bool,
     /// The transport whose rails it was made over, where other hosts may relay those: streams are on standby behind them.
     rdma: Option<&'static str>,
     /// The transport that it was made over.
@@ -179,7 +177,6 @@ impl Channel {
             missed: MissingRails::default(),
             reported_lost: false,
             ended: None,
-            lonely: true,
             rdma,
             transport,
             standbys,
@@ -307,18 +304,6 @@ impl Channel {
     #[inline]
     pub fn moving(&self) -> usize {
         self.conn.moving()
-    }
-
-    /// Hands what was posted to the medium now if it is likely to stay alone: nothing else is under way, nor was when the
-    /// one before was posted. The messages of a burst leave together with the next call.
-    #[inline]
-    pub fn flush_first(&mut self) {
-        let alone = self.conn.moving() == 1;
-        if alone && std::mem::replace(&mut self.lonely, true) {
-            self.conn.flush();
-        } else {
-            self.lonely = alone;
-        }
     }
 
     /// See [`Conn::post_recv`].

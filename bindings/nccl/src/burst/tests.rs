@@ -13,12 +13,17 @@ impl Comm {
     }
 
     fn post(&mut self, len: usize, bursts: &Bursts) {
-        if self.burst.posts(len, false, 1, bursts) {
-            self.waiting += 1;
-        } else {
-            self.left += self.waiting + 1;
-            self.waiting = 0;
-        }
+        self.post_beside(len, false, bursts);
+    }
+
+    fn post_beside(&mut self, len: usize, alone: bool, bursts: &Bursts) {
+        let left = match self.burst.posts(len, alone, 1, bursts) {
+            Leave::Now => self.waiting + 1,
+            Leave::Soon => self.waiting,
+            Leave::Together => 0,
+        };
+        self.left += left;
+        self.waiting = self.waiting + 1 - left;
     }
 
     fn leave(&mut self) {
@@ -51,15 +56,15 @@ fn other(comm: &mut Comm, bursts: &Bursts) {
 fn a_send_leaves_at_once_after_a_round_trip_of_few_tests_where_all_before_it_have_reported() {
     let (bursts, mut burst) = (Bursts::new(), Burst::new());
     for _ in 0..100 {
-        assert!(!burst.posts(8, true, 1, &bursts));
+        assert_eq!(burst.posts(8, true, 1, &bursts), Leave::Now);
         for _ in 0..=NEXT {
             bursts.tested(|_| {});
         }
         assert!(!burst.tests());
     }
-    assert!(!burst.posts(8, true, 1, &bursts));
+    assert_eq!(burst.posts(8, true, 1, &bursts), Leave::Now);
     bursts.tested(|_| {});
-    assert!(burst.posts(8, true, 1, &bursts), "back to back");
+    assert_eq!(burst.posts(8, true, 1, &bursts), Leave::Together, "back to back");
 }
 
 #[test]
@@ -95,6 +100,38 @@ fn sends_that_are_posted_one_in_a_pass_leave_a_window_at_a_time() {
     assert!(departures * 6 < posted, "{departures} departures of {posted} sends");
 }
 
+/// A caller that fills its window, and posts the next one when all of it has been tested.
+#[test]
+fn a_window_that_is_posted_at_once_leaves_at_once_with_its_first() {
+    let (bursts, mut comm) = (Bursts::new(), Comm::new());
+    for window in 0..100 {
+        let before = comm.left;
+        for n in 0..8 {
+            comm.post_beside(8, n == 0, &bursts);
+            let left = comm.left - before;
+            assert_eq!(left, u32::from(window == 0), "the very first knows of no others");
+        }
+        // All but the first two find theirs done.
+        (0..9).for_each(|_| comm.test(&bursts));
+        assert_eq!((comm.waiting, comm.left), (0, before + 8));
+    }
+}
+
+#[test]
+fn a_send_by_itself_after_a_window_leaves_by_tests_of_other_requests() {
+    let (bursts, mut comm) = (Bursts::new(), Comm::new());
+    comm.post_beside(8, true, &bursts);
+    comm.post_beside(8, false, &bursts);
+    (0..PATIENCE).for_each(|_| other(&mut comm, &bursts));
+    assert_eq!((comm.waiting, comm.left), (0, 2));
+    comm.post_beside(8, true, &bursts);
+    assert_eq!(comm.waiting, 1);
+    (0..PATIENCE).for_each(|_| other(&mut comm, &bursts));
+    assert_eq!((comm.waiting, comm.left), (0, 3));
+    comm.post_beside(8, true, &bursts);
+    assert_eq!((comm.waiting, comm.left), (0, 4), "and the next ones at once");
+}
+
 #[test]
 fn a_send_that_is_never_tested_leaves_by_tests_of_other_requests() {
     let (bursts, mut comm) = (Bursts::new(), Comm::new());
@@ -114,7 +151,12 @@ fn no_more_than_a_few_kib_wait() {
         assert!(comm.waiting as usize <= TOGETHER >> 10);
     }
     comm.post(TOGETHER + 1, &bursts);
-    assert_eq!(comm.waiting, 0, "a large one takes along what waits");
+    assert_eq!(comm.waiting, 1, "what waits leaves before a large one");
+    comm.test(&bursts);
+    assert_eq!(comm.waiting, 0, "which leaves with its first test");
+    comm.post(TOGETHER + 1, &bursts);
+    (0..PATIENCE).for_each(|_| other(&mut comm, &bursts));
+    assert_eq!(comm.waiting, 0, "or by those of others");
 }
 
 #[test]
@@ -123,10 +165,11 @@ fn sends_of_more_comms_than_there_are_places_for_leave_at_once() {
     let mut comms: Vec<Burst> = (0..=COMMS).map(|_| Burst::new()).collect();
     for (n, comm) in comms.iter_mut().enumerate() {
         comm.posts(8, false, n + 1, &bursts);
-        assert_eq!(comm.posts(8, false, n + 1, &bursts), n < COMMS);
+        assert_eq!(comm.posts(8, false, n + 1, &bursts) == Leave::Together, n < COMMS);
     }
     bursts.remove(1);
-    assert!(comms[COMMS].posts(8, false, COMMS + 1, &bursts), "a comm that was closed has given its place back");
+    let posted = comms[COMMS].posts(8, false, COMMS + 1, &bursts);
+    assert_eq!(posted, Leave::Together, "a comm that was closed has given its place back");
 }
 
 #[test]

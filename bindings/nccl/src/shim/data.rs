@@ -6,6 +6,7 @@ use std::ptr::null_mut;
 use super::border::{at, call, given, parts, size};
 use super::memory::mem;
 use crate::arena::{Cell, Kind};
+use crate::burst::Leave;
 use crate::comm::{CommCell, MrBody, MrCell, Path};
 use crate::fail::Refused;
 use crate::requests::through;
@@ -65,8 +66,17 @@ unsafe fn isend<P: Exported>(
         if !p.requests.has_space() {
             return Ok(null_mut());
         }
-        p.path.hold(p.burst.posts(len, p.requests.is_empty(), comm as usize, &P::global().bursts));
+        let leave = p.burst.posts(len, p.requests.is_empty(), comm as usize, &P::global().bursts);
+        if leave == Leave::Together {
+            p.path.hold(true);
+        }
         let ticket = p.path.isend(part)?;
+        match leave {
+            Leave::Now => p.path.flush(),
+            // What waited leaves before it.
+            Leave::Soon => p.path.hold(false),
+            Leave::Together => {}
+        }
         Ok::<_, Refused>(ticket.map_or(null_mut(), |t| p.requests.start(t, [mr as usize].into_iter())))
     })??;
     // SAFETY: by the caller's promise.
@@ -365,7 +375,7 @@ fn leave<P: Exported>(comm: usize) {
     // One that is poisoned tells its caller.
     let _ = body.spin.with(|p| {
         p.burst.left();
-        p.path.hold(false);
+        p.path.flush();
     });
 }
 

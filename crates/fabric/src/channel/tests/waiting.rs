@@ -63,24 +63,6 @@ fn a_send_that_waits_is_rerouted_like_an_idle_connection() {
     finish(ends, send);
 }
 
-#[test]
-fn a_message_beside_one_that_waits_leaves_at_once() {
-    let (mut ends, src, send) = waiting(("LINKSPAN_TCP_STREAMS", "1"));
-    let [a, b] = &mut ends;
-    let dst = StaticBuf::new(8);
-    let recv = b.post_recv(&[(2, dst.slice())]).unwrap().unwrap();
-    let small = a.post_send(2, src.slice().sub(0, 8).unwrap()).unwrap().unwrap();
-    a.flush_first();
-    // Nothing but the flush has moved it.
-    assert_eq!(a.conn.test(small).unwrap(), Some(8));
-    let since = Instant::now();
-    while b.test(recv).unwrap().is_none() {
-        assert!(since.elapsed() < LONG);
-        b.progress().unwrap();
-    }
-    finish(ends, send);
-}
-
 /// A small one that lacks credit is not done by a flush: its test looks at what the peer says.
 #[test]
 fn the_test_of_a_small_send_that_waits_looks_at_arrivals() {
