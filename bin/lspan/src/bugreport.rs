@@ -4,8 +4,8 @@ mod scrub;
 mod tar;
 mod tree;
 
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -15,6 +15,7 @@ use linkspan_doctor::bounded;
 use linkspan_perf::format::table;
 use linkspan_service::host_name;
 use linkspan_topology::Roots;
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::cli::BugreportArgs;
 use crate::exit::{Exit, Failure};
@@ -52,6 +53,9 @@ const NAMES: [&str; 16] = [
 
 /// Longest output of a command that is kept, bytes.
 const OUTPUT_MAX: usize = 1 << 20;
+
+/// How long one of our own commands may take: the driver of a GPU or a file system may hang.
+const OURS_TIME: Duration = Duration::from_secs(60);
 
 /// How long the kernel's log may take, and its largest size, bytes: its buffer has some MiB.
 const LOG_TIME: Duration = Duration::from_secs(10);
@@ -126,17 +130,26 @@ fn parts(scrub: &Scrub) -> Vec<Part> {
     parts.into_iter().map(|(name, what, text)| Part { name, what, text: scrub.text(&text) }).collect()
 }
 
-/// One of our own commands, in a process of its own: one that fails does not take the report with it.
+/// One of our own commands, in a process of its own: one that fails or hangs does not take the report with it.
 fn ours(args: &[&str]) -> String {
-    let run = || Command::new(std::env::current_exe()?).args(args).stdin(Stdio::null()).output();
+    let run = || {
+        let mut wrong = File::from(memfd_create("stderr", MemfdFlags::CLOEXEC)?);
+        let mut command = Command::new(std::env::current_exe()?);
+        let ended = bounded(command.args(args).stderr(wrong.try_clone()?), OURS_TIME, OUTPUT_MAX)?;
+        wrong.rewind()?;
+        let mut said = Vec::new();
+        wrong.take(OUTPUT_MAX as u64).read_to_end(&mut said)?;
+        Ok::<_, std::io::Error>((ended, String::from_utf8_lossy(&said).into_owned()))
+    };
     match run() {
-        Ok(output) => {
-            let cut = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(OUTPUT_MAX)]).into_owned();
-            let said = cut(&output.stderr);
+        Ok((ended, said)) => {
             let said = if said.is_empty() { said } else { format!("\nstandard error:\n{said}") };
-            let code = output.status.code().filter(|code| *code != 0);
+            let Some((status, output)) = ended else {
+                return format!("lspan {} did not end within {} s\n{said}", args.join(" "), OURS_TIME.as_secs());
+            };
+            let code = status.code().filter(|code| *code != 0);
             let ended = code.map(|code| format!("\nexit code {code}\n")).unwrap_or_default();
-            format!("{}{said}{ended}", cut(&output.stdout))
+            format!("{}{said}{ended}", String::from_utf8_lossy(&output))
         }
         Err(error) => format!("lspan {}: {error}\n", args.join(" ")),
     }

@@ -43,14 +43,20 @@ mod wait;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
+use signal_hook::consts::SIGCHLD;
 
 use cli::files::Files;
 use cli::{Cli, Command, Devmem, Perf};
 use exit::Exit;
 
 fn main() -> ExitCode {
+    // Where SIGCHLD is ignored, as `trap '' CHLD` leaves it, the kernel keeps no exit status to wait for (wait(2)).
+    if job::run::ignored(SIGCHLD) {
+        let _ = signal_hook::flag::register(SIGCHLD, Arc::default());
+    }
     let args: Vec<OsString> = std::env::args_os().collect();
     let exit = match run(args) {
         Ok(exit) => exit,

@@ -88,7 +88,7 @@ fn measure(
         let found = side.measure(bytes, args);
         progress.clear();
         let run = match found {
-            Err(_) if side.interrupt.raised() => break,
+            Err(failure) if side.interrupt.raised() && failure.exit != Exit::WrongData => break,
             found => found?,
         };
         if !args.json {

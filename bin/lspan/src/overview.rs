@@ -10,6 +10,7 @@ use linkspan_perf::{Spec, Stop, Test};
 
 use crate::cli::PathArg;
 use crate::exit::{Exit, Failure};
+use crate::fabric;
 use crate::out::{Out, Progress};
 use crate::perf::{Job, Peer, measure};
 use crate::status;
@@ -84,6 +85,9 @@ pub(crate) fn run() -> Result<Exit, Failure> {
     out.text(&format!("{}{notes}", table(&rows)))?;
     if let Some(failure) = interrupted.filter(|_| exit != Exit::WrongData) {
         return Err(failure);
+    }
+    if exit == Exit::Ok && !fabric::downgrades().is_empty() {
+        exit = Exit::Degraded;
     }
     out.text(
         "\nmore: `lspan doctor` says what is wrong here, `lspan perf --help`; between two hosts: `lspan perf serve --open` there, `lspan perf bw HOST` here\n",

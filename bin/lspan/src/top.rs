@@ -28,7 +28,11 @@ pub(crate) fn run(args: &TopArgs) -> Result<Exit, Failure> {
     let mut model = Model::new(sources.remote());
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let failed = |error| Failure::system("the terminal", &error);
-    let mut terminal = ratatui::try_init().map_err(failed)?;
+    let mut terminal = ratatui::try_init().map_err(|error| {
+        // It may have been half of the way.
+        ratatui::restore();
+        failed(error)
+    })?;
     let shown = loop {
         for sample in sources.news() {
             model.feed(sample, Instant::now());

@@ -42,13 +42,16 @@ fn said(child: &mut Child, until: Instant, most: usize) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let Some(mut out) = child.stdout.take() else { return Ok(text) };
     let mut part = [0; 16 << 10];
+    let mut ended = false;
     while text.len() < most {
         let left = until.saturating_duration_since(Instant::now());
         let wait = Timespec { tv_sec: 0, tv_nsec: left.min(TICK).subsec_nanos().into() };
         let mut fds = [PollFd::new(&out, PollFlags::IN)];
         match poll(&mut fds, Some(&wait)) {
-            Ok(0) if left.is_zero() || child.try_wait()?.is_some() => break,
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(0) if left.is_zero() || ended => break,
+            // What it said just before is looked for once more.
+            Ok(0) => ended = child.try_wait()?.is_some(),
+            Err(rustix::io::Errno::INTR) => {}
             Ok(_) => match out.read(&mut part)? {
                 0 => break,
                 n => text.extend_from_slice(&part[..n.min(most - text.len())]),

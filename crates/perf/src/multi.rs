@@ -22,7 +22,7 @@ pub struct Streams {
 impl Streams {
     /// Bytes of all streams.
     pub fn bytes(&self) -> u64 {
-        self.each.iter().map(Outcome::bytes).sum()
+        self.each.iter().map(Outcome::bytes).fold(0, u64::saturating_add)
     }
 
     /// Messages of all streams.

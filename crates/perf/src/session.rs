@@ -79,12 +79,12 @@ pub struct Outcome {
 impl Outcome {
     /// Bytes of bulk data in both directions.
     pub fn bytes(&self) -> u64 {
-        [self.up, self.down].iter().flatten().map(|flow| flow.bytes).sum()
+        [self.up, self.down].iter().flatten().map(|flow| flow.bytes).fold(0, u64::saturating_add)
     }
 
     /// Messages of bulk data in both directions.
     pub fn messages(&self) -> u64 {
-        [self.up, self.down].iter().flatten().map(|flow| flow.messages).sum()
+        [self.up, self.down].iter().flatten().map(|flow| flow.messages).fold(0, u64::saturating_add)
     }
 
     /// Time of the slower direction, ns.

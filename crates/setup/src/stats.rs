@@ -4,7 +4,7 @@
 //! byte order. Words 0 to 7: magic `LSPNSTAT`, layout version, process number, start (ns since 1970), number of record
 //! slots, words per record, downgrades counted, and which process of that number it is: the inode of its pid namespace in the upper half, the
 //! moment when it began in the lower one (clock ticks since boot); 0: not known. A process has a page for each list of transports that it has made,
-//! and is read as one. Words 8 to 9: the process's name, 10 to 17: its job
+//! and is read as one; what a page has counted that goes before the process is in another one from then on. Words 8 to 9: the process's name, 10 to 17: its job
 //! (bytes, filled up with zeros), 18 to 31: what happened while connections were set up, in the order of [`Event`], filled up with zeros. Records of [`RECORD`] words follow, one per device, transport and named peer: 8 words of
 //! device name and one of transport (bytes, filled up with zeros; an empty transport means a free slot), then the counters in the
 //! order of [`Counter`], then [`BUCKETS`] latency buckets: bucket n counts operations that took less than 2^n µs (one in
@@ -24,8 +24,8 @@
 use std::borrow::Cow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linkspan_shmring::page::Page;
@@ -50,6 +50,12 @@ pub const BUCKETS: usize = 24;
 
 /// Words of the header.
 pub const HEADER: usize = 32;
+
+/// Word of the header that is the process's number.
+const PID: usize = 2;
+
+/// Word of the header that says when the page was made (ns since 1970).
+const START: usize = 3;
 
 /// Word of the header that counts downgrades.
 const DOWNGRADES: usize = 6;
@@ -164,9 +170,21 @@ impl Tally {
     }
 }
 
-/// The page of this process; a process without one counts into nothing.
+/// A page of this process.
+#[derive(Debug)]
+struct Own {
+    page: Page,
+    path: PathBuf,
+    /// Held where records are made and texts are written.
+    lock: Mutex<()>,
+}
+
+/// The pages of this process, for what an ended one has counted goes on in another one.
+static OWN: Mutex<Vec<Weak<Own>>> = Mutex::new(Vec::new());
+
+/// The page of a list of transports; where there is none, all counts into nothing.
 #[derive(Debug, Default)]
-pub struct Stats(Option<(Page, PathBuf, Mutex<()>)>);
+pub struct Stats(Option<Arc<Own>>);
 
 /// A record's slot.
 #[derive(Clone, Copy, Debug)]
@@ -203,22 +221,61 @@ impl Stats {
             words.iter().enumerate().for_each(|(i, w)| page.word(at + i).store(*w, Relaxed));
         }
         page.word(0).store(MAGIC, Release);
-        Ok(Stats(Some((page, path, Mutex::new(())))))
+        let own = Arc::new(Own { page, path, lock: Mutex::new(()) });
+        OWN.lock().unwrap_or_else(|e| e.into_inner()).push(Arc::downgrade(&own));
+        Ok(Stats(Some(own)))
     }
 
     /// The record of a device, a transport and a peer (empty: one without a name), made if need be. `None`: no page, or all
     /// records are taken.
     pub fn slot(&self, device: &str, transport: &str, peer: &str) -> Option<Slot> {
-        let (page, _, lock) = self.0.as_ref()?;
-        let _one = lock.lock().unwrap_or_else(|e| e.into_inner());
-        let (device, transport) = (pack::<NAME>(device), pack::<1>(transport)[0]);
-        let mut peer = pack::<NAME>(peer);
+        self.0.as_ref()?.slot(&pack(device), pack::<1>(transport)[0], pack(peer))
+    }
+
+    /// Says why the newest connection of a record took this path.
+    pub fn chosen(&self, slot: Slot, why: &str) {
+        if let Some(own) = &self.0 {
+            own.write(slot.0 + REASON.0, &pack::<{ REASON.1 }>(&short(why, REASON.1)));
+        }
+    }
+
+    /// Adds a tally to a record and empties it.
+    pub fn report(&self, slot: Slot, tally: &mut Tally) {
+        let Some(own) = &self.0 else { return };
+        for (n, count) in tally.counts.iter().enumerate().filter(|(_, c)| **c != 0) {
+            own.page.word(slot.0 + COUNTERS + n).fetch_add(*count, Relaxed);
+        }
+        for (n, count) in tally.latency.iter().enumerate().filter(|(_, c)| **c != 0) {
+            own.page.word(slot.0 + LATENCY + n).fetch_add(u64::from(*count), Relaxed);
+        }
+        *tally = Tally::default();
+    }
+
+    /// Counts an event.
+    pub fn count(&self, event: Event) {
+        if let Some(own) = &self.0 {
+            own.page.word(EVENTS + event as usize).fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts a path that is slower than the machine could give, and says which and why.
+    pub fn downgraded(&self, what: &str) {
+        let Some(own) = &self.0 else { return };
+        own.write(DOWNGRADE.0, &pack::<{ DOWNGRADE.1 }>(&short(what, DOWNGRADE.1)));
+        own.page.word(DOWNGRADED).store(now(), Relaxed);
+        own.page.word(DOWNGRADES).fetch_add(1, Release);
+    }
+}
+
+impl Own {
+    fn slot(&self, device: &[u64; NAME], transport: u64, mut peer: [u64; NAME]) -> Option<Slot> {
+        let _one = self.lock.lock().unwrap_or_else(|e| e.into_inner());
+        let page = &self.page;
         let holds =
             |at: usize, words: &[u64]| words.iter().enumerate().all(|(i, w)| page.word(at + i).load(Relaxed) == *w);
         let named = (0..RECORDS).map(|n| HEADER + n * RECORD).filter(|at| page.word(at + PEER).load(Relaxed) != 0);
-        let known = |at: usize| {
-            page.word(at + NAME).load(Relaxed) == transport && holds(at, &device) && holds(at + PEER, &peer)
-        };
+        let known =
+            |at: usize| page.word(at + NAME).load(Relaxed) == transport && holds(at, device) && holds(at + PEER, &peer);
         if named.clone().count() >= NAMED && !named.clone().any(known) {
             peer = [0; NAME];
         }
@@ -231,60 +288,60 @@ impl Stats {
                 page.word(at + NAME).store(transport, Release);
                 return Some(Slot(at));
             }
-            if taken == transport && holds(at, &device) && holds(at + PEER, &peer) {
+            if taken == transport && holds(at, device) && holds(at + PEER, &peer) {
                 return Some(Slot(at));
             }
         }
         None
     }
 
-    /// Says why the newest connection of a record took this path.
-    pub fn chosen(&self, slot: Slot, why: &str) {
-        self.write(slot.0 + REASON.0, &pack::<{ REASON.1 }>(&short(why, REASON.1)));
-    }
-
     /// Writes a text. Who reads in between may get parts of two.
     fn write(&self, at: usize, words: &[u64]) {
-        let Some((page, _, lock)) = &self.0 else { return };
-        let _one = lock.lock().unwrap_or_else(|e| e.into_inner());
-        words.iter().enumerate().for_each(|(i, word)| page.word(at + i).store(*word, Relaxed));
+        let _one = self.lock.lock().unwrap_or_else(|e| e.into_inner());
+        words.iter().enumerate().for_each(|(i, word)| self.page.word(at + i).store(*word, Relaxed));
     }
 
-    /// Adds a tally to a record and empties it.
-    pub fn report(&self, slot: Slot, tally: &mut Tally) {
-        let Some((page, ..)) = &self.0 else { return };
-        for (n, count) in tally.counts.iter().enumerate().filter(|(_, c)| **c != 0) {
-            page.word(slot.0 + COUNTERS + n).fetch_add(*count, Relaxed);
+    /// Counts on what another page of this process, whose lists of transports have ended, has counted.
+    fn take_over(&self, ended: &Page) {
+        let words = |at: usize, n: usize| (at..at + n).map(|at| ended.word(at).load(Relaxed));
+        let add = |to: usize, from: usize, n: usize| {
+            words(from, n).enumerate().filter(|(_, count)| *count != 0).for_each(|(i, count)| {
+                self.page.word(to + i).fetch_add(count, Relaxed);
+            });
+        };
+        let name = |at: usize| std::array::from_fn(|i| ended.word(at + i).load(Relaxed));
+        self.page.word(START).fetch_min(ended.word(START).load(Relaxed), Relaxed);
+        add(DOWNGRADES, DOWNGRADES, 1);
+        if ended.word(DOWNGRADED).load(Relaxed) > self.page.word(DOWNGRADED).load(Relaxed) {
+            self.write(DOWNGRADED, &words(DOWNGRADED, 1 + DOWNGRADE.1).collect::<Vec<_>>());
         }
-        for (n, count) in tally.latency.iter().enumerate().filter(|(_, c)| **c != 0) {
-            page.word(slot.0 + LATENCY + n).fetch_add(u64::from(*count), Relaxed);
+        add(EVENTS, EVENTS, Event::ALL.len());
+        for at in (0..RECORDS).map(|n| HEADER + n * RECORD) {
+            let transport = ended.word(at + NAME).load(Relaxed);
+            if transport != 0
+                && let Some(Slot(to)) = self.slot(&name(at), transport, name(at + PEER))
+            {
+                add(to + COUNTERS, at + COUNTERS, Counter::ALL.len() + BUCKETS);
+            }
         }
-        *tally = Tally::default();
-    }
-
-    /// Counts an event.
-    pub fn count(&self, event: Event) {
-        if let Some((page, ..)) = &self.0 {
-            page.word(EVENTS + event as usize).fetch_add(1, Relaxed);
-        }
-    }
-
-    /// Counts a path that is slower than the machine could give, and says which and why.
-    pub fn downgraded(&self, what: &str) {
-        let Some((page, ..)) = &self.0 else { return };
-        self.write(DOWNGRADE.0, &pack::<{ DOWNGRADE.1 }>(&short(what, DOWNGRADE.1)));
-        page.word(DOWNGRADED).store(now(), Relaxed);
-        page.word(DOWNGRADES).fetch_add(1, Release);
     }
 }
 
 impl Drop for Stats {
     fn drop(&mut self) {
-        if let Some((_, path, _)) = &self.0
-            && !path.parent().is_some_and(keeps)
-        {
-            let _ = std::fs::remove_file(path);
+        let Some(own) = self.0.take() else { return };
+        let dir = own.path.parent();
+        // In a child of fork(2) it is the parent's; a run's folder keeps it.
+        if own.page.word(PID).load(Relaxed) != u64::from(std::process::id()) || dir.is_some_and(keeps) {
+            return;
         }
+        let mut all = OWN.lock().unwrap_or_else(|e| e.into_inner());
+        all.retain(|page| page.strong_count() > 0 && !std::ptr::eq(page.as_ptr(), &raw const *own));
+        // The counters of a process that lives only grow.
+        if let Some(other) = all.iter().filter_map(Weak::upgrade).find(|other| other.path.parent() == dir) {
+            other.take_over(&own.page);
+        }
+        let _ = std::fs::remove_file(&own.path);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
+use std::sync::mpsc;
 use std::thread;
 
 use linkspan_doctor::costs;
@@ -97,15 +98,9 @@ fn start(command: &mut Command, program: &str) -> Result<ExitStatus, Failure> {
     // A signal that is ignored, as nohup(1) has it, stays so for the command too.
     let heeded = PASSED.into_iter().filter(|signal| !ignored(*signal));
     let mut signals = Signals::new(heeded).map_err(|error| Failure::system("a handler for signals", &error))?;
-    let mut child = command.spawn().map_err(|error| {
-        let (exit, hint) = match error.kind() {
-            ErrorKind::NotFound => (Exit::NotFound, "; it is neither a file nor in PATH"),
-            _ => (Exit::NotStarted, ""),
-        };
-        Failure::new(exit, format!("LS2034 {program}: {error}{hint}"))
-    })?;
-    let pid = Pid::from_child(&child);
+    let (tell, pid) = mpsc::channel();
     let pass = move || {
+        let Ok(pid) = pid.recv() else { return };
         for signal in signals.forever() {
             // The terminal has sent it to the command too.
             let twice = matches!(signal, SIGINT | SIGQUIT) && foreground();
@@ -116,11 +111,19 @@ fn start(command: &mut Command, program: &str) -> Result<ExitStatus, Failure> {
     };
     let passes = thread::Builder::new().name("signals".into()).spawn(pass);
     passes.map_err(|error| Failure::system("a thread", &error))?;
+    let mut child = command.spawn().map_err(|error| {
+        let (exit, hint) = match error.kind() {
+            ErrorKind::NotFound => (Exit::NotFound, "; it is neither a file nor in PATH"),
+            _ => (Exit::NotStarted, ""),
+        };
+        Failure::new(exit, format!("LS2034 {program}: {error}{hint}"))
+    })?;
+    let _ = tell.send(Pid::from_child(&child));
     child.wait().map_err(|error| Failure::system("waiting for the command", &error))
 }
 
 /// Whether the signal is ignored (proc(5), SigIgn).
-fn ignored(signal: i32) -> bool {
+pub(crate) fn ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 != 0)

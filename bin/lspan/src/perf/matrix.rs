@@ -8,6 +8,7 @@ mod server;
 use std::process::Command;
 
 use linkspan_perf::format::{Heat, heat_page, table};
+use linkspan_perf::hist::median;
 use linkspan_perf::record::HostInfo;
 use serde_json::json;
 
@@ -174,9 +175,8 @@ fn measure(args: &MatrixArgs, from: &MatrixHost, to: &MatrixHost) -> Result<Once
 
 /// Pairs below 0.7 of the median of all.
 fn outliers(cells: &[Cell]) -> Vec<(usize, usize)> {
-    let mut rates: Vec<f64> = cells.iter().filter_map(|cell| Some(cell.result.as_ref().ok()?.gbit_s)).collect();
-    rates.sort_by(f64::total_cmp);
-    let Some(median) = rates.get(rates.len() / 2).copied() else { return Vec::new() };
+    let rates: Vec<f64> = cells.iter().filter_map(|cell| Some(cell.result.as_ref().ok()?.gbit_s)).collect();
+    let Some(median) = median(&rates) else { return Vec::new() };
     let low = |cell: &&Cell| cell.result.as_ref().is_ok_and(|once| once.gbit_s < median * OUTLIER);
     cells.iter().filter(low).map(|cell| (cell.from, cell.to)).collect()
 }

@@ -126,8 +126,8 @@ impl<'a> Sink<'a> {
         let wrong = self.record.results.iter().any(|row| row.wrong_bytes.is_some_and(|wrong| wrong > 0));
         let downgrades = fabric::downgrades();
         let exit = match &result {
+            _ if wrong => Exit::WrongData,
             Err(failure) => failure.exit,
-            Ok(()) if wrong => Exit::WrongData,
             Ok(()) if !downgrades.is_empty() => Exit::Degraded,
             Ok(()) => Exit::Ok,
         };
@@ -149,10 +149,18 @@ impl<'a> Sink<'a> {
             fs::write(file, page(&self.record))
                 .map_err(|error| Failure::system(&format!("--report {}", file.display()), &error))?;
         }
-        result?;
-        if wrong {
-            eprintln!("lspan: wrong data arrived: see the #wrong column");
+        match result {
+            // What else happened is no reason to tell this as less.
+            Err(failure) if wrong => {
+                Err(Failure::new(exit, format!("wrong data arrived: see the #wrong column; then: {}", failure.message)))
+            }
+            Err(failure) => Err(failure),
+            Ok(()) => {
+                if wrong {
+                    eprintln!("lspan: wrong data arrived: see the #wrong column");
+                }
+                Ok(exit)
+            }
         }
-        Ok(exit)
     }
 }

@@ -1,9 +1,11 @@
 //! Where the figures come from: the pages of this host, or `lspan stats --json --watch` on others.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,12 @@ const LINE: u64 = 16 << 20;
 /// Samples of other hosts that may wait to be shown; a host that sends faster waits.
 const WAITING: usize = 64;
 
+/// How long a host may say nothing, where it is asked more often than three times in that.
+const SILENT: Duration = Duration::from_secs(5);
+
+/// How long what a host says of its end may come after that: another process of ssh may hold its standard error open.
+const LAST: Duration = Duration::from_millis(500);
+
 /// What one host said.
 pub(super) struct Sample {
     pub(super) host: String,
@@ -30,7 +38,37 @@ pub(super) struct Sample {
 
 pub(super) enum Sources {
     Local { dir: PathBuf, every: Duration, next: Instant },
-    Remote { from: Receiver<Sample>, hosts: Vec<Child> },
+    Remote { from: Receiver<Sample>, hosts: Vec<Child>, heard: Heard },
+}
+
+/// When each host said something last. One that is gone says nothing, and ssh, which only receives, does not notice.
+pub(super) struct Heard {
+    limit: Duration,
+    hosts: BTreeMap<String, Last>,
+}
+
+/// When that was, for how many seconds of silence it was told, and whether it said why it has nothing, which stays.
+struct Last(Instant, u64, bool);
+
+impl Heard {
+    pub(super) fn new(hosts: &[String], every: Duration, now: Instant) -> Heard {
+        let hosts = hosts.iter().map(|host| (host.clone(), Last(now, 0, false))).collect();
+        Heard { limit: SILENT.max(3 * every), hosts }
+    }
+
+    /// Adds what is to be told of hosts that have been silent for long.
+    pub(super) fn note(&mut self, samples: &mut Vec<Sample>, now: Instant) {
+        for Sample { host, found } in samples.iter() {
+            self.hosts.insert(host.clone(), Last(now, 0, found.is_err()));
+        }
+        for (host, Last(at, told, failed)) in &mut self.hosts {
+            let silent = now.saturating_duration_since(*at);
+            if !*failed && silent >= self.limit && silent.as_secs() > *told {
+                *told = silent.as_secs();
+                samples.push(Sample { host: host.clone(), found: Err(format!("nothing for {told} s")) });
+            }
+        }
+    }
 }
 
 impl Sources {
@@ -50,7 +88,7 @@ impl Sources {
         let (to, from) = sync_channel(WAITING);
         let start = |host: &String| watch(args, host, to.clone());
         let hosts = args.ssh.iter().map(start).collect::<Result<_, _>>()?;
-        Ok(Sources::Remote { from, hosts })
+        Ok(Sources::Remote { from, hosts, heard: Heard::new(&args.ssh, args.every, Instant::now()) })
     }
 
     /// Whether several hosts may be shown.
@@ -70,7 +108,11 @@ impl Sources {
                 let found = read(dir).map_err(|error| format!("statistics in {}: {error}", dir.display()));
                 vec![Sample { host: host_name(), found }]
             }
-            Sources::Remote { from, .. } => from.try_iter().collect(),
+            Sources::Remote { from, heard, .. } => {
+                let mut samples = from.try_iter().collect();
+                heard.note(&mut samples, Instant::now());
+                samples
+            }
         }
     }
 }
@@ -97,6 +139,9 @@ fn watch(args: &TopArgs, host: &str, to: SyncSender<Sample>) -> Result<Child, Fa
         return Err(Failure::new(Exit::Failed, format!("{}: no pipe", args.rsh)));
     };
     let name = host.to_owned();
+    let last = Arc::new(Mutex::new(String::from("it has ended")));
+    let newest = Arc::clone(&last);
+    let (ends, ended) = sync_channel::<()>(0);
     let listen = move || {
         let tell = |found| to.send(Sample { host: name.clone(), found }).is_ok();
         let mut said = BufReader::new(said);
@@ -108,12 +153,25 @@ fn watch(args: &TopArgs, host: &str, to: SyncSender<Sample>) -> Result<Child, Fa
                 Ok(_) => {}
             }
         }
-        let mut why = String::new();
-        let _ = wrong.take(4096).read_to_string(&mut why);
-        let last = why.lines().rfind(|line| !line.trim().is_empty()).map_or("it has ended", str::trim);
-        tell(Err(plain(last)));
+        let _ = ended.recv_timeout(LAST);
+        tell(Err(plain(&last.lock().unwrap_or_else(|e| e.into_inner()))));
     };
-    thread::Builder::new().name("host".into()).spawn(listen).map_err(|error| Failure::system("a thread", &error))?;
+    // It is read all the time: a host whose standard error is full would wait for ever.
+    let complain = move || {
+        let _ends = ends;
+        let (mut wrong, mut line) = (BufReader::new(wrong), Vec::new());
+        while let Ok(1..) = wrong.by_ref().take(4096).read_until(b'\n', &mut line) {
+            let text = String::from_utf8_lossy(&line);
+            if !text.trim().is_empty() {
+                text.trim().clone_into(&mut newest.lock().unwrap_or_else(|e| e.into_inner()));
+            }
+            line.clear();
+        }
+    };
+    let thread = |name: &str| thread::Builder::new().name(name.into());
+    let failed = |error| Failure::system("a thread", &error);
+    thread("complaints").spawn(complain).map_err(failed)?;
+    thread("host").spawn(listen).map_err(failed)?;
     Ok(child)
 }
 
@@ -157,6 +215,28 @@ fn parse(line: &str) -> Result<Vec<ProcessStats>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_that_falls_silent_is_told_until_it_speaks_again() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let hosts = ["a".to_owned(), "b".to_owned()];
+        let mut heard = Heard::new(&hosts, Duration::from_secs(1), start);
+        let said = |host: &str, found| Sample { host: host.into(), found };
+        let mut noted = |mut samples: Vec<Sample>, now| {
+            let known = samples.len();
+            heard.note(&mut samples, now);
+            let list = samples.split_off(known);
+            list.into_iter().map(|one| format!("{}: {}", one.host, one.found.unwrap_err())).collect::<Vec<_>>()
+        };
+        assert!(noted(vec![], at(4)).is_empty());
+        assert!(noted(vec![said("b", Err("Permission denied".into()))], at(4)).is_empty());
+        assert_eq!(noted(vec![], at(5)), ["a: nothing for 5 s"]);
+        assert!(noted(vec![], at(5)).is_empty(), "once a second");
+        assert_eq!(noted(vec![], at(7)), ["a: nothing for 7 s"]);
+        assert!(noted(vec![said("a", Ok(vec![])), said("b", Ok(vec![]))], at(8)).is_empty());
+        assert_eq!(noted(vec![], at(13)), ["a: nothing for 5 s", "b: nothing for 5 s"]);
+    }
 
     #[test]
     fn lines_of_other_hosts_are_read_and_bad_ones_are_refused() {

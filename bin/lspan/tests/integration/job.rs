@@ -102,6 +102,22 @@ fn the_signal_that_ends_a_command_ends_lspan_too_and_those_to_lspan_are_passed_o
     assert!(place.is_tidy());
 }
 
+#[test]
+fn the_exit_code_comes_back_where_the_parent_ignores_sigchld() {
+    let place = Place::new("sigchld");
+    let lspan = place.lspan(&[]);
+    let mut command = Command::new("env");
+    command.args(["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_lspan"), "run", "--", "sh", "-c", "exit 7"]);
+    for (name, value) in lspan.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+}
+
 /// setsid(1) becomes the program itself, or where it leads a group already has it as a child.
 fn setsid_of(process: u32) -> u32 {
     let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap();

@@ -74,6 +74,44 @@ fn a_process_with_several_pages_is_read_as_one_with_their_sums() {
 
 /// Whoever makes pages that say to be of one process makes nobody hold more of it than of a page.
 #[test]
+fn what_a_page_has_counted_that_goes_before_its_process_goes_on_in_another() {
+    let _turn = TURNS.lock();
+    let dir = scratch("goes-on");
+    let (first, second) = (Stats::new(Some(&dir), "9").unwrap(), Stats::new(Some(&dir), "9").unwrap());
+    let elsewhere = scratch("goes-on-elsewhere");
+    let other = Stats::new(Some(&elsewhere), "9").unwrap();
+    let mut tally = Tally::default();
+    for (stats, transport, bytes) in [(&first, "tcp", 5), (&first, "rdma", 3), (&second, "tcp", 2), (&second, "shm", 1)]
+    {
+        tally.add(Counter::TxBytes, bytes);
+        tally.took(Duration::from_micros(3));
+        stats.report(stats.slot("eth0", transport, "").unwrap(), &mut tally);
+        stats.count(Event::AcceptPauses);
+    }
+    second.downgraded("before");
+    first.downgraded("TCP in place of RDMA: no port");
+    // The order of records is no promise.
+    let sorted = || {
+        let mut found = read(&dir).unwrap();
+        found[0].records.sort_by(|a, b| a.transport.cmp(&b.transport));
+        found[0].uptime = Duration::ZERO;
+        found
+    };
+    let before = sorted();
+    assert_eq!(before[0].records.len(), 3);
+    drop(first);
+    assert_eq!(sorted(), before);
+    let third = Stats::new(Some(&dir), "9").unwrap();
+    drop(second);
+    assert_eq!(sorted(), before);
+    drop(third);
+    assert!(read(&dir).unwrap().is_empty(), "the last one goes with the process");
+    assert!(read(&elsewhere).unwrap()[0].records.is_empty(), "another folder has its own");
+    drop(other);
+    [dir, elsewhere].iter().for_each(|dir| std::fs::remove_dir_all(dir).unwrap());
+}
+
+#[test]
 fn pages_of_a_process_that_have_too_many_records_together_stay_apart() {
     let _turn = TURNS.lock();
     let dir = scratch("apart");
@@ -234,7 +272,7 @@ fn a_run_tells_of_the_runs_within_it_too() {
 fn every_downgrade_that_is_logged_is_counted() {
     let _turn = TURNS.lock();
     let dir = scratch("counted");
-    let stats = std::sync::Arc::new(Stats::new(Some(&dir), "").unwrap());
+    let stats = Arc::new(Stats::new(Some(&dir), "").unwrap());
     let log = crate::log::counting(crate::log::Log::off(), stats.clone());
     log.warn("downgrade: TCP in place of RDMA");
     log.warn("rail lost: eth0");

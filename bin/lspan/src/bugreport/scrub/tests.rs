@@ -23,6 +23,8 @@ fn values_with_a_telling_name_are_removed() {
         ),
         ("/sys/x/uevent\tA=b\\n0123456789abcdef0123456789abcdef\n", "0123456789abcdef"),
         ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGq0zD3Yd6C3l5bH1d2k3f4g5h6j7k8l9m0n", "AAAAC3"),
+        ("peer q83vEjRWeJCrze/+EjRWeJCrze8SNFZ4kKvN7xI0Vng= 10.0.0.1", "q83vEjRW"),
+        ("peer q83vEjRWeJCrze-_EjRWeJCrze8SNFZ4kKvN7xI0Vng= 10.0.0.1", "8SNFZ4kK"),
     ] {
         let text = clean(line);
         assert!(!text.contains(part) && text.contains(REMOVED), "{line:?}: {text:?}");

@@ -331,6 +331,8 @@ impl Rank<'_> {
                     };
                     // The folder goes only when rank 0 has ended.
                     let _ = self.folder.put_outcome(done, &outcome);
+                    // Nothing was read meanwhile, which may have been long.
+                    seen = Instant::now();
                 }
                 _ => {}
             }

@@ -32,6 +32,16 @@ fn equal_reasons_of_pairs_are_said_once() {
 }
 
 #[test]
+fn two_rates_have_the_median_between_them() {
+    let cells = |rates: [f64; 2]| {
+        let cell = |(from, rate)| Cell { from, to: 1 - from, result: once(rate) };
+        rates.into_iter().enumerate().map(cell).collect::<Vec<_>>()
+    };
+    assert!(outliers(&cells([10.0, 6.9])).is_empty(), "0.82 of 8.45");
+    assert_eq!(outliers(&cells([10.0, 5.0])), [(1, 0)]);
+}
+
+#[test]
 fn a_pair_that_stands_out_is_named_in_all_forms() {
     let (names, cells) = three();
     let outliers = outliers(&cells);
