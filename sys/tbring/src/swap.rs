@@ -45,6 +45,9 @@ pub struct Swap {
     front: usize,
     /// The receive buffer that the next message comes into.
     next: usize,
+    /// The other side has closed: it takes nothing any more.
+    deaf: bool,
+    /// All that it had sent was taken, too.
     ended: bool,
     wait: Duration,
 }
@@ -77,6 +80,7 @@ impl Swap {
             places: [BufferState::Ours; BUFFERS],
             front: 0,
             next: 2,
+            deaf: false,
             ended: false,
             wait,
         };
@@ -116,7 +120,7 @@ impl Swap {
     ///
     /// # Errors
     /// [`Error::Range`]: the message is empty or longer than the buffer. [`Error::Ended`]: the other side has closed
-    /// the channel. [`Error::Late`]: the other side took nothing in time; the message is still being sent, and `front`
+    /// the channel; what it sent before can still be received. [`Error::Late`]: the other side took nothing in time; the message is still being sent, and `front`
     /// or `flush` must wait for it before the next one. [`Error::Gone`], [`Error::Refused`].
     pub fn send(&mut self, length: u64) -> Result<()> {
         self.free(self.front)?;
@@ -207,7 +211,7 @@ impl Swap {
                 return Err(Error::Late { channel: self.channel, seconds: self.wait.as_secs() });
             }
         }
-        if self.ended { Err(Error::Ended { channel: self.channel }) } else { Ok(()) }
+        if self.deaf { Err(Error::Ended { channel: self.channel }) } else { Ok(()) }
     }
 
     /// Takes one completion, waiting for it; false where there is none.
@@ -246,8 +250,10 @@ impl Swap {
                 Ok(())
             }
             Ok(()) => Err(Error::Queues { what: "a message longer than its buffer" }),
+            // Of a send also while messages of the other side wait.
             Err(libc::EPIPE) => {
-                self.ended = true;
+                self.deaf = true;
+                self.ended |= !sent;
                 Ok(())
             }
             Err(libc::ENODEV) => Err(Error::Gone),
@@ -266,3 +272,6 @@ impl AsFd for Swap {
         self.ring.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests;

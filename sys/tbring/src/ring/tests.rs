@@ -2,6 +2,16 @@ use std::io::Read;
 
 use super::*;
 
+impl Ring {
+    /// Queues and regions of no device, with a test in the place of a driver that takes entries by itself.
+    pub(crate) fn over(queues: Queues, map: Map, file: OwnedFd) -> (Ring, [RingMr; 2]) {
+        let ring = Ring { queues, _map: map, device: Device::new(file), threaded: true };
+        let region = |id| RingMr { device: ring.device.shared.clone(), id, length: 1 << 20, registered: false };
+        let regions = [region(0), region(1)];
+        (ring, regions)
+    }
+}
+
 #[test]
 fn a_ring_that_is_dropped_closes_its_device_though_regions_and_registrars_are_there() {
     let (mut other_end, device) = std::io::pipe().unwrap();
