@@ -7,7 +7,8 @@
 //! first ([`Domain::invalidate`]).
 //!
 //! The key of a target opens all of its region, to every queue pair of the protection domain, for as long as it is registered. So
-//! its end is not left to the rails, which may be idle: a target that is forgotten is deregistered at once, whoever still knows it.
+//! its end is not left to the rails, which may be idle: a target that is forgotten is deregistered at once, whoever still knows it. Only where
+//! it is not known what has gone, what is used stays until it is not: receives under way have their memory yet.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -32,12 +33,15 @@ pub(crate) struct CachedRegion<M> {
     mr: Mutex<Option<M>>,
     /// How many [`Hold`]s there are; changed under the domain's lock.
     holds: AtomicUsize,
+    /// What it is of may have gone: it lives for those who use it already. Changed under the domain's lock.
+    outdated: AtomicBool,
 }
 
 impl<M: Mr> CachedRegion<M> {
     fn new(mr: M, mem: MemSlice, target: bool, kept: bool) -> Arc<CachedRegion<M>> {
         let (keys, mr) = (mr.keys(), Mutex::new(Some(mr)));
-        Arc::new(CachedRegion { keys, mem, target, kept, mr, holds: AtomicUsize::new(0) })
+        let (holds, outdated) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Arc::new(CachedRegion { keys, mem, target, kept, mr, holds, outdated })
     }
 
     pub(crate) fn keys(&self) -> &Keys {
@@ -58,11 +62,22 @@ impl<M: Mr> CachedRegion<M> {
     }
 }
 
+/// Why a range is forgotten.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// It was unmapped.
+    Gone,
+    /// Its owner takes it back.
+    TakenBack,
+    /// It is not known what was unmapped.
+    Unknown,
+}
+
 /// What a domain has registered.
 struct Known<M> {
     /// Where operations look.
     regions: Regions<CachedRegion<M>>,
-    /// All that was not forgotten: also what larger regions have taken the place of.
+    /// All that was not forgotten, or is used yet: also what larger regions have taken the place of.
     live: Vec<Weak<CachedRegion<M>>>,
 }
 
@@ -100,23 +115,28 @@ impl<M: Mr> Known<M> {
         self.live.iter().filter_map(Weak::upgrade)
     }
 
-    /// Forgets what shares a byte with the range: sources are deregistered with their last user, targets now. Those that are
-    /// held stay unless `all` go. Whether there were any.
-    fn forget(&mut self, addr: u64, len: u64, all: bool) -> bool {
-        let known = self.live.len();
-        let stays = |region: &CachedRegion<M>| !region.meets(addr, len) || (!all && region.is_held());
+    /// Forgets what shares a byte with the range: sources are deregistered with their last user, targets now, or also with their
+    /// last user where it is unknown what has gone. Those that are held stay unless they are gone. Whether there were any.
+    fn forget(&mut self, addr: u64, len: u64, cause: Cause) -> bool {
+        let mut any = false;
+        let stays = |region: &CachedRegion<M>| !region.meets(addr, len) || (cause != Cause::Gone && region.is_held());
         self.regions.retain(stays);
         self.live.retain(|known| {
-            let Some(region) = known.upgrade() else { return false };
-            let stays = stays(&region);
-            if region.target && !stays {
-                region.end();
+            let region = known.upgrade();
+            if region.as_ref().is_some_and(|region| stays(region)) {
+                return true;
             }
-            stays
+            any = true;
+            match region {
+                Some(region) if cause == Cause::Unknown => region.outdated.store(true, Ordering::Relaxed),
+                Some(region) if region.target => region.end(),
+                _ => {}
+            }
+            cause == Cause::Unknown
         });
         let held: Vec<_> = self.live().filter(|region| region.is_held()).collect();
         held.into_iter().for_each(|region| self.show(region));
-        self.live.len() < known
+        any
     }
 }
 
@@ -208,8 +228,11 @@ impl<N: Nic> Domain<N> {
     fn catch_up(&self) -> u64 {
         let epoch = self.settled();
         let mut seen = self.0.gone.lock().unwrap_or_else(PoisonError::into_inner);
-        // What is held stays where it is not known what has gone: who holds it takes it back first.
-        gone::since(&mut seen, |range| self.forget(range.0, range.1 - range.0, range != gone::ALL));
+        // What is held or used stays where it is not known what has gone: its owner takes it back first.
+        gone::since(&mut seen, |range| {
+            let cause = if range == gone::ALL { Cause::Unknown } else { Cause::Gone };
+            self.forget(range.0, range.1 - range.0, cause);
+        });
         epoch
     }
 
@@ -255,13 +278,13 @@ impl<N: Nic> Domain<N> {
     /// is idle. A chunk that was under way ends its rail then, and so does a send from memory that was registered as a target
     /// only. Sources, which have no key for a peer, are deregistered when sends from them have ended.
     pub fn invalidate(&self, mem: MemSlice) {
-        self.forget(mem.as_ptr() as u64, mem.len() as u64, false);
+        self.forget(mem.as_ptr() as u64, mem.len() as u64, Cause::TakenBack);
     }
 
-    fn forget(&self, addr: u64, len: u64, all: bool) {
+    fn forget(&self, addr: u64, len: u64, cause: Cause) {
         // Under the lock until all are deregistered: who forgets the same at the same time returns no earlier.
         let mut regions = self.lock();
-        if regions.forget(addr, len, all) {
+        if regions.forget(addr, len, cause) {
             self.0.generation.fetch_add(1, Ordering::Release);
         }
     }
@@ -284,7 +307,9 @@ impl<N: Nic> Domain<N> {
     /// [`Error::System`]: the device refuses; ENOMEM when no more memory may be locked.
     pub fn hold(&self, mem: MemSlice, target: bool) -> Result<Hold<N>, Error> {
         self.catch_up();
-        let is = |r: &Arc<CachedRegion<N::Mr>>| r.kept && r.target == target && r.mem == mem;
+        let is = |r: &Arc<CachedRegion<N::Mr>>| {
+            r.kept && r.target == target && r.mem == mem && !r.outdated.load(Ordering::Relaxed)
+        };
         let regions = self.lock();
         if let Some(region) = regions.live().find(is) {
             region.holds.fetch_add(1, Ordering::Relaxed);
@@ -379,7 +404,7 @@ impl<N: Nic> Drop for Hold<N> {
         let regions = self.domain.lock();
         self.region.holds.fetch_sub(1, Ordering::Relaxed);
         drop(regions);
-        self.domain.forget(self.region.keys.addr(), self.region.keys.len(), false);
+        self.domain.forget(self.region.keys.addr(), self.region.keys.len(), Cause::TakenBack);
     }
 }
 

@@ -185,3 +185,29 @@ fn a_buffer_that_went_back_to_the_system_is_forgotten_without_a_watch_and_a_held
         drop(hold);
     }
 }
+
+#[test]
+fn where_it_is_unknown_what_has_gone_the_key_of_a_receive_under_way_stays_valid_and_no_other_uses_it() {
+    let domain = domain();
+    let buf = StaticBuf::new(1 << 16);
+    let is_open = |region: &CachedRegion<_>| region.mr.lock().expect("not poisoned").is_some();
+    let mut cache = Cache::new(domain.clone());
+    let lost = || domain.forget(gone::ALL.0, gone::ALL.1, Cause::Unknown);
+    let receive = cache.get(buf.slice(), true).expect("registered");
+    lost();
+    assert!(is_open(&receive), "the peer's next write is refused");
+    let new = cache.get(buf.slice(), true).expect("registered");
+    assert_ne!(new.keys(), receive.keys(), "it may be of what has gone");
+    domain.forget(buf.slice().as_ptr() as u64, 1, Cause::Gone);
+    assert!(!is_open(&receive) && !is_open(&new), "this is known to have gone");
+    let receive = cache.get(buf.slice(), true).expect("registered");
+    lost();
+    let held = domain.hold(buf.slice(), true).expect("registered");
+    assert_ne!(held.region.keys(), receive.keys(), "a later holder shares what may have gone");
+    domain.invalidate(buf.slice());
+    assert!(!is_open(&receive) && is_open(&held.region), "its owner has taken it back");
+    lost();
+    assert!(is_open(&held.region));
+    drop(held);
+    assert_eq!(domain.kept(), 0);
+}
