@@ -436,6 +436,12 @@ impl<D: RingDevice> Drop for RingRail<D> {
     }
 }
 
+/// A driver has not copied a short chunk: that of host memory is always copied.
+#[cold]
+fn uncopied(direction: &str) -> End {
+    End::Device(format!("its driver did not copy {direction} its memory: that was freed, or the device has failed"))
+}
+
 /// A head as it travels, and whether its payload is elsewhere.
 pub(crate) fn is_apart(kind: Kind, head: &Head) -> bool {
     kind.is_payload() && head.len.get() as usize > INLINE

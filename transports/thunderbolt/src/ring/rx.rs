@@ -7,7 +7,7 @@ use linkspan_proto::Head;
 use linkspan_proto::head::HEAD_LEN;
 use linkspan_transport::{Buf, End, Sink};
 
-use super::{CHUNK, CHUNKS, Of, RingIo, SLOT, SLOTS, Slots, is_apart};
+use super::{CHUNK, CHUNKS, Of, RingIo, SLOT, SLOTS, Slots, is_apart, uncopied};
 use crate::cache::Held;
 use crate::device::RingDevice;
 use crate::setup::NONCE_LEN;
@@ -147,12 +147,9 @@ impl<D: RingDevice> Rx<D> {
             return Ok(sink.ctrl(&head, body)?);
         }
         match sink.place(&head)? {
-            Some(mem) if mem.len() == body.len() => {
-                let inside = mem.fill(0, body);
-                debug_assert!(inside);
-            }
-            Some(mem) => return Err(misplaced(&head, mem.len())),
-            None => {}
+            Some(mem) if mem.len() != body.len() => return Err(misplaced(&head, mem.len())),
+            Some(mem) if !mem.fill(0, body) => return Err(uncopied("to")),
+            _ => {}
         }
         self.arriving.push_back(IncomingChunk { head, landed: true, _region: None });
         self.land(sink)

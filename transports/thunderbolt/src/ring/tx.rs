@@ -7,7 +7,7 @@ use linkspan_proto::Head;
 use linkspan_proto::head::HEAD_LEN;
 use linkspan_transport::{Buf, End, MemSlice};
 
-use super::{CHUNKS, Of, RingIo, SLOT, SLOTS, Slots};
+use super::{CHUNKS, Of, RingIo, SLOT, SLOTS, Slots, uncopied};
 use crate::cache::Held;
 use crate::device::RingDevice;
 
@@ -55,11 +55,12 @@ impl<D: RingDevice> Tx<D> {
         self.taken + self.items.len() as u64
     }
 
-    fn slot(&mut self, port: &mut RingIo<D>, fill: impl FnOnce(MemSlice) -> usize) -> Result<Option<u8>, End> {
+    /// A message of the bytes that `fill` puts into a slot; `None` of it: they could not be copied.
+    fn slot(&mut self, port: &mut RingIo<D>, fill: impl FnOnce(MemSlice) -> Option<usize>) -> Result<Option<u8>, End> {
         let Some(slot) = self.free.pop() else { return Ok(None) };
         let at = Slots::<D>::at(slot.into());
         let Some(mem) = port.slots.mem.sub(at, SLOT as u64) else { return Ok(None) };
-        let len = fill(mem);
+        let Some(len) = fill(mem) else { return Err(uncopied("from")) };
         let put = port.device.send(port.control, &port.slots.region, at, len as u64, Of::Sent.cookie(u64::from(slot)));
         port.put(put)?;
         Ok(Some(slot))
@@ -67,21 +68,14 @@ impl<D: RingDevice> Tx<D> {
 
     /// A message that is no item.
     pub(crate) fn raw(&mut self, port: &mut RingIo<D>, bytes: &[u8]) -> Result<(), End> {
-        self.slot(port, |mem| {
-            let inside = mem.fill(0, bytes);
-            debug_assert!(inside);
-            bytes.len()
-        })?;
+        self.slot(port, |mem| mem.fill(0, bytes).then_some(bytes.len()))?;
         Ok(())
     }
 
     /// A head and what fits behind it. `Err(None)`: no space at the moment.
     pub(crate) fn message(&mut self, port: &mut RingIo<D>, head: &Head, body: MemSlice) -> Result<u64, Option<End>> {
-        let slot = self.slot(port, |mem| {
-            let inside = mem.fill(0, head.as_wire()) && copy(body, mem);
-            debug_assert!(inside);
-            HEAD_LEN + body.len()
-        })?;
+        let fill = |mem: MemSlice| mem.fill(0, head.as_wire()) && copy(body, mem);
+        let slot = self.slot(port, |mem| fill(mem).then_some(HEAD_LEN + body.len()))?;
         let slot = slot.ok_or(None)?;
         let n = self.accept(1, None);
         self.owner[usize::from(slot)] = n;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::common::Cables;
+use linkspan_gpu::{Gpu, SimConfig, SimGpu};
 use linkspan_proto::{Head, Kind};
 use linkspan_tbring::Access;
 use linkspan_thunderbolt::soft::{SoftRing, SoftRingLink};
@@ -169,5 +170,28 @@ fn rails_share_a_link_and_leave_its_channels_free() {
     for _ in 0..300 {
         let _one = cables.rails();
         let _two = cables.rails();
+    }
+}
+
+#[test]
+fn a_short_chunk_that_the_driver_of_a_gpu_does_not_copy_is_neither_sent_nor_reported() {
+    for lost in [0, 1] {
+        let link = SoftRingLink::new();
+        let (mut a, mut b) = (rail(&link, 0), rail(&link, 1));
+        let gpus = [(); 2].map(|()| SimGpu::new(SimConfig::default()).expect("a device"));
+        let [src, dst] = [0, 1].map(|n| gpus[n].alloc(100).expect("memory"));
+        let mut sink = Take { place: dst, landed: 0, messages: 0 };
+        let mut send = |sink: &mut Take| {
+            let _ = a.data(&head(Kind::Chunk, 100), src);
+            a.flush().and_then(|_| b.poll(sink)).err().map(|down| down.to_string())
+        };
+        assert_eq!((send(&mut sink), sink.landed), (None, 1));
+        // As one that has failed: it copies nothing.
+        let left = gpus.into_iter().enumerate().filter(|(n, _)| *n != lost).map(|(_, gpu)| gpu);
+        let _left: Vec<_> = left.collect();
+        let end = send(&mut sink).expect("the bytes are those of before");
+        let side = format!("LS0104 the device behind side {lost} failed: its driver did not copy");
+        assert!(end.starts_with(&side), "{end}");
+        assert_eq!(sink.landed, 1);
     }
 }
