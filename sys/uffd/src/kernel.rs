@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
 /// `UFFD_USER_MODE_ONLY`.
 const USER_MODE_ONLY: libc::c_int = 1;
@@ -66,6 +67,31 @@ pub(crate) fn register(fd: &OwnedFd, start: u64, end: u64) -> io::Result<()> {
     let done = unsafe { libc::ioctl(fd.as_raw_fd(), UFFDIO_REGISTER as _, &mut range) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
+
+/// How a page in `/proc/self/pagemap` is marked that is of a file or shared: Documentation/admin-guide/mm/pagemap.rst.
+const FILE_OR_SHARED: u64 = 1 << 61;
+
+/// Whether the page that holds `addr` is of a file or shared. It must have been touched; private pages of a file count from when they are read to
+/// when they are written.
+pub(crate) fn is_file_or_shared(pagemap: &File, addr: u64, page: u64) -> io::Result<bool> {
+    let mut entry = [0; 8];
+    pagemap.read_exact_at(&mut entry, addr / page * 8)?;
+    Ok(u64::from_ne_bytes(entry) & FILE_OR_SHARED != 0)
+}
+
+/// Whether the process has half of the mappings that it may have.
+pub(crate) fn has_many_mappings() -> bool {
+    let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok().and_then(|n| n.trim().parse().ok());
+    let Ok(mut maps) = File::open("/proc/self/maps") else { return false };
+    let (mut lines, mut buf) = (0, [0; 4096]);
+    while let Ok(n @ 1..) = maps.read(&mut buf) {
+        lines += buf[..n].iter().filter(|&&byte| byte == b'\n').count();
+    }
+    lines >= most.unwrap_or(MAPPINGS) / 2
+}
+
+/// `DEFAULT_MAX_MAP_COUNT`: include/linux/mm.h.
+const MAPPINGS: usize = 65530;
 
 /// Whether a change of watched memory has begun whose event was not read yet.
 ///

@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use linkspan_mem::gone;
 use linkspan_transport::{Buf, MemSlice};
@@ -26,7 +26,14 @@ use linkspan_transport::{Buf, MemSlice};
 pub struct Unmaps {
     fd: OwnedFd,
     page: u64,
+    pagemap: Option<File>,
+    /// Ranges so far, and whether the process had too many mappings when it was last looked.
+    ranges: AtomicU64,
+    crowded: AtomicBool,
 }
+
+/// How many ranges lie between two looks at the number of mappings: each may add two.
+const LOOK: u64 = 1024;
 
 impl Unmaps {
     /// The watch of this process; the first call starts its thread.
@@ -49,20 +56,39 @@ impl Unmaps {
                 gone::hear(|| kernel::read(&file));
             }
         })?;
-        Ok(Unmaps { fd, page: linkspan_mem::page_size() as u64 })
+        let (ranges, crowded) = (AtomicU64::new(0), AtomicBool::new(false));
+        let pagemap = File::open("/proc/self/pagemap").ok();
+        Ok(Unmaps { fd, page: linkspan_mem::page_size() as u64, pagemap, ranges, crowded })
     }
 
     /// Watches the pages of `mem`. Watching them again is no error.
     ///
+    /// Memory of a file (a memfd and `/dev/shm` too) is not watched, for the file can lose its pages while they are mapped, of which no event tells:
+    /// by ftruncate(2), or a hole. Nor is any other shared memory, which the kernel keeps in such files. The first and the last page are looked at.
+    ///
     /// # Errors
-    /// The error of `ioctl(UFFDIO_REGISTER)`: `EINVAL` for memory of a file or a device, `EBUSY` where another
-    /// userfaultfd watches it.
+    /// `EINVAL`: memory of a file or a device, shared memory, or it cannot be told which as there is no `/proc`. `EBUSY`: another userfaultfd watches
+    /// it. `ENOMEM`: the process has half of the mappings that it may have (`vm.max_map_count`); each range that is watched apart costs two.
     pub fn watch(&self, mem: MemSlice) -> io::Result<()> {
         if mem.is_empty() {
             return Ok(());
         }
         let from = mem.as_ptr() as u64;
-        let to = (from + mem.len() as u64).next_multiple_of(self.page);
+        let last = from + mem.len() as u64 - 1;
+        for addr in [from, last] {
+            let touched = mem.read(addr - from, &mut [0]);
+            let pagemap = self.pagemap.as_ref().filter(|_| touched);
+            if pagemap.is_none_or(|map| kernel::is_file_or_shared(map, addr, self.page).unwrap_or(true)) {
+                return Err(io::Error::from_raw_os_error(libc::EINVAL));
+            }
+        }
+        if self.ranges.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK) {
+            self.crowded.store(kernel::has_many_mappings(), Ordering::Relaxed);
+        }
+        if self.crowded.load(Ordering::Relaxed) {
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        }
+        let to = (last + 1).next_multiple_of(self.page);
         kernel::register(&self.fd, from / self.page * self.page, to)
     }
 

@@ -1,7 +1,8 @@
 //! A registration is not used for what is mapped where its memory was.
 
+use std::io::Write;
 use std::net::Ipv4Addr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -71,13 +72,20 @@ fn hear_late() {
     assert_eq!(done, [0; 3]);
 }
 
-/// A file's pages, which the kernel does not watch.
+/// A file's pages, of all of which the kernel does not tell: of one on a disk and of one in memory in turn.
 fn map_file(at: *mut libc::c_void, byte: u8) {
     let path = format!("{}/{:x}-{byte}", env!("CARGO_TARGET_TMPDIR"), at.addr());
-    std::fs::write(&path, vec![byte; LEN]).expect("written");
-    let file = std::fs::File::open(&path).expect("open");
-    std::fs::remove_file(&path).expect("there");
-    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE);
+    let (mut file, flags) = if byte.is_multiple_of(2) {
+        let file = std::fs::File::create_new(&path).expect("made");
+        std::fs::remove_file(&path).expect("there");
+        (file, libc::MAP_PRIVATE)
+    } else {
+        // SAFETY: a name that ends with a zero; the descriptor is nobody else's.
+        let file = unsafe { std::fs::File::from_raw_fd(libc::memfd_create(c"linkspan".as_ptr(), libc::MFD_CLOEXEC)) };
+        (file, libc::MAP_SHARED)
+    };
+    file.write_all(&[byte; LEN]).expect("written");
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, flags | libc::MAP_FIXED_NOREPLACE);
     // SAFETY: new memory, which replaces none.
     assert_eq!(unsafe { libc::mmap(at, LEN, prot, flags, file.as_raw_fd(), 0) }, at);
 }

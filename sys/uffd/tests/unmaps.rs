@@ -91,6 +91,30 @@ fn what_is_unmapped_moved_or_given_back_is_told_before_the_call_returns() {
     gone::since(&mut seen, |range| assert!(range.1 <= from || range.0 >= to, "{range:x?} is still there"));
 }
 
+/// The pages of a file in memory can go while they are mapped, of which there is no event.
+#[test]
+fn shared_memory_is_not_watched_wherever_in_a_range_it_is_and_private_memory_that_was_never_touched_is() {
+    let Ok(unmaps) = Unmaps::of_process() else { return };
+    if watched().is_none() {
+        return;
+    }
+    for shared in [&[] as &[usize], &[0], &[1], &[0, 1]] {
+        let at = map(None).as_ptr();
+        for half in shared {
+            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+            // SAFETY: half of the test's own memory, used by nothing.
+            let part = unsafe { at.add(half * LEN / 2) };
+            // SAFETY: as above.
+            let got = unsafe { libc::mmap(part.cast(), LEN / 2, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+            assert_eq!(got, part.cast());
+        }
+        // SAFETY: mapped for as long as the process lives.
+        let watched = unmaps.watch(unsafe { MemSlice::new(at, LEN) });
+        let refused = watched.err().and_then(|why| why.raw_os_error());
+        assert_eq!(refused, (!shared.is_empty()).then_some(libc::EINVAL), "{shared:?}");
+    }
+}
+
 #[test]
 fn many_threads_unmap_at_once_and_each_is_heard() {
     let threads: Vec<_> = (0..8)

@@ -3,7 +3,7 @@
 //! Registering pins pages and costs from tens of microseconds up; so a region stays registered until it is
 //! invalidated or pushed out. A card goes on using the pages that it knows, whatever is mapped there by then. So what goes back to the
 //! system is forgotten ([`gone`]): our own buffers say so. Other memory a domain may be told to watch ([`Domain::watching`]); what cannot be
-//! watched, as a file's pages, it registers for each chunk anew. Without the watch, code that unmaps memory that was ever posted says so
+//! watched, as pages of a file or shared ones, it registers for each chunk anew. Without the watch, code that unmaps memory that was ever posted says so
 //! first ([`Domain::invalidate`]).
 //!
 //! The key of a target opens all of its region, to every queue pair of the protection domain, for as long as it is registered. So
@@ -193,7 +193,7 @@ impl<N: Nic> Domain<N> {
     }
 
     /// From now on memory that is unmapped, moved or given back to the kernel is forgotten by itself, before anything else can be
-    /// mapped and posted there; memory of which the kernel does not tell, as a file's, is not kept, but where its owner tells
+    /// mapped and posted there; memory of which the kernel does not tell, as of a file's or shared memory, is not kept, but where its owner tells
     /// ([`gone::promise`]). Costs a thread of the process, which is asleep, and a system call for each registration and each look-up.
     /// Before Linux 5.15 what one thread unmaps while others do may be missed where it is mapped and posted anew before the call has returned
     /// ([`Unmaps::settle`]).

@@ -468,8 +468,8 @@ unsafe impl<N: Nic> Rail for VerbsRail<N> {
         self.told |= first;
         first.then(|| {
             format!(
-                "{}: some memory is registered for each chunk anew, which is slower: nothing tells when it is unmapped (a file that was \
-                 mapped by other means than `Memory::map`)",
+                "{}: some memory is registered for each chunk anew, which is slower: nothing tells when it goes (a file that was mapped \
+                 by other means than `Memory::map`, shared memory, or the process has half of the mappings that vm.max_map_count lets it have)",
                 self.info.path
             )
         })
