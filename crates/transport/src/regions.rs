@@ -57,6 +57,15 @@ impl<R> Regions<R> {
         map.insert((place, from), (to, region));
     }
 
+    /// The same ranges with what `f` makes of each, without those of which it makes nothing.
+    #[must_use]
+    pub fn map<T>(&self, f: impl Fn(&Arc<R>) -> Option<T>) -> Regions<T> {
+        let map = |of: &Map<R>| {
+            of.iter().filter_map(|(at, (last, region))| Some((*at, (*last, Arc::new(f(region)?))))).collect()
+        };
+        Regions { sources: map(&self.sources), targets: map(&self.targets) }
+    }
+
     /// Drops all but those that `stays` says yes to.
     pub fn retain(&mut self, stays: impl Fn(&R) -> bool) {
         for map in [&mut self.sources, &mut self.targets] {

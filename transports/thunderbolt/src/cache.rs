@@ -7,7 +7,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use linkspan_mem::gone;
 use linkspan_tbring::{Access, Error};
@@ -63,7 +63,7 @@ impl linkspan_transport::Registrar for CableMemory {
         Err("drivers of cables do not support it".into())
     }
 
-    /// Operations under way keep theirs; the rail lets go at its next operation.
+    /// Operations under way keep theirs; a rail lets go of host memory at its next operation.
     fn invalidate(&self, mem: MemSlice) {
         if let Some(cables) = &*self.lock() {
             cables.invalidate(mem);
@@ -149,10 +149,10 @@ impl<R: Send + Sync> RegisteredCables for Shared<R> {
 /// `errno.h`: no space.
 const ENOSPC: i32 = 28;
 
-/// Memory of devices as it was when it was looked at last.
+/// Memory of devices as it was when it was looked at last. It keeps nothing registered.
 struct Seen<R> {
     shared: Arc<Shared<R>>,
-    regions: Regions<Held<R>>,
+    regions: Regions<Weak<Held<R>>>,
     when: (u64, u64),
 }
 
@@ -161,12 +161,12 @@ impl<R> Seen<R> {
         Seen { shared: shared.clone(), regions: Regions::default(), when: (0, 0) }
     }
 
-    fn find(&mut self, mem: MemSlice, target: bool) -> Option<&Arc<Held<R>>> {
+    fn find(&mut self, mem: MemSlice, target: bool) -> Option<Arc<Held<R>>> {
         let now = self.shared.now();
         if now != self.when {
-            (self.regions, self.when) = (self.shared.lock().clone(), now);
+            (self.regions, self.when) = (self.shared.lock().map(|held| Some(Arc::downgrade(held))), now);
         }
-        self.regions.find(mem, target)
+        self.regions.find(mem, target)?.upgrade()
     }
 }
 
@@ -240,7 +240,7 @@ impl<D: RingDevice> Cache<D> {
     /// The region that holds `mem`; when it is known without a system call but [`Unmaps::settle`].
     pub(crate) fn get(&mut self, device: &mut D, mem: MemSlice, target: bool) -> Result<Arc<Held<D::Region>>, Error> {
         if !mem.is_host() {
-            return self.devices.find(mem, target).cloned().ok_or_else(|| Error::Refused {
+            return self.devices.find(mem, target).ok_or_else(|| Error::Refused {
                 call: "looking device memory up",
                 source: std::io::Error::from_raw_os_error(EFAULT),
                 hint: "; its owner has not registered it with this rail, or has taken it back",
@@ -287,3 +287,6 @@ impl<D: RingDevice> Drop for Cache<D> {
 
 /// `errno.h`: a bad address.
 const EFAULT: i32 = 14;
+
+#[cfg(test)]
+mod tests;

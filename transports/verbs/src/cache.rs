@@ -480,10 +480,10 @@ impl<N: Nic> Cache<N> {
     }
 }
 
-/// What is registered, as it was when it was looked at last.
+/// What of devices is registered, as it was when it was looked at last. It keeps nothing registered.
 pub(crate) struct Registered<N: Nic> {
     domain: Domain<N>,
-    regions: Regions<CachedRegion<N::Mr>>,
+    regions: Regions<Weak<CachedRegion<N::Mr>>>,
     seen: (u64, u64),
 }
 
@@ -500,11 +500,10 @@ unsafe impl<N: Nic> DeviceReach for Registered<N> {
         let shared = &self.domain.0;
         let now = (shared.generation.load(Ordering::Acquire), shared.registrations.load(Ordering::Acquire));
         if now != self.seen {
-            (self.regions, self.seen) = (self.domain.lock().regions.clone(), now);
-            // Only that of devices is asked about, and what is known here stays registered.
-            self.regions.retain(|region| !region.mem.is_host());
+            let of_device = |r: &Arc<CachedRegion<N::Mr>>| (!r.mem.is_host()).then(|| Arc::downgrade(r));
+            (self.regions, self.seen) = (self.domain.lock().regions.map(of_device), now);
         }
-        self.regions.find(mem, target).is_some()
+        self.regions.find(mem, target).is_some_and(|region| region.strong_count() > 0)
     }
 }
 

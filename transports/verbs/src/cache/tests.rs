@@ -1,5 +1,6 @@
 use std::net::Ipv4Addr;
 
+use linkspan_gpu::{Gpu, SimConfig, SimGpu};
 use linkspan_transport::{HostBuf, StaticBuf};
 use linkspan_verbs_sys::mock::MockNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
@@ -210,4 +211,21 @@ fn where_it_is_unknown_what_has_gone_the_key_of_a_receive_under_way_stays_valid_
     assert!(is_open(&held.region));
     drop(held);
     assert_eq!(domain.kept(), 0);
+}
+
+#[test]
+fn memory_of_a_device_that_is_taken_back_is_deregistered_although_nobody_asks_about_it_again() {
+    for target in [false, true] {
+        let gpu = SimGpu::new(SimConfig::default()).expect("a device");
+        let card = SoftConfig { peer_memory: true, ..SoftConfig::roce("a", Ipv4Addr::LOCALHOST, 1) };
+        let domain = Domain::new(SoftNet::new(1).nic(card));
+        let mem = gpu.alloc(1 << 16).expect("memory");
+        let mut idle = Registered::new(domain.clone());
+        let held = domain.hold(mem, target).expect("registered");
+        assert!(idle.reaches(mem, target));
+        let region = Arc::downgrade(&held.region);
+        drop(held);
+        assert_eq!(region.strong_count(), 0, "it stays pinned");
+        assert!(!idle.reaches(mem, target));
+    }
 }
