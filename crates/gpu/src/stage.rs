@@ -323,6 +323,10 @@ unsafe impl<R: Rail + ?Sized> Rail for StagedRail<R> {
         self.rail.abandon();
     }
 
+    fn closed_by_peer(&mut self) {
+        self.rail.closed_by_peer();
+    }
+
     fn health(&self) -> Health {
         self.rail.health()
     }

@@ -411,7 +411,11 @@ impl<R: Rail + ?Sized> Conn<R> {
     #[inline]
     fn drop_closed(&mut self) -> Result<(), Error> {
         while let Some(slot) = self.engine.peer_closed() {
-            let path = self.rails.up[slot].as_ref().map(|r| r.info().path.clone()).unwrap_or_default();
+            let path = self.rails.up[slot].as_mut().map(|rail| {
+                rail.closed_by_peer();
+                rail.info().path.clone()
+            });
+            let path = path.unwrap_or_default();
             self.drop_rail(slot, Down::PeerGone { path, why: "the peer has given this rail up".into() })?;
         }
         Ok(())

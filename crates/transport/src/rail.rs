@@ -302,6 +302,9 @@ pub unsafe trait Rail {
     /// The connection is lost: what was sent last need not arrive, and the drop that follows waits for no word of the peer.
     fn abandon(&mut self) {}
 
+    /// The peer says over another rail that it has closed its end of this one: the drop that follows says nothing and waits for nothing.
+    fn closed_by_peer(&mut self) {}
+
     /// How the path does. Asked some ten times a second; at most a system call.
     fn health(&self) -> Health {
         Health::default()

@@ -452,6 +452,11 @@ unsafe impl<N: Nic> Rail for VerbsRail<N> {
         !domain.nic().port(self.port).is_ok_and(|port| port.active)
     }
 
+    fn closed_by_peer(&mut self) {
+        // Nobody acknowledges anything there.
+        self.end.get_or_insert(End::Gone("it has closed its end".into()));
+    }
+
     fn abandon(&mut self) {
         self.close_wait = self.close_wait.min(DEAD_WAIT);
     }

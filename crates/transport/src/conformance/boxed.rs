@@ -76,6 +76,10 @@ unsafe impl Rail for Boxed {
         self.0.abandon();
     }
 
+    fn closed_by_peer(&mut self) {
+        self.0.closed_by_peer();
+    }
+
     fn health(&self) -> Health {
         self.0.health()
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::common::config;
 use linkspan_proto::{Head, Kind};
 use linkspan_transport::conformance::pattern;
-use linkspan_transport::{MemSlice, Poll, Rail, Sink, Violation};
+use linkspan_transport::{Conn, MemSlice, Poll, Rail, Sink, Violation};
 use linkspan_verbs::{Config, Domain, Setup, VerbsRail, join};
 use linkspan_verbs_sys::mock::MockNic;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
@@ -86,6 +86,27 @@ fn a_rail_of_a_lost_connection_does_not_wait_long() {
     drop(a);
     assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
     drop(b);
+}
+
+#[test]
+fn a_rail_that_the_peer_has_given_up_is_not_waited_for() {
+    let Pair { net, nics, rails: (a, b) } = pair(31, Some(Duration::from_secs(60)));
+    let side = |nic: &Mock| Setup::new(Domain::new(nic.clone()), config()).unwrap();
+    let others = join(side(&nics[0]), side(&nics[1])).unwrap();
+    let broken = b.qpn();
+    let (mut a, mut b) = (Conn::new([a, others.0], false), Conn::new([b, others.1], false));
+    net.destroy(nics[1].inner(), broken);
+    let since = Instant::now();
+    let lost = loop {
+        b.progress().unwrap();
+        a.progress().unwrap();
+        if let Some(lost) = a.events() {
+            break lost;
+        }
+        assert!(since.elapsed() < Duration::from_secs(20));
+    };
+    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+    assert!(lost.why.to_string().contains("given this rail up"), "{}", lost.why);
 }
 
 #[test]
