@@ -1,7 +1,8 @@
 //! RDMA devices of this machine: which port is on which network interface.
 
 use std::net::SocketAddr;
-use std::sync::OnceLock;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use linkspan_topology::{IfFilter, LinkLayer as Layer, Machine, Roots};
 use linkspan_transport::{BoxRail, DirectBy, Offer, Provider, Refusal, Relay, Relayer, Role, Setup, Site, chain};
@@ -67,7 +68,7 @@ type Open<N> = dyn Fn(&RdmaConfig) -> Found<N> + Send + Sync;
 pub struct Rdma<N: Nic = HwNic> {
     config: RdmaConfig,
     open: Box<Open<N>>,
-    found: OnceLock<Found<N>>,
+    found: Mutex<Option<Arc<Found<N>>>>,
     /// Memory that was posted is watched, for callers that need not say when they unmap it.
     watch: bool,
 }
@@ -76,13 +77,15 @@ struct Found<N: Nic> {
     domains: Vec<Domain<N>>,
     /// Device, port, and the interface over it where its GIDs belong to none: IPoIB.
     over: Vec<(String, u8, String)>,
+    /// Device, port, and an interface that a GID belonged to when it was opened: for ports that answer no more.
+    on: Vec<(String, u8, u32)>,
     /// Devices that cannot be used, with the reason; with an empty name, all.
     refused: Vec<(String, String)>,
 }
 
 impl<N: Nic> Found<N> {
     fn new(domains: Vec<Domain<N>>) -> Found<N> {
-        Found { domains, over: Vec::new(), refused: Vec::new() }
+        Found { domains, over: Vec::new(), on: Vec::new(), refused: Vec::new() }
     }
 }
 
@@ -118,7 +121,7 @@ impl Default for Rdma {
 
 impl<N: Nic> Rdma<N> {
     fn opened_by(open: impl Fn(&RdmaConfig) -> Found<N> + Send + Sync + 'static) -> Rdma<N> {
-        Rdma { config: RdmaConfig::default(), open: Box::new(open), found: OnceLock::new(), watch: false }
+        Rdma { config: RdmaConfig::default(), open: Box::new(open), found: Mutex::new(None), watch: false }
     }
 
     /// These in place of the machine's own.
@@ -126,17 +129,41 @@ impl<N: Nic> Rdma<N> {
         Rdma::opened_by(move |_| Found::new(nics.iter().cloned().map(Domain::new).collect()))
     }
 
-    fn found(&self) -> &Found<N> {
-        self.found.get_or_init(|| {
-            let mut found = (self.open)(&self.config);
-            if self.watch {
-                found.domains = found.domains.into_iter().map(Domain::watching).collect();
-                if let Some(Err(why)) = found.domains.first().map(Domain::watches) {
-                    found.refused.push((String::new(), format!("memory that was sent from or received into must not be unmapped while its connection is up: {why}")));
-                }
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Found<N>>>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn found(&self) -> Arc<Found<N>> {
+        self.lock().get_or_insert_with(|| Arc::new(self.opened())).clone()
+    }
+
+    fn opened(&self) -> Found<N> {
+        let mut found = (self.open)(&self.config);
+        if self.watch {
+            found.domains = found.domains.into_iter().map(Domain::watching).collect();
+            if let Some(Err(why)) = found.domains.first().map(Domain::watches) {
+                found.refused.push((String::new(), format!("memory that was sent from or received into must not be unmapped while its connection is up: {why}")));
             }
-            found
-        })
+        }
+        let ports = found.domains.iter().flat_map(|domain| ports(domain.nic()).map(move |port| (domain.nic(), port)));
+        let tables = ports.map(|(nic, port)| (nic.name(), port, nic.gids(port).unwrap_or_default()));
+        let on = tables.flat_map(|(name, port, table)| table.into_iter().map(move |g| (name.into(), port, g.ifindex)));
+        found.on = on.collect();
+        found
+    }
+
+    /// The same with the devices opened anew that do not answer: after a reset, what was opened before never will.
+    fn opened_anew(&self, found: &Found<N>) -> Arc<Found<N>> {
+        let mut fresh = self.opened();
+        let again = |old: &Domain<N>| {
+            let new = fresh.domains.iter().find(|new| is_silent(old) && new.nic().name() == old.nic().name());
+            new.unwrap_or(old).clone()
+        };
+        fresh.domains = found.domains.iter().map(again).collect();
+        fresh.on.extend_from_slice(&found.on);
+        fresh.on.sort_unstable();
+        fresh.on.dedup();
+        self.lock().insert(Arc::new(fresh)).clone()
     }
 
     /// Every port, and reasons that concern no port. Opens the devices.
@@ -145,8 +172,7 @@ impl<N: Nic> Rdma<N> {
         let peer_memory = peer_memory();
         let list = found.domains.iter().flat_map(|domain| {
             let nic = domain.nic();
-            let ports = nic.limits().map_or(1, |l| l.ports.max(1));
-            (1..=ports).map(move |port| {
+            ports(nic).map(move |port| {
                 let gids = nic.gids(port).unwrap_or_default();
                 let mut interfaces: Vec<u32> = gids.iter().map(|g| g.ifindex).filter(|&i| i != 0).collect();
                 interfaces.sort_unstable();
@@ -165,7 +191,7 @@ impl<N: Nic> Rdma<N> {
 
     /// Regions registered so far.
     pub fn registrations(&self) -> u64 {
-        self.found.get().map_or(0, |found| found.domains.iter().map(Domain::registrations).sum())
+        self.lock().as_ref().map_or(0, |found| found.domains.iter().map(Domain::registrations).sum())
     }
 
     /// Queue pairs on the port that our end of a stream is on.
@@ -173,8 +199,15 @@ impl<N: Nic> Rdma<N> {
     /// # Errors
     /// Why there are none, as [`Provider::offer`] has it.
     pub fn pairs(&self, site: &Site<'_>) -> Result<Pairs<N>, String> {
-        let (local, config) = (site.local, &self.config);
         let found = self.found();
+        match self.pairs_of(&found, site) {
+            Err(_) if found.domains.iter().any(is_silent) => self.pairs_of(&self.opened_anew(&found), site),
+            done => done,
+        }
+    }
+
+    fn pairs_of(&self, found: &Found<N>, site: &Site<'_>) -> Result<Pairs<N>, String> {
+        let (local, config) = (site.local, &self.config);
         if found.domains.is_empty() {
             return Err(found.refused.first().filter(|_| site.forced).map_or_else(String::new, |r| r.1.clone()));
         }
@@ -187,10 +220,13 @@ impl<N: Nic> Rdma<N> {
         let mut why = String::new();
         for domain in &found.domains {
             let nic = domain.nic();
-            for port in 1..=nic.limits().map_or(1, |l| l.ports.max(1)) {
-                let over = |o: &(String, u8, String)| (&*o.0, o.1, &*o.2) == (nic.name(), port, &*interface.name);
-                let here = nic.gids(port).unwrap_or_default().iter().any(|g| g.ifindex == interface.index);
-                if !here && !found.over.iter().any(over) {
+            for port in ports(nic) {
+                let over = found.over.iter().any(|o| (&*o.0, o.1, &*o.2) == (nic.name(), port, &*interface.name));
+                let here = match nic.gids(port) {
+                    Ok(table) => table.iter().any(|g| g.ifindex == interface.index),
+                    Err(_) => found.on.iter().any(|o| (&*o.0, o.1, o.2) == (nic.name(), port, interface.index)),
+                };
+                if !here && !over {
                     continue;
                 }
                 match usable(nic, port) {
@@ -349,6 +385,15 @@ fn gpu_direct(nic: &impl Nic, peer_memory: bool) -> Result<DirectBy, String> {
         return Ok(DirectBy::PeerMemory);
     }
     Err(format!("{}; and nvidia_peermem is not loaded (`modprobe nvidia_peermem`)", chain(&why)))
+}
+
+fn ports(nic: &impl Nic) -> RangeInclusive<u8> {
+    1..=nic.limits().map_or(1, |l| l.ports.max(1))
+}
+
+/// Whether its device answers no question.
+fn is_silent<N: Nic>(domain: &Domain<N>) -> bool {
+    domain.nic().port(1).is_err()
 }
 
 fn usable(nic: &impl Nic, port: u8) -> Result<(), String> {

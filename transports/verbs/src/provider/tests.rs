@@ -14,8 +14,8 @@ fn site() -> Site<'static> {
 fn rdma(nic: SoftConfig, over: &[(&str, u8, &str)]) -> Rdma<SoftNic> {
     let nic = SoftNet::new(1).nic(nic);
     let over = over.iter().map(|(device, port, interface)| ((*device).into(), *port, (*interface).into())).collect();
-    let found = Found { domains: vec![Domain::new(nic)], over, refused: Vec::new() };
-    Rdma { found: OnceLock::from(found), ..Rdma::given(Vec::new()) }
+    let found = Found { over, ..Found::new(vec![Domain::new(nic)]) };
+    Rdma { found: Mutex::new(Some(Arc::new(found))), ..Rdma::given(Vec::new()) }
 }
 
 #[test]
@@ -52,4 +52,33 @@ fn how_a_card_reaches_memory_of_gpus_is_told_with_the_way_out() {
         why.starts_with("LS12") && why.ends_with("and nvidia_peermem is not loaded (`modprobe nvidia_peermem`)"),
         "{why}"
     );
+}
+
+#[test]
+fn a_device_that_was_reset_is_opened_anew_and_until_it_answers_the_reason_is_told() {
+    let net = SoftNet::new(1);
+    let of = |name: &str| net.nic(SoftConfig::roce(name, Ipv4Addr::LOCALHOST, 1));
+    let (other, device) = (SoftConfig::roce("other", Ipv4Addr::LOCALHOST, 77), Mutex::new(of("rdma0")));
+    let (other, device) = (net.nic(other), Arc::new(device));
+    let (opened, kept) = (device.clone(), other.clone());
+    let here = move || opened.lock().unwrap().clone();
+    let rdma = Rdma::opened_by(move |_| Found::new(vec![Domain::new(kept.clone()), Domain::new(here())]));
+    assert!(rdma.pairs(&site()).is_ok());
+    let before = rdma.found();
+    net.remove(&device.lock().unwrap());
+    let why = rdma.pairs(&site()).err().unwrap();
+    assert!(
+        why.starts_with("rdma0/1 on lo: LS12") && why.contains("No such device"),
+        "TCP would be taken without a word: {why}"
+    );
+    let new = of("rdma0");
+    *device.lock().unwrap() = new;
+    assert!(rdma.pairs(&site()).is_ok(), "it is back");
+    let after = rdma.found();
+    assert!(after.domains[0].is(&before.domains[0]), "another device's registrations are lost");
+    assert!(!after.domains[1].is(&before.domains[1]));
+    let elsewhere = Rdma::given(vec![other.clone()]);
+    elsewhere.found();
+    net.remove(&other);
+    assert_eq!(elsewhere.pairs(&site()).err().as_deref(), Some(""), "another interface's: nothing to say");
 }
