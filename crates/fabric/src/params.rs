@@ -65,7 +65,7 @@ params! {
     IB_HCA = "LINKSPAN_IB_HCA", Takes::Text, "",
         "RDMA devices to use: a comma-separated list of name prefixes, `=` before a list of whole names, `^` to exclude.";
     GID_INDEX = "LINKSPAN_GID_INDEX", Takes::Number(0, 254), "",
-        "GID table entry that RoCE uses. Unset: the IPv4 (else global IPv6) RoCE v2 entry of the interface that reaches the peer.";
+        "GID table entry that RoCE uses. Unset: the RoCE v2 entry of the address that reaches the peer, else the IPv4 (else global IPv6) one of its interface.";
     QPS = "LINKSPAN_QPS", Takes::Number(1, 7), "1",
         "Queue pairs for each pair of interfaces; large messages are striped over them.";
     IB_TIMEOUT = "LINKSPAN_IB_TIMEOUT", Takes::Number(1, 31), "14",

@@ -1,5 +1,6 @@
 //! What can be set.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// How a rail is to be. The defaults are what NCCL and others that run on the same cards have settled on.
@@ -11,7 +12,9 @@ pub struct Config {
     pub gid_index: Option<u8>,
     /// Network interface whose address the GID must have, by index; 0 for any.
     pub ifindex: u32,
-    /// Its name; empty where it is not known.
+    /// Our end of a stream to the peer: the address that the GID has rather than another of that interface.
+    pub address: Option<IpAddr>,
+    /// The interface's name; empty where it is not known.
     pub interface: String,
     /// Partition table entry.
     pub pkey_index: u16,
@@ -59,6 +62,7 @@ impl Default for Config {
             port: 1,
             gid_index: None,
             ifindex: 0,
+            address: None,
             interface: String::new(),
             pkey_index: 0,
             traffic_class: 0,

@@ -1,16 +1,23 @@
 //! Which address a RoCE queue pair uses.
 
-use linkspan_verbs_sys::{GidEntry, GidKind};
+use std::net::IpAddr;
 
-/// The entry to use: RoCE v2 of an IPv4 address, else of a global IPv6 address, else RoCE v1 of either; of the interface
-/// `ifindex` where that is not 0. Never a link-local one: those are on every port and lead to whatever answers first.
-pub fn choose_gid(table: &[GidEntry], ifindex: u32) -> Option<GidEntry> {
+use linkspan_verbs_sys::{Gid, GidEntry, GidKind};
+
+/// The entry to use: RoCE v2 of `address`, which reaches the peer, else of an IPv4 address, else of a global IPv6 address, else RoCE v1 of
+/// either; of the interface `ifindex` where that is not 0. Never a link-local one: those are on every port and lead to whatever answers first.
+pub fn choose_gid(table: &[GidEntry], ifindex: u32, address: Option<IpAddr>) -> Option<GidEntry> {
+    let wanted = address.map(|ip| match ip {
+        IpAddr::V4(v4) => Gid::v4(v4),
+        IpAddr::V6(v6) => Gid(v6.octets()),
+    });
     let rank = |e: &GidEntry| match (e.kind, e.gid.to_v4()) {
-        (GidKind::RoceV2, Some(_)) => 0,
-        (GidKind::RoceV2, None) => 1,
-        (GidKind::RoceV1, Some(_)) => 2,
-        (GidKind::RoceV1, None) => 3,
-        (GidKind::Ib, _) => 4,
+        (GidKind::RoceV2, _) if Some(e.gid) == wanted => 0,
+        (GidKind::RoceV2, Some(_)) => 1,
+        (GidKind::RoceV2, None) => 2,
+        (GidKind::RoceV1, Some(_)) => 3,
+        (GidKind::RoceV1, None) => 4,
+        (GidKind::Ib, _) => 5,
     };
     let of_it = |e: &&GidEntry| ifindex == 0 || e.ifindex == 0 || e.ifindex == ifindex;
     let usable = table.iter().filter(of_it).filter(|e| !e.gid.is_zero() && !e.gid.is_link_local());

@@ -17,7 +17,7 @@ use crate::{Config, Domain, Pairs, VerbsRail};
 pub(crate) struct RdmaConfig {
     /// Devices that may be used, by name.
     devices: Option<IfFilter>,
-    /// GID table entry; `None`: of the interface that reaches the peer.
+    /// GID table entry; `None`: of the address or the interface that reaches the peer.
     gid_index: Option<u8>,
     /// Queue pairs for each pair of interfaces, 1 to 7.
     queue_pairs: usize,
@@ -234,6 +234,7 @@ impl<N: Nic> Rdma<N> {
                         let rail = Config {
                             port,
                             ifindex: interface.index,
+                            address: Some(local.ip().to_canonical()),
                             interface: interface.name,
                             gid_index: config.gid_index,
                             pkey_index: config.pkey_index,

@@ -423,7 +423,7 @@ fn entry(table: &[GidEntry], config: &Config, link: LinkLayer, device: &str) -> 
             Some(entry) => Ok(Some(*entry)),
             None => Err(Error::BadGid { device, port, index, seen }),
         },
-        None => match choose_gid(table, config.ifindex) {
+        None => match choose_gid(table, config.ifindex, config.address) {
             Some(entry) => Ok(Some(entry)),
             None => Err(Error::NoGid { device, port, seen }),
         },

@@ -24,6 +24,7 @@ fn an_infiniband_port_is_found_by_the_interface_over_it() {
     let ib = || SoftConfig::infiniband("ib1", 17);
     let candidate = rdma(ib(), &[("ib1", 1, "lo")]).pairs(&site()).unwrap();
     assert_eq!((candidate.config().port, &*candidate.config().interface), (1, "lo"));
+    assert_eq!(candidate.config().address, Some(Ipv4Addr::LOCALHOST.into()));
     for elsewhere in [&[("ib1", 1, "ib0")][..], &[("ib1", 2, "lo")], &[("ib2", 1, "lo")], &[]] {
         let why = rdma(ib(), elsewhere).pairs(&site()).err();
         assert_eq!(why.as_deref(), Some(""), "another interface's: nothing to say");
