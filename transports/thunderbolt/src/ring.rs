@@ -207,6 +207,7 @@ impl<D: RingDevice> RingRail<D> {
             EPIPE if of == Of::Received => self.rx.closed(n),
             EPIPE => {
                 self.tx.deaf = true;
+                self.rx.lost |= of == Of::DataReceived;
                 Ok(())
             }
             ENODEV => Err(lost(linkspan_tbring::Error::Gone)),

@@ -40,6 +40,8 @@ pub(crate) struct Rx<D: RingDevice> {
     pub(crate) hello: Option<[u8; NONCE_LEN]>,
     /// No more than the first message is to be looked at.
     pub(crate) one: bool,
+    /// A chunk will never arrive, nor can those after it land: none is placed any more.
+    pub(crate) lost: bool,
     over: bool,
 }
 
@@ -53,6 +55,7 @@ impl<D: RingDevice> Rx<D> {
             scratch: vec![0; SLOT].into(),
             hello: None,
             one: false,
+            lost: false,
             over: false,
         }
     }
@@ -91,7 +94,7 @@ impl<D: RingDevice> Rx<D> {
 
     /// Looks at messages as far as chunks may be placed.
     pub(crate) fn go_on(&mut self, port: &mut RingIo<D>, sink: &mut dyn Sink) -> Result<(), End> {
-        while self.arriving.len() < CHUNKS && !(self.one && self.hello.is_some()) {
+        while (self.lost || self.arriving.len() < CHUNKS) && !(self.one && self.hello.is_some()) {
             let len = match self.came[self.next] {
                 Came::Not => return Ok(()),
                 Came::Closed => {
@@ -105,7 +108,7 @@ impl<D: RingDevice> Rx<D> {
             let mut bytes = std::mem::take(&mut self.scratch);
             let inside = port.slots.mem.read(at, &mut bytes[..len]);
             debug_assert!(inside);
-            let waits = !self.one && waits(&bytes[..len], sink);
+            let waits = !self.one && !self.lost && waits(&bytes[..len], sink);
             let read = if waits { Ok(()) } else { self.read(port, &bytes[..len], sink) };
             self.scratch = bytes;
             read?;
@@ -134,6 +137,9 @@ impl<D: RingDevice> Rx<D> {
             return Err(End::Protocol(format!("a message of {} bytes", bytes.len())));
         };
         let (head, kind) = Head::decode(head).map_err(|bad| End::Protocol(bad.to_string()))?;
+        if self.lost && kind.is_payload() {
+            return Ok(());
+        }
         if is_apart(kind, &head) {
             if !body.is_empty() {
                 return Err(End::Protocol(format!("{} bytes behind the head of a long chunk", body.len())));

@@ -165,6 +165,34 @@ fn the_end_of_a_peer_and_of_a_cable_are_told_after_what_came_before() {
 }
 
 #[test]
+fn a_peer_that_closes_before_the_payload_of_as_many_chunks_as_may_arrive_is_seen_to_close() {
+    let link = SoftRingLink::new();
+    let mut peer = link.open(0).expect("plugged in");
+    for channel in [2, 3] {
+        peer.open_channel(channel).expect("free");
+    }
+    let mut rail = rail(&link, 1);
+    let mem = StaticBuf::new(1 << 20);
+    let mut sink = Take { place: mem.slice(), landed: 0, messages: 0 };
+    // A message that follows the heads is brought yet.
+    for kind in [Kind::Chunk; 64].into_iter().chain([Kind::GoAway]) {
+        let len = if kind == Kind::Chunk { 100_000 } else { 0 };
+        let own = StaticBuf::new(64);
+        assert!(own.slice().fill(0, head(kind, len).as_wire()));
+        let region = peer.register(own.slice(), Access::Send).expect("registered");
+        assert!(peer.send(2, &region, 0, head(kind, len).as_wire().len() as u64, 0).expect("up"));
+        peer.doorbell(0, Duration::ZERO, false).expect("up");
+        rail.poll(&mut sink).expect("up");
+        rail.flush().expect("up");
+    }
+    assert_eq!((sink.landed, sink.messages), (0, 0));
+    drop(peer);
+    let down = (0..20).find_map(|_| rail.poll(&mut sink).err()).expect("it is down for good");
+    assert!(down.to_string().contains("it closed the rail"), "{down}");
+    assert_eq!((sink.landed, sink.messages), (0, 1));
+}
+
+#[test]
 fn rails_share_a_link_and_leave_its_channels_free() {
     let cables = Cables::ring();
     for _ in 0..300 {
