@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use linkspan_bus::{NAME, Server, zbus};
+use linkspan_bus::{NAME, Server, system_bus, zbus};
 use linkspan_service::events::Event;
 use linkspan_service::observe::{Changes, KernelWatch};
 use linkspan_service::system::{Places, System};
@@ -188,10 +188,7 @@ impl Service {
     }
 
     async fn connect(&self, most: Duration) -> zbus::Result<Server> {
-        within(most, async {
-            Server::start(zbus::connection::Builder::system()?, &self.system, self.changed.clone()).await
-        })
-        .await
+        within(most, async { Server::start(system_bus().await?, &self.system, self.changed.clone()).await }).await
     }
 
     async fn blocking<T: Default + Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> T {

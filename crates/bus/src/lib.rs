@@ -17,6 +17,7 @@ mod places;
 mod polkit;
 mod proxy;
 mod server;
+mod socket;
 pub mod user;
 mod watches;
 
@@ -26,6 +27,7 @@ pub use proxy::{
     CableProxy, CableProxyBlocking, ManagerProxy, ManagerProxyBlocking, PeerProxy, PeerProxyBlocking, StatisticsChanged,
 };
 pub use server::Server;
+pub use socket::system_bus;
 pub use zbus;
 
 /// The name on the system bus.

@@ -1,5 +1,9 @@
 //! Threads that a library starts in the program of others.
 
+mod aside;
+
+pub use aside::{Aside, drop_aside};
+
 /// Blocks every signal that can be blocked in the calling thread, so that the process's handlers run on threads of its
 /// own (pthread_sigmask(3)).
 pub fn block_signals() {

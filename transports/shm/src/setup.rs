@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use linkspan_shmring::cma::{AccessGuard, Remote};
 use linkspan_shmring::{Map, Side, peer};
+use linkspan_thread::drop_aside;
 use linkspan_transport::WaitFd;
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
 };
 use zerocopy::IntoBytes;
 
@@ -228,11 +229,27 @@ pub struct Accepting {
     listener: OwnedFd,
     candidates: Vec<OwnedFd>,
     ends: Option<Ends>,
+    /// That opened it.
+    process: u32,
 }
 
 impl std::fmt::Debug for Accepting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Accepting").field("answered", &self.ends.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Accepting {
+    fn drop(&mut self) {
+        // In a child of fork it is the parent's.
+        if self.process != std::process::id() {
+            return;
+        }
+        // Nobody connects any more; others may have, and closing the listener would close theirs too.
+        let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
+        while let Ok(socket) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC) {
+            turn_away(socket);
+        }
     }
 }
 
@@ -246,7 +263,13 @@ impl Accepting {
         let listener = socket()?;
         rustix::net::bind(&listener, &address(own)?).map_err(refused("bind(2)"))?;
         rustix::net::listen(&listener, CANDIDATES as i32).map_err(refused("listen(2)"))?;
-        Ok(Accepting { common: Some(common), listener, candidates: Vec::new(), ends: None })
+        Ok(Accepting {
+            common: Some(common),
+            listener,
+            candidates: Vec::new(),
+            ends: None,
+            process: std::process::id(),
+        })
     }
 
     /// Adds the descriptors of which one becomes ready when [`Accepting::poll`] can make progress.
@@ -296,6 +319,11 @@ impl Accepting {
     }
 }
 
+/// Closes a connection that may be another user's: with what lies in its queue, that takes as long as who sent it wants.
+fn turn_away(socket: OwnedFd) {
+    drop_aside(peer::credentials(&socket).map_or(u32::MAX, |(_, user)| user), socket);
+}
+
 /// Accepts, and answers the first candidate that knows the token.
 fn listen(common: &Common, listener: &OwnedFd, candidates: &mut Vec<OwnedFd>) -> Result<Option<Ends>, SetupError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -307,7 +335,7 @@ fn listen(common: &Common, listener: &OwnedFd, candidates: &mut Vec<OwnedFd>) ->
                 }
                 candidates.push(socket);
             }
-            Ok(_stranger) => {}
+            Ok(stranger) => turn_away(stranger),
             Err(rustix::io::Errno::AGAIN) => break,
             Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
             Err(e) => return Err(refused("accept4(2)")(e)),

@@ -34,7 +34,10 @@ pub(crate) const PLACES: [UnsafePlace; 30] = [
         path: "sys/dl/",
         why: "the dynamic linker, and tables of functions from libraries opened at run time",
     },
-    UnsafePlace { path: "sys/thread/", why: "the signal mask of a thread, which no safe crate covers" },
+    UnsafePlace {
+        path: "sys/thread/",
+        why: "the signal mask of a thread, which no safe crate covers, and what is dropped in another thread than its owner's",
+    },
     UnsafePlace { path: "sys/cuda/", why: "calls into the CUDA driver" },
     UnsafePlace { path: "sys/hip/", why: "calls into the HIP runtime" },
     UnsafePlace {

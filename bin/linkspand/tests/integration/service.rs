@@ -1,9 +1,11 @@
 //! The service's life: plugs, kills, a bus that goes and comes.
 
 use std::collections::BTreeSet;
+use std::os::fd::AsFd;
 use std::process::Command;
 
 use linkspan_bus::zbus::blocking::fdo::{DBusProxy, ObjectManagerProxy};
+use linkspan_bus::zbus::zvariant::Fd;
 use linkspan_bus::{CableProxyBlocking, NAME, PATH, PeerProxyBlocking, from_dict};
 use linkspan_service::events::{Event, Kind};
 use rustix::process::Signal;
@@ -89,6 +91,21 @@ fn devices_peers_statistics_and_their_changes_are_told_as_by_the_older_daemon() 
     let come: BTreeSet<String> =
         added.by_ref().take(2).map(|signal| signal.args().unwrap().object_path.to_string()).collect();
     assert_eq!(come, both);
+}
+
+/// The last close of a socket takes as long as its owner wants.
+#[test]
+fn it_takes_no_descriptors_from_those_who_call_it() {
+    let Some(running) = Running::start() else { return };
+    let (client, file) = (running.client(), std::fs::File::open("/dev/null").unwrap());
+    let ping = |body: Option<Fd<'_>>| match body {
+        Some(fd) => client.call_method(Some(NAME), "/", Some("org.freedesktop.DBus.Peer"), "Ping", &fd),
+        None => client.call_method(Some(NAME), "/", Some("org.freedesktop.DBus.Peer"), "Ping", &()),
+    };
+    ping(None).unwrap();
+    let error = ping(Some(file.as_fd().into())).unwrap_err();
+    assert!(error.to_string().contains("NotSupported"), "{error}");
+    ping(None).unwrap();
 }
 
 #[test]

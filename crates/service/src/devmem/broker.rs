@@ -6,23 +6,24 @@
 //! nevertheless (a reset, both sides' end, a process that disconnects the socket) is looked for every few milliseconds: poll(2)
 //! would wake for each notice of a zero-copy send too. A rule that the card does not end now keeps socket and queue until it does.
 //!
-//! What a process has ends with the process, also where a child of it has its socket.
+//! What a process has ends with the process, also where a child of it has its socket. What it has sent, and its socket with what lies
+//! in the queue, is closed aside: that takes as long as the process wants.
 
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::devmem::client;
 use linkspan_fabric::devmem::wire::{BrokerReply, BrokerRequest, QUESTION_LEN};
-use linkspan_net::AcceptPause;
+use linkspan_net::{AcceptPause, Aside, drop_aside};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType, sockopt,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrAny, SocketAddrUnix,
+    SocketFlags, SocketType, sockopt,
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -31,6 +32,12 @@ use super::card::Card;
 /// Processes at a time, and streams of each.
 const SESSIONS: usize = 64;
 const RULES: usize = 1024;
+
+/// Most descriptors of a message, SCM_MAX_FD of the kernel: those for which there is no place it would close here and now.
+const FDS_MAX: usize = 253;
+
+/// No user.
+const NOBODY: u32 = u32::MAX;
 
 /// Longest time until the end is looked for, and until that of streams is.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
@@ -72,7 +79,7 @@ struct Free {
 
 /// A process.
 struct Session {
-    fd: OwnedFd,
+    fd: Aside<OwnedFd>,
     user: u32,
     process: i32,
     /// Tells its end; `None` where it is not seen from here, as from another namespace.
@@ -84,7 +91,7 @@ struct Session {
 
 /// A stream and its rule, which is to be ended first.
 struct Steered {
-    stream: TcpStream,
+    stream: Aside<OwnedFd>,
     local: SocketAddr,
     peer: SocketAddr,
     queue: u32,
@@ -99,8 +106,11 @@ impl Steered {
     /// Whether the socket is still that of the stream.
     fn holds(&self) -> bool {
         // A socket that is connected no more has no peer.
-        self.stream.local_addr().is_ok_and(|addr| same(addr, self.local))
-            && self.stream.peer_addr().is_ok_and(|addr| same(addr, self.peer))
+        let is = |addr: Option<SocketAddrAny>, end| {
+            addr.and_then(|addr| SocketAddr::try_from(addr).ok()).is_some_and(|addr| same(addr, end))
+        };
+        is(rustix::net::getsockname(&*self.stream).ok(), self.local)
+            && is(rustix::net::getpeername(&*self.stream).ok().flatten(), self.peer)
     }
 }
 
@@ -116,7 +126,7 @@ struct Lease {
 
 /// The socket, until this is dropped.
 pub(super) struct DevmemBroker {
-    listener: OwnedFd,
+    listener: Aside<OwnedFd>,
     path: PathBuf,
     allowed: Allowed,
     queues: Vec<u32>,
@@ -156,6 +166,7 @@ impl DevmemBroker {
         // Any process may connect; which are admitted is decided by the credentials that the kernel reports.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         std::fs::set_permissions(&path, open).map_err(|e| no("permissions of", &e))?;
+        let listener = Aside::new(NOBODY, listener);
         Ok(DevmemBroker { listener, path, allowed, queues, each })
     }
 
@@ -179,9 +190,9 @@ impl DevmemBroker {
         let mut ended = Ok(());
         while !end() {
             let admits = if pause.is_over(Instant::now()) { PollFlags::IN } else { PollFlags::empty() };
-            let mut fds = vec![PollFd::new(&self.listener, admits)];
+            let mut fds = vec![PollFd::new(&*self.listener, admits)];
             for s in &sessions {
-                fds.extend([&s.fd, s.life.as_ref().unwrap_or(&s.fd)].map(|fd| PollFd::new(fd, PollFlags::IN)));
+                fds.extend([&*s.fd, s.life.as_ref().unwrap_or(&s.fd)].map(|fd| PollFd::new(fd, PollFlags::IN)));
             }
             let steers = !stuck.is_empty() || sessions.iter().any(|s| !s.rules.is_empty());
             let left = LOOK_AT_STREAMS.saturating_sub(looked.elapsed());
@@ -241,7 +252,7 @@ impl DevmemBroker {
 
     /// Accepts a process that connects.
     fn admit(&self, sessions: &mut Vec<Session>, pause: &mut AcceptPause, say: &mut dyn FnMut(&str)) {
-        let fd = match rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+        let fd = match rustix::net::accept_with(&*self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(fd) => fd,
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
             Err(error) => {
@@ -251,7 +262,9 @@ impl DevmemBroker {
                 return;
             }
         };
-        let Ok((user, process)) = linkspan_net::peer_of(fd.as_fd()) else { return };
+        let who = linkspan_net::peer_of(fd.as_fd());
+        let fd = Aside::new(who.as_ref().map_or(NOBODY, |(user, _)| *user), fd);
+        let Ok((user, process)) = who else { return };
         let no = if !self.allowed.0.contains(&user) {
             Some(format!("user {user} may not use the queues of this card: lspan devmem up --allow {user}"))
         } else if sessions.len() == SESSIONS {
@@ -264,11 +277,10 @@ impl DevmemBroker {
         };
         if let Some(why) = no {
             say(&format!("refused process {process}: {why}"));
-            // Read instead of the answer to its question. A socket closed with a question unread takes what was said on it
-            // along, so no more may come, and what has come is read.
-            let _ = rustix::net::send(&fd, &BrokerReply(Err(why)).encode(), SendFlags::NOSIGNAL);
-            let _ = rustix::net::shutdown(&fd, rustix::net::Shutdown::Read);
-            while rustix::net::recv(&fd, &mut [0u8; 1][..], RecvFlags::DONTWAIT).is_ok_and(|(n, _)| n > 0) {}
+            // Read instead of the answer to its question.
+            let _ = rustix::net::send(&*fd, &BrokerReply(Err(why)).encode(), SendFlags::NOSIGNAL);
+            let _ = rustix::net::shutdown(&*fd, rustix::net::Shutdown::Read);
+            drop_aside(user, Refused(fd));
             return;
         }
         say(&format!("process {process} of user {user} has connected"));
@@ -281,15 +293,24 @@ impl DevmemBroker {
     }
 }
 
+/// Closed with a question unread, a socket takes what was said on it along: no more may come, and what has come is read.
+struct Refused(Aside<OwnedFd>);
+
+impl Drop for Refused {
+    fn drop(&mut self) {
+        while rustix::net::recv(&*self.0, &mut [0u8; 1][..], RecvFlags::DONTWAIT).is_ok_and(|(n, _)| n > 0) {}
+    }
+}
+
 impl Session {
     /// Answers what it asks. The end of it, with a reason if there is one to tell, is an error.
     fn serve(&mut self, card: &dyn Card, free: &Free, each: u32) -> Result<(), String> {
         // One byte more than a question, so that a longer one is seen.
         let mut bytes = [0; QUESTION_LEN + 1];
-        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let got = rustix::net::recvmsg(
-            &self.fd,
+            &*self.fd,
             &mut [IoSliceMut::new(&mut bytes)],
             &mut control,
             RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC,
@@ -301,7 +322,8 @@ impl Session {
         };
         let fds =
             control.drain().filter_map(|m| if let RecvAncillaryMessage::ScmRights(fds) = m { Some(fds) } else { None });
-        let came: Option<OwnedFd> = fds.flatten().next();
+        let came: Vec<Aside<OwnedFd>> = fds.flatten().map(|fd| Aside::new(self.user, fd)).collect();
+        let came = came.into_iter().next();
         if n == 0 {
             return Err(String::new());
         }
@@ -311,12 +333,12 @@ impl Session {
             BrokerRequest::Steer { local, peer } => self.steer(card, local, peer, came),
             BrokerRequest::Release { rule } => self.release(card, rule),
         });
-        let sent = rustix::net::send(&self.fd, &answer.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        let sent = rustix::net::send(&*self.fd, &answer.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         // Who does not read its answers has no use for them.
         sent.map(|_| ()).map_err(|e| format!(": {e}"))
     }
 
-    fn bind(&mut self, card: &dyn Card, free: &Free, each: u32, dmabuf: Option<OwnedFd>) -> Result<u32, String> {
+    fn bind(&mut self, card: &dyn Card, free: &Free, each: u32, dmabuf: Option<Aside<OwnedFd>>) -> Result<u32, String> {
         let dmabuf = dmabuf.ok_or("no dma-buf came with the question")?;
         if self.bound.is_some() {
             return Err("this process has bound memory to its queues already".into());
@@ -344,7 +366,7 @@ impl Session {
         card: &dyn Card,
         local: SocketAddr,
         peer: SocketAddr,
-        stream: Option<OwnedFd>,
+        stream: Option<Aside<OwnedFd>>,
     ) -> Result<u32, String> {
         let lease = self.bound.as_ref().ok_or("this process has bound no memory yet")?;
         if self.rules.len() == RULES {
@@ -368,7 +390,7 @@ impl Session {
         let queue = lease.queues[number as usize % lease.queues.len()];
         let place = card.steer(local, peer, queue)?;
         self.next = number.wrapping_add(1);
-        self.rules.insert(number, Steered { stream: stream.into(), local, peer, queue, place });
+        self.rules.insert(number, Steered { stream, local, peer, queue, place });
         Ok(number)
     }
 

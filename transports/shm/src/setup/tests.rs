@@ -1,3 +1,5 @@
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
 use super::*;
@@ -50,6 +52,40 @@ fn strangers_are_turned_away_and_the_peer_still_gets_in() {
         }
     }
     panic!("unauthenticated clients keep the peer out");
+}
+
+/// A socket whose last close takes until the other one, which comes second, is read: an hour at most.
+fn lingering() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut full = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    full.set_nonblocking(true).unwrap();
+    while full.write(&[0; 65536]).is_ok() {}
+    rustix::net::sockopt::set_socket_linger(&full, Some(Duration::from_secs(3600))).unwrap();
+    (full, listener.accept().unwrap().0)
+}
+
+#[test]
+fn a_stranger_whose_socket_takes_long_to_close_holds_up_nobody() {
+    let id = identity().unwrap();
+    let mut bytes = id.encode();
+    bytes[44] ^= 1;
+    let other = Identity::decode(&bytes).unwrap();
+    for accepted in [true, false] {
+        let mut accepting = Accepting::new(Config::default(), &id, &other, soon()).unwrap();
+        let (stranger, (full, peer)) = (connect(&id), lingering());
+        send(&stranger, &[0; MESSAGE_LEN], &[full.as_fd()]).unwrap();
+        drop(full);
+        if accepted {
+            assert!(settle(&mut accepting).unwrap().is_none());
+        }
+        drop(accepting);
+        // All of it is still there to be read.
+        assert!(peer.peek(&mut [0]).unwrap() > 0);
+        assert_eq!(
+            rustix::net::connect(socket().unwrap(), &address(&id).unwrap()),
+            Err(rustix::io::Errno::CONNREFUSED)
+        );
+    }
 }
 
 #[test]

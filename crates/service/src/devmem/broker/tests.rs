@@ -1,13 +1,15 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
-use std::net::TcpListener;
+use std::io::{IoSlice, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use linkspan_fabric::devmem::client::Session as Client;
 use linkspan_netdev::{HeaderSplit, Rings};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage};
 
 use super::*;
 
@@ -244,6 +246,60 @@ fn refused_when_it_asks_after(late: Duration) {
     });
     assert!(calls.is_empty(), "{calls:?}");
     assert!(said.iter().any(|l| l.starts_with("refused process") && l.contains("--allow")), "{said:?}");
+}
+
+/// A socket whose last close takes until the other one, which comes second, is read: an hour at most.
+fn lingering() -> (TcpStream, TcpStream) {
+    let (mut full, peer) = stream();
+    full.set_nonblocking(true).unwrap();
+    while full.write(&[0; 65536]).is_ok() {}
+    sockopt::set_socket_linger(&full, Some(Duration::from_secs(3600))).unwrap();
+    (full, peer)
+}
+
+/// Sends a question with descriptors.
+fn send_with(client: &Client, question: &[u8], fds: &[BorrowedFd<'_>]) {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(fds)));
+    rustix::net::sendmsg(client.as_fd(), &[IoSlice::new(question)], &mut control, SendFlags::NOSIGNAL).unwrap();
+}
+
+#[test]
+fn who_is_refused_with_what_takes_long_to_close_holds_up_nobody_else() {
+    let folder = Folder::new("linger");
+    let broker = DevmemBroker::open(&folder.0, "eth9", Allowed(Vec::new()), vec![4], 1).unwrap();
+    let (first, (full, peer)) = (Client::open(broker.path()).unwrap(), lingering());
+    send_with(&first, &[0x5a; QUESTION_LEN], &[full.as_fd()]);
+    drop(full);
+    let (second, buffer) = (Client::open(broker.path()).unwrap(), folder.buffer(4096));
+    let second = std::thread::spawn(move || second.bind(buffer.as_fd(), 4096));
+    broker.serve(&Fake(Calls::default()), &mut || second.is_finished(), &mut |_| {}).unwrap();
+    assert!(second.join().unwrap().unwrap_err().contains("--allow"));
+    // Nor does who comes when it ends.
+    let (last, (full, unread)) = (Client::open(broker.path()).unwrap(), lingering());
+    send_with(&last, &[0x5a; QUESTION_LEN], &[full.as_fd()]);
+    drop(full);
+    drop((broker, last));
+    assert!([peer, unread].iter().all(|peer| peer.peek(&mut [0]).unwrap() > 0));
+}
+
+#[test]
+fn who_is_served_with_what_takes_long_to_close_holds_up_nobody_else() {
+    let folder = Folder::new("linger-served");
+    let (at, buffer) = (folder.0.clone(), folder.buffer(4096));
+    with_broker(&folder.0, Allowed::new(&[me()]), 1, move |_| {
+        let path = client::path(&at, "eth9");
+        let (nonsense, bind) = ([0x5a; QUESTION_LEN], BrokerRequest::Bind { len: 4096 }.encode());
+        let held = [(nonsense, 1), (bind, 1), (bind, 2)].map(|(question, count)| {
+            let (client, (full, peer)) = (Client::open(&path).unwrap(), lingering());
+            send_with(&client, &question, &[buffer.as_fd(), full.as_fd()][2 - count..]);
+            (client, peer)
+        });
+        // The one behind them is answered.
+        assert_eq!(Client::open(&path).unwrap().bind(buffer.as_fd(), 4096), Ok(7));
+        assert!(held.iter().all(|(_, peer)| peer.peek(&mut [0]).unwrap() > 0));
+    });
 }
 
 #[test]
