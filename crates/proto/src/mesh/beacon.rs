@@ -40,7 +40,7 @@ const NO_TWIN: u8 = u8::MAX;
 /// A port that cables can be plugged into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeshPort {
-    /// Interface name.
+    /// Interface name. A peer's has letters, digits and `._-:@` alone, and none of them begins with `-`.
     pub name: String,
     /// Address and length of its prefix; link-local ones are not told.
     pub addr: Option<(IpAddr, u8)>,
@@ -162,6 +162,13 @@ fn put_text(to: &mut [u8], text: &str) -> u8 {
 /// Text of a peer as we show it: printable ASCII, everything else a question mark.
 pub(super) fn shown(bytes: &[u8]) -> String {
     bytes.iter().map(|b| if b.is_ascii_graphic() || *b == b' ' { char::from(*b) } else { '?' }).collect()
+}
+
+/// The name of a peer's interface, which stands in commands that somebody types: what means something to a shell or would be an option
+/// is an underscore.
+fn interface(bytes: &[u8]) -> String {
+    let fits = |n: usize, b: u8| b.is_ascii_alphanumeric() || b"._:@".contains(&b) || b == b'-' && n > 0;
+    bytes.iter().enumerate().map(|(n, b)| if fits(n, *b) { char::from(*b) } else { '_' }).collect()
 }
 
 pub(super) fn ip_bytes(ip: IpAddr) -> [u8; 16] {
@@ -304,7 +311,7 @@ fn port(raw: &RawPort, count: usize) -> Result<MeshPort, BadBeacon> {
     }
     let end = raw.name.iter().position(|b| *b == 0).ok_or(BadBeacon("has a port with too long a name"))?;
     Ok(MeshPort {
-        name: shown(&raw.name[..end]),
+        name: interface(&raw.name[..end]),
         addr,
         mtu: raw.mtu.get(),
         mbps: raw.mbps.get(),

@@ -130,6 +130,23 @@ fn names_of_peers_are_cleaned() {
     assert_eq!(Beacon::claimed_name(&odd.encode(&keys(2))).unwrap(), "a?[31m??");
 }
 
+#[test]
+fn an_interface_of_a_peer_is_one_plain_word_of_a_command() {
+    for (name, plain) in [
+        ("enp1s0f0np0", "enp1s0f0np0"),
+        ("br-a.7_b:1@x", "br-a.7_b:1@x"),
+        ("d;id>x", "d_id_x"),
+        ("-all", "_all"),
+        ("$(id)`&|\\'\"", "__id_______"),
+        ("a b\x1b\u{e9}", "a_b___"),
+    ] {
+        let mut odd = beacon();
+        odd.node.ports[0].name = name.into();
+        let read = Beacon::decode(&odd.encode(&keys(1)), &keys(1)).unwrap();
+        assert_eq!(read.node.ports[0].name, plain);
+    }
+}
+
 /// What a host with another key calls itself is read before anything is proven.
 #[test]
 fn the_claimed_name_is_read_from_any_bytes_and_is_none_for_what_is_no_beacon() {
