@@ -199,12 +199,14 @@ impl Waiting {
             }
             waits.clear();
             fds.clear();
+            // First: a pause that ends in between is waited for once more, and its listeners too.
+            let most = self.rendezvous.wait_most();
             self.rendezvous.wait_fds(&mut fds);
             fds.extend([arrived.0.wait_fd(), WaitFd { fd: wake.as_raw_fd(), read: true, write: false }]);
             fds.iter().for_each(|fd| {
                 waits.add(*fd);
             });
-            let _ = waits.wait(self.rendezvous.wait_most());
+            let _ = waits.wait(most);
         }
         // Those who are connected already would go on.
         self.server.close();

@@ -1,5 +1,6 @@
 //! The serving side of the rendezvous: gives handles away.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener};
 use std::os::fd::AsRawFd;
@@ -59,7 +60,7 @@ impl RendezvousServer {
             addrs.push(loopback(port));
         }
         if open {
-            let usable = addresses(fabric.survey(), port).filter(|addr| !bind.contains(&addr.ip()));
+            let usable = addresses(fabric.survey(), port).into_iter().filter(|addr| !bind.contains(&addr.ip()));
             addrs.extend(usable.filter(|addr| *addr != loopback(port)));
         }
         let (mut listeners, mut later) = (Vec::new(), Vec::new());
@@ -188,10 +189,14 @@ impl RendezvousServer {
             return;
         }
         interfaces.looked = Some(now);
-        // Where they cannot be listed, their next change is another occasion.
-        let Ok(survey) = survey(interfaces.fabric.config()) else { return };
+        let Ok(survey) = survey(interfaces.fabric.config()) else {
+            // As without a descriptor: what has changed is still to be looked at.
+            interfaces.changed = true;
+            return;
+        };
         let mut wanted = vec![loopback(interfaces.port)];
-        wanted.extend(addresses(&survey, interfaces.port).filter(|addr| *addr != loopback(interfaces.port)));
+        let usable = addresses(&survey, interfaces.port);
+        wanted.extend(usable.into_iter().filter(|addr| *addr != loopback(interfaces.port)));
         let at = |listener: &TcpListener| listener.local_addr().ok();
         self.listeners.retain(|listener| at(listener).is_some_and(|addr| wanted.contains(&addr)));
         let had: Vec<SocketAddr> = self.listeners.iter().filter_map(at).collect();
@@ -204,10 +209,12 @@ fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// The addresses of all usable interfaces.
-fn addresses(survey: &[(Interface, Verdict)], port: u16) -> impl Iterator<Item = SocketAddr> {
+/// The addresses of all usable interfaces. Two may have the same one, as a host with cables to several others.
+fn addresses(survey: &[(Interface, Verdict)], port: u16) -> Vec<SocketAddr> {
     let usable = survey.iter().filter(|(_, verdict)| verdict.is_usable());
-    usable.flat_map(|(iface, _)| &iface.addrs).map(move |addr| scoped(addr, port))
+    let all = usable.flat_map(|(iface, _)| &iface.addrs).map(|addr| scoped(addr, port));
+    let mut seen = BTreeSet::new();
+    all.filter(|addr| seen.insert(*addr)).collect()
 }
 
 fn wait_on(addr: SocketAddr) -> io::Result<TcpListener> {
@@ -223,3 +230,6 @@ pub(super) fn scoped(addr: &IfAddr, port: u16) -> SocketAddr {
         ip => SocketAddr::new(ip, port),
     }
 }
+
+#[cfg(test)]
+mod tests;
