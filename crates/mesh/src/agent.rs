@@ -14,7 +14,7 @@ use linkspan_setup::clock;
 use linkspan_setup::log::warn_seldom;
 use linkspan_setup::logins::Slot;
 use linkspan_stream::{Listen, Options};
-use linkspan_topology::mesh::parse;
+use linkspan_topology::mesh::{BadFile, Graph, parse};
 use linkspan_topology::{Host, Roots};
 use linkspan_transport::{WaitFd, chain};
 
@@ -46,6 +46,12 @@ pub(super) struct Agent {
     rdma: Vec<(String, bool)>,
     sockets: Vec<BeaconSocket>,
     listens: Vec<Listen>,
+    /// Places of the ports on which the mesh server is not open yet.
+    unopened: Vec<usize>,
+    /// Why, as it was logged.
+    failed: Vec<String>,
+    /// The file that declares the mesh.
+    text: Option<String>,
     server: MeshServer,
     woken: UnixStream,
     name: String,
@@ -60,31 +66,32 @@ pub(super) struct Agent {
     mute: bool,
 }
 
+/// The mesh that a file declares, with what its addresses here are called here.
+fn graph(config: &Config, text: &str, here: &[Cabled]) -> Result<Graph, BadFile> {
+    let ours: Vec<IpAddr> = here.iter().filter_map(|c| Some(c.port.addr?.0)).collect();
+    let mut graph = parse(text, config.port, config.id, &ours)?;
+    if let Some(own) = graph.find(config.id) {
+        for port in &mut graph.nodes[own].ports {
+            if let Some(here) = here.iter().find(|c| c.port.addr == port.addr) {
+                *port = here.port.clone();
+            }
+        }
+    }
+    Ok(graph)
+}
+
 impl Agent {
     pub(super) fn new(config: Config, means: Means, woken: UnixStream) -> Result<(Agent, Arc<Shared>), Error> {
         let rdma = ports::rdma();
         let list = ports::cabled(config.filter.as_ref(), &rdma).unwrap_or_default();
         let name = Host::read(&Roots::default()).name;
-        let declared = match &config.file {
-            None => None,
-            Some(path) => {
-                let shown = path.display().to_string();
-                let read = |source| Error::Read { path: shown.clone(), source };
-                let text = std::fs::read_to_string(path).map_err(read)?;
-                let ours: Vec<IpAddr> = list.iter().filter_map(|c| Some(c.port.addr?.0)).collect();
-                let graph = parse(&text, config.port, config.id, &ours);
-                let mut graph = graph.map_err(|source| Error::File { path: shown.clone(), source })?;
-                // The file knows addresses; what they are called here is known here.
-                if let Some(own) = graph.find(config.id) {
-                    for port in &mut graph.nodes[own].ports {
-                        if let Some(here) = list.iter().find(|c| c.port.addr == port.addr) {
-                            *port = here.port.clone();
-                        }
-                    }
-                }
-                Some(graph)
-            }
-        };
+        let (mut text, mut declared) = (None, None);
+        if let Some(path) = &config.file {
+            let path = path.display().to_string();
+            let read = std::fs::read_to_string(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+            declared = Some(graph(&config, &read, &list).map_err(|source| Error::File { path, source })?);
+            text = Some(read);
+        }
         let mute = declared.is_some();
         let own = Node {
             id: config.id,
@@ -105,6 +112,9 @@ impl Agent {
             rdma,
             sockets: Vec::new(),
             listens: Vec::new(),
+            unopened: Vec::new(),
+            failed: Vec::new(),
+            text,
             server: MeshServer::default(),
             woken,
             name,
@@ -176,10 +186,13 @@ impl Agent {
         let places = |list: &[Cabled]| list.iter().map(|c| (c.port.name.clone(), c.index)).collect::<Vec<_>>();
         let moved = self.sockets.is_empty() || places(&list) != places(&self.ports);
         let was = std::mem::replace(&mut self.ports, list);
-        self.listens.clear();
+        self.close();
+        // An address that has come may be what says which line is this host's.
+        if let Some(Ok(graph)) = self.text.as_ref().map(|text| graph(&self.config, text, &self.ports)) {
+            self.shared.known().declared = Some(graph);
+        }
         if moved {
-            let server_port = self.config.port;
-            self.sockets = self.ports.iter().map(|c| BeaconSocket::open(&c.port.name, c.index, server_port)).collect();
+            self.sockets = self.ports.iter().map(|_| BeaconSocket::default()).collect();
             self.renew();
             let same = |a: &Cabled, b: &Cabled| (&a.port.name, a.index) == (&b.port.name, b.index);
             let place = |at: u8| {
@@ -192,28 +205,45 @@ impl Agent {
         self.publish_own();
     }
 
-    /// Opens the mesh server on every port that has an address, unless another process of this host has done so.
+    /// Closes the mesh server.
+    fn close(&mut self) {
+        self.listens.clear();
+        self.unopened = (0..self.ports.len()).filter(|port| self.ports[*port].addr.is_some()).collect();
+    }
+
+    /// Opens the mesh server on every port that has an address and where it is not open yet, unless another process of this host has done
+    /// so; an address that is still looked at for a duplicate cannot be had yet. And the sockets of beacons that could not be opened.
     fn open(&mut self) {
-        if !self.listens.is_empty() {
-            return;
+        for (socket, cabled) in self.sockets.iter_mut().zip(&self.ports) {
+            socket.open(&cabled.port.name, cabled.index, self.config.port);
         }
-        for cabled in &self.ports {
+        let (before, mut failed) = (self.listens.len(), Vec::new());
+        for port in std::mem::take(&mut self.unopened) {
+            let cabled = &self.ports[port];
             let Some(addr) = cabled.addr else { continue };
             let options = Options { device: Some(cabled.port.name.clone()), ..self.means.options.clone() };
             match Listen::bind(SocketAddr::new(addr.ip, self.config.port), &options) {
                 Ok(listen) => self.listens.push(listen),
                 Err(linkspan_stream::Error::Bind { source, .. }) if source.kind() == std::io::ErrorKind::AddrInUse => {
-                    self.listens.clear();
+                    self.close();
                     self.taken.get_or_insert(clock::now());
                     break;
                 }
-                Err(error) => self.config.log.info(&format!("mesh: {}", chain(&error))),
+                Err(error) => {
+                    self.unopened.push(port);
+                    failed.push(format!("mesh: {}", chain(&error)));
+                }
             }
         }
-        if !self.listens.is_empty() {
+        // Once, however often it is tried.
+        failed.iter().filter(|line| !self.failed.contains(line)).for_each(|line| self.config.log.info(line));
+        self.failed = failed;
+        if self.listens.len() > before {
             self.taken = None;
-            // Whoever was heard of this host before may have begun later than this process.
-            self.renew();
+            if before == 0 {
+                // Whoever was heard of this host before may have begun later than this process.
+                self.renew();
+            }
             let seen: Vec<String> = self.listens.iter().map(|l| l.local_addr().to_string()).collect();
             self.config.log.info(&format!("mesh: this process listens for neighbours on {}", seen.join(", ")));
         }
@@ -326,3 +356,6 @@ impl Agent {
         (self.server, self.listens) = (server, listens);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,30 +17,31 @@ const GROUP4: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 83);
 /// Link-local scope, transient (RFC 4291, 2.7): "LSPN".
 const GROUP6: Ipv6Addr = Ipv6Addr::new(0xff12, 0, 0, 0, 0, 0, 0x4c53, 0x504e);
 
-/// The sockets of one port.
-#[derive(Debug)]
+/// The sockets of one port, over IPv6 and over IPv4.
+#[derive(Debug, Default)]
 pub(super) struct BeaconSocket {
-    sockets: Vec<(UdpSocket, SocketAddr)>,
+    sockets: [Option<(UdpSocket, SocketAddr)>; 2],
 }
 
 impl BeaconSocket {
-    /// Opens what can be opened on the interface.
-    pub(super) fn open(name: &str, index: u32, port: u16) -> BeaconSocket {
-        let four = open(name, index, SocketAddrV4::new(GROUP4, port).into());
-        let six = open(name, index, SocketAddrV6::new(GROUP6, port, 0, index).into());
-        BeaconSocket { sockets: [six, four].into_iter().flatten().collect() }
+    /// Opens what is not open and can be opened on the interface.
+    pub(super) fn open(&mut self, name: &str, index: u32, port: u16) {
+        let groups = [SocketAddrV6::new(GROUP6, port, 0, index).into(), SocketAddrV4::new(GROUP4, port).into()];
+        for (socket, group) in self.sockets.iter_mut().zip(groups).filter(|(socket, _)| socket.is_none()) {
+            *socket = open(name, index, group);
+        }
     }
 
     /// Says it over both families. A cable that is cut, or an address that is not there yet, is no error.
     pub(super) fn say(&self, datagram: &[u8]) {
-        for (socket, group) in &self.sockets {
+        for (socket, group) in self.sockets.iter().flatten() {
             let _ = socket.send_to(datagram, group);
         }
     }
 
     /// The next datagram and whose it is; `None` when there is none.
     pub(super) fn hear<'a>(&self, into: &'a mut [u8]) -> Option<(&'a [u8], IpAddr)> {
-        for (socket, _) in &self.sockets {
+        for (socket, _) in self.sockets.iter().flatten() {
             if let Ok((len, from)) = socket.recv_from(into) {
                 return Some((into.get(..len)?, from.ip()));
             }
@@ -49,7 +50,7 @@ impl BeaconSocket {
     }
 
     pub(super) fn wait_fds(&self) -> impl Iterator<Item = WaitFd> {
-        self.sockets.iter().map(|(s, _)| WaitFd { fd: s.as_raw_fd(), read: true, write: false })
+        self.sockets.iter().flatten().map(|(s, _)| WaitFd { fd: s.as_raw_fd(), read: true, write: false })
     }
 }
 
