@@ -17,7 +17,8 @@ pub const LINK_TIME: Duration = Duration::from_millis(3500);
 pub const NODE_TIME: Duration = Duration::from_secs(8);
 
 /// For so long a cable that is believed no more is remembered. Beacons are late where processors are busy, and then many cables
-/// seem cut at once; a host without a route tries one that existed a moment ago.
+/// seem cut at once; a host without a route tries one that existed a moment ago. What is silent for longer is forgotten, its epoch too:
+/// a host that comes back with a clock that was set back is taken for a new one.
 const MEMORY: Duration = Duration::from_secs(60);
 
 /// Least time between two answers to news.
@@ -56,7 +57,7 @@ struct Adjacent {
 pub struct Database {
     known: Vec<Known>,
     adjacent: Vec<Adjacent>,
-    /// The newest epoch that a process of this host has said, and when.
+    /// The newest epoch of this host that was heard of, and when a process of it said one as new.
     own: (u64, Duration),
     /// When a neighbour said last that this host relays, by whichever of its processes.
     relays: Option<Duration>,
@@ -75,11 +76,17 @@ impl Database {
             }
             return false;
         }
+        self.known.retain(|k| now.saturating_sub(k.fresh) < MEMORY);
+        self.adjacent.retain(|a| now.saturating_sub(a.last) < MEMORY);
         let mut news = self.hear(port, &beacon, now);
         if beacon.node.id != own {
             news |= self.learn(beacon.sender, beacon.node, now);
-        } else if beacon.node.relays {
-            self.relays = Some(now);
+        } else {
+            // Of the process before this one, when the clock was ahead.
+            self.own.0 = self.own.0.max(beacon.node.epoch);
+            if beacon.node.relays {
+                self.relays = Some(now);
+            }
         }
         if news {
             self.hurry = Some(now);
@@ -88,7 +95,8 @@ impl Database {
         news
     }
 
-    /// The newest epoch that a process of this host has said, and when: neighbours take no older one any more.
+    /// The newest epoch of this host that was heard of, of which neighbours take no older one any more, and when a process of it said
+    /// one as new.
     pub fn own_epoch(&self) -> (u64, Duration) {
         self.own
     }

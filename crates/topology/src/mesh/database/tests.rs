@@ -61,6 +61,26 @@ fn the_newest_epoch_of_this_host_is_kept_whichever_process_said_it() {
 }
 
 #[test]
+fn an_epoch_of_this_host_that_neighbours_still_tell_of_is_known_after_a_restart() {
+    let list = nodes(2, &[(0, 1)]);
+    let mut db = Database::default();
+    let before = Node { epoch: 9, ..list[0].clone() };
+    let by_neighbour = Beacon { sender: list[1].id, port: 0, epoch: 1, tick: 1, node: before };
+    db.take(list[0].id, 0, by_neighbour, s(1.0));
+    assert_eq!(db.own_epoch(), (9, s(0.0)), "and none of its processes has said it");
+}
+
+#[test]
+fn who_comes_back_with_an_older_epoch_is_a_new_one_after_a_minute_of_silence() {
+    let list = nodes(2, &[(0, 1)]);
+    let mut db = Database::default();
+    assert!(db.take(100, 0, beacon(&Node { epoch: 9, ..list[1].clone() }, 0, 1), s(0.0)));
+    assert!(!db.take(100, 0, beacon(&list[1], 0, 1), s(59.0)));
+    assert!(db.take(100, 0, beacon(&list[1], 0, 2), s(60.0)));
+    assert_eq!((db.heard(s(60.0)).len(), db.others(s(60.0)).count()), (1, 1));
+}
+
+#[test]
 fn this_host_relays_where_a_neighbour_says_so_whichever_of_its_processes_does() {
     // 1 - 0 - 2, where another process of host 0 has the port of the mesh server.
     let list = nodes(3, &[(0, 1), (0, 2)]);
