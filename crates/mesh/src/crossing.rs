@@ -63,13 +63,18 @@ impl Crossing {
         }
     }
 
+    /// Which of the two ends it reads now: the other one's bytes wait, and would wake whoever waits for them.
+    pub(super) fn reads(&self) -> usize {
+        if matches!(self.state, State::Below(_)) { 1 } else { 0 }
+    }
+
     /// Moves on; `Some` when it is over.
     ///
     /// # Errors
     /// [`MessageError`]: one of the streams ended, or it carries something else than these messages.
     pub(super) fn poll(&mut self, ends: &mut [Secured; 2]) -> Result<Option<Crossed>, MessageError> {
         loop {
-            let at = if matches!(self.state, State::Below(_)) { 1 } else { 0 };
+            let at = self.reads();
             let (State::Below(handshake) | State::Above(handshake, _)) = &mut self.state;
             let over = &self.over;
             let Some(met) = handshake.poll(&mut ends[at], &|n| over.candidates[at].make(n, Role::Caller))? else {

@@ -281,7 +281,11 @@ pub(super) fn run(a: Stream, b: Stream, over: Option<Over>, relay_slot: &WorkSlo
             }
         }
         let [a, b] = &ends;
-        for (end, reads, writes) in [(a, there.wants(), back.passes()), (b, back.wants(), there.passes())] {
+        let wants = match &crossing {
+            Some(under_way) => [0, 1].map(|end| end == under_way.reads()),
+            None => [there.wants(), back.wants()],
+        };
+        for (end, reads, writes) in [(a, wants[0], back.passes()), (b, wants[1], there.passes())] {
             // A socket whose end was seen would wake us forever; its reset is found when something is sent to it.
             if reads || writes {
                 let mut fd = end.stream.wait_fd(writes);
