@@ -223,7 +223,11 @@ impl Admissions {
         fs::create_dir_all(&self.folder).map_err(|e| Admissions::failed(&self.folder, e))?;
         let made = fs::File::create(&file).and_then(|file| file.sync_all());
         // The name too is on the disk before anybody is told that it is.
-        made.and_then(|()| fs::File::open(&self.folder)?.sync_all()).map_err(|e| Admissions::failed(&file, e))
+        made.and_then(|()| fs::File::open(&self.folder)?.sync_all()).map_err(|e| {
+            // By its name alone it would be let in.
+            let _ = fs::remove_file(&file);
+            Admissions::failed(&file, e)
+        })
     }
 
     fn remove(&self, uuid: &str) -> Result<bool, AdmissionError> {

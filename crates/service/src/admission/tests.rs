@@ -77,6 +77,30 @@ fn a_host_that_is_forgotten_stays_shut_out_whoever_looks_meanwhile() {
 }
 
 #[test]
+fn a_host_that_could_not_be_remembered_for_good_is_not_let_in_later() {
+    use std::os::unix::fs::PermissionsExt;
+    let machine = Machine::new(true);
+    let (one, look, folder) = (&machine.admissions, machine.look(), machine.fix.root.join("var"));
+    fs::create_dir(&folder).unwrap();
+    // The file can be made, and its folder cannot be written to the disk: root may open anything, this thread is another user.
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o333)).unwrap();
+    let error = std::thread::scope(|threads| {
+        let allow = || {
+            let nobody = rustix::process::Uid::from_raw(65_534);
+            if rustix::process::geteuid().is_root() {
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
+            one.allow(&look, PEER).unwrap_err()
+        };
+        threads.spawn(allow).join().unwrap()
+    });
+    assert!(matches!(error, AdmissionError::Folder { .. }), "{error}");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(one.remembered().is_empty() && one.apply(&machine.look()).is_empty());
+    assert_eq!(machine.allowed(), "0");
+}
+
+#[test]
 fn what_the_driver_did_not_take_is_forgotten_by_another_call() {
     let machine = Machine::new(true);
     let one = &machine.admissions;
