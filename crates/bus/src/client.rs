@@ -8,7 +8,7 @@ use zbus::blocking::connection::Builder;
 use zbus::blocking::fdo::DBusProxy;
 use zbus::names::BusName;
 
-use crate::{Error, ManagerProxyBlocking, NAME, from_dict};
+use crate::{Error, ManagerProxyBlocking, NAME, from_dict, more_after};
 
 /// For how long an answer is waited for: a person may have to give a password.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -60,9 +60,14 @@ impl Client {
     /// # Errors
     /// [`Error::NotAuthorized`]: polkit refuses. [`Error::ZBus`]: the service has ended, or does not answer.
     pub fn events(&self, after_us: u64, all: bool) -> Result<Vec<Event>, Error> {
-        let dicts = self.manager.get_events(after_us, all)?;
-        // What a newer service tells of another kind is passed over.
-        Ok(dicts.iter().filter_map(|dict| from_dict(dict).ok()).collect())
+        let (mut events, mut after) = (Vec::new(), Some(after_us));
+        while let Some(after_us) = after {
+            let dicts = self.manager.get_events(after_us, all)?;
+            // What a newer service tells of another kind is passed over.
+            events.extend(dicts.iter().filter_map(|dict| from_dict(dict).ok()));
+            after = more_after(&dicts);
+        }
+        Ok(events)
     }
 
     /// Version of the service; empty where it does not say.

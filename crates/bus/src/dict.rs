@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use linkspan_service::events::EVENTS_EACH;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
@@ -50,6 +51,12 @@ fn value(json: Json) -> Option<Value<'static>> {
 pub fn from_dict<T: DeserializeOwned>(dict: &Dict) -> Result<T, serde_json::Error> {
     let fields = dict.iter().filter_map(|(key, value)| Some((key.clone(), json(value)?)));
     serde_json::from_value(Json::Object(fields.collect()))
+}
+
+/// Where an answer of GetEvents has as many as one can have: the time after which the others are.
+pub fn more_after(events: &[Dict]) -> Option<u64> {
+    let last = events.last().filter(|_| events.len() >= EVENTS_EACH)?;
+    u64::try_from(last.get("time_us")?).ok()
 }
 
 fn json(value: &Value<'_>) -> Option<Json> {

@@ -21,7 +21,7 @@ mod socket;
 pub mod user;
 mod watches;
 
-pub use dict::{Dict, from_dict, to_dict};
+pub use dict::{Dict, from_dict, more_after, to_dict};
 pub use error::Error;
 pub use proxy::{
     CableProxy, CableProxyBlocking, ManagerProxy, ManagerProxyBlocking, PeerProxy, PeerProxyBlocking, StatisticsChanged,

@@ -287,7 +287,8 @@ impl Manager {
 
     /// Events later than this time (microseconds since 1970; 0: all that are kept), oldest first: those of cables, and those of the
     /// caller's jobs, or with `all` of every user's. Keys: time_us (t), kind (s), text (s), and where they apply cable, peer, peer_uuid,
-    /// comm, device, transport (s), uid, pid, count (t). polkit, for `all`: org.linkspan.statistics.read-all.
+    /// comm, device, transport (s), uid, pid, count (t). Of 4096 events, which one answer has at most, the others are later than the last
+    /// one's time. polkit, for `all`: org.linkspan.statistics.read-all.
     #[zbus(out_args("events"))]
     async fn get_events(
         &self,

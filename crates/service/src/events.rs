@@ -1,6 +1,6 @@
 //! What happened to cables and jobs, with times: kept in memory, a bounded number of them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -150,11 +150,16 @@ pub fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
+/// Most events of one answer: a message of D-Bus takes 32 MiB on the system bus.
+pub const EVENTS_EACH: usize = 4096;
+
 /// The last events. A full one forgets the oldest event of whoever has most in it (the cables, or one user's jobs), so that nobody can
 /// push out what others did.
 #[derive(Debug)]
 pub struct EventLog {
     kept: VecDeque<Event>,
+    /// How many of them are whose.
+    counts: BTreeMap<Option<u32>, usize>,
     most: usize,
     last: u64,
 }
@@ -162,41 +167,55 @@ pub struct EventLog {
 impl EventLog {
     /// Keeps `most` events, at least one.
     pub fn new(most: usize) -> EventLog {
-        EventLog { kept: VecDeque::new(), most: most.max(1), last: 0 }
+        EventLog { kept: VecDeque::new(), counts: BTreeMap::new(), most: most.max(1), last: 0 }
     }
 
     /// Keeps another number from now on.
     pub fn keep(&mut self, most: usize) {
         self.most = most.max(1);
-        while self.kept.len() > self.most {
-            self.forget();
-        }
+        self.forget(self.kept.len().saturating_sub(self.most));
     }
 
     /// Adds an event that was noticed now. Its time is later than that of every other, also where the clock was set back.
     pub fn push(&mut self, mut event: Event, now_us: u64) -> &Event {
         if self.kept.len() >= self.most {
-            self.forget();
+            self.forget(1);
         }
         self.last = now_us.max(self.last + 1);
         event.time_us = self.last;
+        *self.counts.entry(event.uid).or_default() += 1;
         self.kept.push_back(event);
         &self.kept[self.kept.len() - 1]
     }
 
-    fn forget(&mut self) {
-        let mut counts: BTreeMap<Option<u32>, usize> = BTreeMap::new();
-        self.kept.iter().for_each(|event| *counts.entry(event.uid).or_default() += 1);
-        let most = counts.into_iter().max_by_key(|(_, count)| *count).map(|(uid, _)| uid);
-        if let Some(at) = self.kept.iter().position(|event| Some(event.uid) == most) {
-            self.kept.remove(at);
+    /// So many at once, as if it were one after another.
+    fn forget(&mut self, count: usize) {
+        if count == 0 {
+            return;
         }
+        let mut whose: BinaryHeap<(usize, Option<u32>)> = self.counts.iter().map(|(uid, n)| (*n, *uid)).collect();
+        let mut gone: BTreeMap<Option<u32>, usize> = BTreeMap::new();
+        for _ in 0..count {
+            if let Some(mut most) = whose.peek_mut() {
+                most.0 -= 1;
+                *gone.entry(most.1).or_default() += 1;
+            }
+        }
+        self.counts = whose.into_iter().filter(|(n, _)| *n > 0).map(|(n, uid)| (uid, n)).collect();
+        self.kept.retain(|event| match gone.get_mut(&event.uid) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                false
+            }
+            _ => true,
+        });
     }
 
-    /// Events later than this moment that `uid` may see: those of cables, and of its own jobs; of all jobs for `None`.
+    /// The first [`EVENTS_EACH`] later than this moment that `uid` may see: those of cables, and of its own jobs; of all jobs for
+    /// `None`. Where there are so many, there may be more after the last one's time.
     pub fn after(&self, time_us: u64, uid: Option<u32>) -> Vec<Event> {
         let seen = |event: &&Event| event.uid.is_none() || uid.is_none() || event.uid == uid;
-        self.kept.iter().filter(|event| event.time_us > time_us).filter(seen).cloned().collect()
+        self.kept.iter().filter(|event| event.time_us > time_us).filter(seen).take(EVENTS_EACH).cloned().collect()
     }
 
     /// Time of the last event; 0: there was none.

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::stats::{self, ProcessStats};
+use linkspan_net::LineLimit;
 pub use linkspan_thunderbolt::Error as LinkError;
 use linkspan_thunderbolt::find::Root;
 use linkspan_topology::{Interface, Roots};
@@ -35,6 +36,9 @@ pub struct Places {
 /// A line for the log, and whether it warns.
 pub type Tell = Box<dyn Fn(bool, &str) + Send + Sync>;
 
+/// Lines in a minute about processes that come to lent queues: less than the log takes about the machine.
+const LENDING_LINES: usize = 30;
+
 /// For how long statistics that were read are read no second time, however many watch them.
 const FRESH: Duration = Duration::from_millis(200);
 
@@ -50,6 +54,8 @@ pub struct System {
     over: AtomicBool,
     pages: Mutex<Option<(Instant, Arc<Vec<ProcessStats>>)>>,
     tell: Arc<Tell>,
+    /// Of what is told of processes that come to lent queues: any user's may, as often as it wants.
+    lines: Arc<Mutex<LineLimit>>,
     cards: Arc<Cards>,
 }
 
@@ -96,6 +102,7 @@ impl System {
             over: AtomicBool::new(false),
             pages: Mutex::default(),
             tell: Arc::new(tell),
+            lines: Arc::new(Mutex::new(LineLimit::new(LENDING_LINES))),
             cards: Arc::new(devmem::kernel_cards),
         }
     }
@@ -207,13 +214,20 @@ impl System {
         let failed = |why: &str| Unlent::Failed { interface: interface.to_owned(), why: why.to_owned() };
         let terms = Terms { queues, each, users, folder: self.places.devmem.clone() };
         let (stop, tell, cards) = (Arc::new(AtomicBool::new(false)), self.tell.clone(), self.cards.clone());
+        let lines = self.lines.clone();
         let (ready, is_ready) = mpsc::channel();
         let (stopped, own) = (stop.clone(), stop.clone());
         // A card's journal and rules are one thread's.
         let run = move || {
             let name = found.name.clone();
             let ended = Lending::of(&found, terms, &*cards).and_then(|lending| {
-                let say = |line: &str| tell(false, &format!("{name}: {line}"));
+                let say = |line: &str| {
+                    let Some(left_out) = locked(&lines).admit("", Instant::now()) else { return };
+                    if left_out > 0 {
+                        tell(true, &format!("{left_out} more lines about lent queues were left out"));
+                    }
+                    tell(false, &format!("{name}: {line}"));
+                };
                 let told = |line: &str| drop(ready.send(line.to_owned()));
                 lending.serve(told, || stopped.load(Ordering::Relaxed), say)
             });

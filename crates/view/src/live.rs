@@ -9,7 +9,7 @@ use linkspan_bus::zbus::fdo::{DBusProxy, NameOwnerChangedStream, ObjectManagerPr
 use linkspan_bus::zbus::message::Type;
 use linkspan_bus::zbus::proxy::CacheProperties;
 use linkspan_bus::zbus::{Connection, Error, MatchRule, Message, MessageStream, zvariant::OwnedObjectPath};
-use linkspan_bus::{Dict, ManagerProxy, NAME, PATH, StatisticsChanged};
+use linkspan_bus::{Dict, ManagerProxy, NAME, PATH, StatisticsChanged, more_after};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -261,7 +261,13 @@ async fn read(
         (path.to_string(), named.collect())
     };
     let objects = objects.into_iter().map(plain).collect();
-    let events = manager.get_events(after_us, false).await?;
+    let mut events = manager.get_events(after_us, false).await?;
+    let mut more = more_after(&events);
+    while let Some(after_us) = more {
+        let next = manager.get_events(after_us, false).await?;
+        more = more_after(&next);
+        events.extend(next);
+    }
     let time = |event: &Dict| event.get("time_us").and_then(|time| u64::try_from(time).ok());
     let last = events.iter().filter_map(time).max().unwrap_or_default().max(after_us);
     let version = manager.version().await?;

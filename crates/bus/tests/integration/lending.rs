@@ -2,12 +2,16 @@
 
 use std::any::Any;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 
 use linkspan_bus::{Error, ManagerProxy, Server};
+use linkspan_fabric::devmem::client::Session;
 use linkspan_netdev::{HeaderSplit, Rings};
 use linkspan_service::devmem::CardControl;
+use linkspan_service::system::{Places, System};
+use linkspan_topology::fixture::{Fixture, STRIX_HALO};
 
 use super::bus::Bus;
 use super::{Machine, is_root};
@@ -103,6 +107,28 @@ async fn queues_are_lent_and_taken_back_and_the_card_is_as_it_was() {
     manager.lend_queues("enp193s0", 3, 3, &[]).await.unwrap();
     machine.system.end();
     assert_eq!(*card.lock().unwrap(), before);
+}
+
+#[test]
+fn who_comes_to_lent_queues_without_end_leaves_lines_of_the_log_to_others() {
+    let rings = Rings { receive: Some(1024), split: HeaderSplit::Off, threshold: Some(256) };
+    let card = Settings { rings, table: (0..128).map(|n| n % 8).collect(), rules: false };
+    let (fix, told) = (Fixture::tree(STRIX_HALO), Arc::new(Mutex::new(Vec::new())));
+    let at = |name: &str| fix.root.join(name);
+    let places = Places { root: fix.root.clone(), allowed: at("var"), statistics: at("stats"), devmem: at("run") };
+    let lines = told.clone();
+    let tell = move |_: bool, line: &str| lines.lock().unwrap().push(line.to_owned());
+    let cards = move |_: &_| Ok(Box::new(SoftCard(Arc::new(Mutex::new(card.clone())))) as Box<dyn CardControl>);
+    let system = System::new(places, 100, Box::new(tell)).with_cards(Arc::new(cards));
+    let line = system.lend("enp193s0", 2, 1, vec![]).unwrap();
+    let socket = line.rsplit(' ').next().unwrap();
+    for _ in 0..100 {
+        // Answered, and so looked at.
+        let session = Session::open(Path::new(socket)).unwrap();
+        session.bind(std::fs::File::open("/dev/null").unwrap().as_fd(), 1).unwrap_err();
+    }
+    system.end_lending("enp193s0").unwrap();
+    assert_eq!(told.lock().unwrap().len(), 30);
 }
 
 /// While the set-up of the card is under way, and after.

@@ -44,6 +44,41 @@ fn who_has_most_loses_its_own_oldest() {
 }
 
 #[test]
+fn many_are_forgotten_at_once_as_they_would_be_one_by_one() {
+    let log = |most| {
+        let mut log = EventLog::new(most);
+        for n in 0..500_u64 {
+            let uid = [None, Some(1), Some(2), Some(3)][(n * n % 7 % 4) as usize];
+            log.push(of(uid, n), n);
+        }
+        log
+    };
+    let (mut at_once, mut one_by_one) = (log(500), log(500));
+    at_once.keep(123);
+    (123..500).rev().for_each(|most| one_by_one.keep(most));
+    let kept = at_once.after(0, None);
+    assert_eq!((kept.len(), &kept), (123, &one_by_one.after(0, None)));
+    let counts = kept.iter().fold(BTreeMap::new(), |mut counts, event| {
+        *counts.entry(event.uid).or_insert(0) += 1;
+        counts
+    });
+    assert_eq!(at_once.counts, counts);
+    assert!(counts.values().max().unwrap() - counts.values().min().unwrap() <= 1, "{counts:?}");
+}
+
+#[test]
+fn one_answer_has_a_bounded_number_and_the_rest_comes_after_its_last() {
+    let mut log = EventLog::new(2 * EVENTS_EACH);
+    for n in 1..=EVENTS_EACH as u64 + 10 {
+        log.push(of(None, n), n);
+    }
+    let first = log.after(0, None);
+    assert_eq!((first.len(), first[0].time_us), (EVENTS_EACH, 1));
+    let rest = log.after(first[first.len() - 1].time_us, None);
+    assert_eq!((rest.len(), rest[0].time_us), (10, EVENTS_EACH as u64 + 1));
+}
+
+#[test]
 fn a_user_sees_cables_and_its_own_jobs() {
     let mut log = EventLog::new(10);
     for uid in [None, Some(1), Some(2)] {
