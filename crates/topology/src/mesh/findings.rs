@@ -127,9 +127,16 @@ fn beside(net: &Net<'_>, (ip, prefix): (IpAddr, u8), end: End, other: End) -> Re
                 .map(|n| IpAddr::from(Ipv4Addr::from_bits(own.to_bits() & mask | n)))
                 .find(|ip| !taken(*ip))
         }
-        IpAddr::V6(own) => (1..=1024u128)
-            .map(|n| IpAddr::from(Ipv6Addr::from_bits(own.to_bits() & !0xffff | n)))
-            .find(|ip| !taken(*ip)),
+        IpAddr::V6(own) => {
+            // A /127 is two hosts (RFC 6164); of a large subnet the last 16 bits are enough.
+            let size = 128u32.saturating_sub(prefix.into());
+            let mask = (1u128 << size.min(16)) - 1;
+            let first = if size == 1 { 0 } else { 1 };
+            (first..=mask)
+                .take(1024)
+                .map(|n| IpAddr::from(Ipv6Addr::from_bits(own.to_bits() & !mask | n)))
+                .find(|ip| !taken(*ip))
+        }
     };
     free.map(|free| format!("{free}/{prefix}")).ok_or_else(|| {
         let (end, other) = (graph.name(end), graph.name(other));

@@ -28,6 +28,28 @@ fn a_missing_address() {
 }
 
 #[test]
+fn an_address_beside_another_is_of_its_subnet() {
+    for (there, prefix, beside) in [
+        ("fd00::1", 127, Some("fd00::/127")),
+        ("fd00::a0", 127, Some("fd00::a1/127")),
+        ("fd00::a2", 124, Some("fd00::a1/124")),
+        ("fd00:1::5:1", 64, Some("fd00:1::5:2/64")),
+        ("fd00::7", 128, None),
+        ("10.0.0.9", 31, Some("10.0.0.8/31")),
+        ("10.0.0.9", 32, None),
+    ] {
+        let mut list = nodes(2, &[(0, 1)]);
+        list[0].ports[0].addr = Some((there.parse().unwrap(), prefix));
+        list[1].ports[0].addr = None;
+        let fix = only(found(list)).fix;
+        match beside {
+            Some(beside) => assert_eq!(fix, format!("sudo ip addr add {beside} dev c0")),
+            None => assert!(fix.contains("none is free"), "{fix}"),
+        }
+    }
+}
+
+#[test]
 fn equal_addresses_and_wrong_prefixes() {
     let mut list = nodes(2, &[(0, 1)]);
     list[1].ports[0].addr = list[0].ports[0].addr;
