@@ -88,11 +88,11 @@ impl View {
         lock(&self.nodes).edits(number)
     }
 
-    /// The kernel is told of an entry, which is here: its number and what it is.
-    pub(crate) fn told(&self, at: &PeerPath, entry: &Entry) -> FileAttr {
+    /// The kernel is told of an entry, which is here: its number, what it is, and of which generation.
+    pub(crate) fn told(&self, at: &PeerPath, entry: &Entry) -> (FileAttr, Generation) {
         let number = number(entry);
-        lock(&self.nodes).told(number, entry, at.path.clone());
-        self.attr(number, entry)
+        let generation = lock(&self.nodes).told(number, entry, at.path.clone());
+        (self.attr(number, entry), Generation(generation))
     }
 
     pub(crate) fn attr(&self, number: u64, entry: &Entry) -> FileAttr {
@@ -287,7 +287,8 @@ impl Mount {
             let done = done.and_then(|done| changing(client, &view, dir).map(|()| done));
             match (done, view.pending.take(&ticket)) {
                 (Ok(Some((at, entry))), Some(Reply::Entry(reply))) => {
-                    reply.entry(&BELIEVED, &view.told(&at, &entry), Generation(0));
+                    let (attr, generation) = view.told(&at, &entry);
+                    reply.entry(&BELIEVED, &attr, generation);
                 }
                 (Ok(None), Some(Reply::Done(reply))) => reply.ok(),
                 (Err(error), Some(reply)) => reply.error(error),
@@ -305,8 +306,13 @@ impl Mount {
 
     /// Takes a name from something.
     fn unname(&self, parent: INodeNo, called: &OsStr, dir: bool, reply: ReplyEmpty) {
-        self.edit(Reply::Done(reply), (parent, called), move |client, _, at| {
-            asked(client.request(Request::Unlink(at, dir)), |_| Some(None))
+        self.edit(Reply::Done(reply), (parent, called), move |client, view, at| {
+            let path = at.path.clone();
+            asked(client.request(Request::Unlink(at, dir)), Some)?;
+            if dir {
+                lock(&view.nodes).removed(&path);
+            }
+            Ok(None)
         });
     }
 
@@ -396,7 +402,10 @@ impl Filesystem for Mount {
             let found = look(client, at.clone());
             let Some(Reply::Entry(reply)) = view.pending.take(&ticket) else { return };
             match found {
-                Ok(entry) => reply.entry(&BELIEVED, &view.told(&at, &entry), Generation(0)),
+                Ok(entry) => {
+                    let (attr, generation) = view.told(&at, &entry);
+                    reply.entry(&BELIEVED, &attr, generation);
+                }
                 // fuse(4): an entry with the number 0 is a missing name that is believed.
                 Err(Errno::ENOENT) => {
                     let nothing = Entry::default();
@@ -542,7 +551,11 @@ impl Filesystem for Mount {
             let mut nodes = lock(&view.nodes);
             match how {
                 Rename::Exchange => nodes.exchanged(&old, &to),
-                _ => nodes.moved(&old, &to, (entry.kind != Kind::Dir).then(|| number(&entry))),
+                _ if entry.kind != Kind::Dir => nodes.moved(&old, &to, Some(number(&entry))),
+                _ => {
+                    nodes.removed(&to);
+                    nodes.moved(&old, &to, None);
+                }
             }
             Ok(None)
         });
@@ -633,7 +646,7 @@ impl Filesystem for Mount {
             };
             // An answer that was given twice, around a lost connection, is of the session before: then it is opened anew.
             let epoch = if client.epoch() == before { before } else { 0 };
-            let attr = view.told(&at, &opened.entry);
+            let (attr, generation) = view.told(&at, &opened.entry);
             lock(&view.nodes).opened(attr.ino.0, opened.entry.ident(), opened.settled);
             let mut file = OpenFile::new(view.clone(), how, &opened, epoch);
             // Somebody else has made it since it was looked up.
@@ -655,7 +668,7 @@ impl Filesystem for Mount {
             };
             let fh = counter.fetch_add(1, Ordering::Relaxed);
             lock(&files).insert(fh, (attr.ino, how.write, Arc::new(Mutex::new(file))));
-            reply.created(&BELIEVED, &attr, Generation(0), FileHandle(fh), pages(flags, how, false));
+            reply.created(&BELIEVED, &attr, generation, FileHandle(fh), pages(flags, how, false));
         });
     }
 

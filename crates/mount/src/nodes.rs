@@ -65,6 +65,8 @@ struct Node {
     which: Option<(u64, u64)>,
     /// Answers that named it and were not forgotten.
     known: u64,
+    /// Another one, and the kernel takes what has this number from now on for something else (fuse(4)).
+    generation: u64,
     /// What it was when it was last opened, where a change since would show: what the kernel's pages are of.
     opened: Option<Ident>,
     /// What the kernel was last told that it is.
@@ -74,7 +76,7 @@ struct Node {
 
 impl Node {
     fn new(path: RelPath, which: Option<(u64, u64)>, known: u64) -> Node {
-        Node { path, which, known, opened: None, shown: None, edits: Arc::default() }
+        Node { path, which, known, generation: 0, opened: None, shown: None, edits: Arc::default() }
     }
 }
 
@@ -95,13 +97,21 @@ impl Nodes {
         self.0.get(&number).and_then(|node| node.which)
     }
 
-    /// The kernel is told of it, under this path.
-    pub(crate) fn told(&mut self, number: u64, entry: &Entry, path: RelPath) {
+    /// The kernel is told of it, under this path, as of this generation.
+    pub(crate) fn told(&mut self, number: u64, entry: &Entry, path: RelPath) -> u64 {
         let new = || Node::new(path.clone(), Some((entry.dev, entry.ino)), 0);
         let node = self.0.entry(number).or_insert_with(new);
         node.path = path;
         node.known += 1;
+        let generation = node.generation;
         self.shown(number, entry);
+        generation
+    }
+
+    /// A directory with this path was removed or replaced here: the kernel makes nothing in it any more, and while a process is in it knows it
+    /// by its number, which the peer's file system may give to the next one.
+    pub(crate) fn removed(&mut self, path: &RelPath) {
+        self.0.values_mut().filter(|node| node.path == *path).for_each(|node| node.generation += 1);
     }
 
     /// The kernel is told what it is. Where that is not what it was, it drops its pages for another size, and is not to get the old ones again.
@@ -201,7 +211,9 @@ mod tests {
     fn what_is_below_a_directory_moves_with_it_and_names_that_only_begin_alike_do_not() {
         let mut nodes = Nodes::new(RelPath::default());
         let all = ["d", "d/e/f", "dd", "x/d"];
-        (2..).zip(all).for_each(|(n, at)| nodes.told(n, &entry(0, n), path(at)));
+        for (n, at) in (2..).zip(all) {
+            nodes.told(n, &entry(0, n), path(at));
+        }
         let now = |nodes: &Nodes| (2..6).map(|n| nodes.path(n).unwrap()).collect::<Vec<_>>();
         nodes.moved(&path("d"), &path("x/y"), None);
         assert_eq!(now(&nodes), ["x/y", "x/y/e/f", "dd", "x/d"].map(path));
@@ -209,6 +221,15 @@ mod tests {
         assert_eq!(now(&nodes), ["x/y", "x/y/e/f", "x/d", "x/d"].map(path));
         nodes.exchanged(&path("x/y"), &path("x/d"));
         assert_eq!(now(&nodes), ["x/d", "x/d/e/f", "x/y", "x/y"].map(path));
+    }
+
+    #[test]
+    fn what_has_the_number_of_a_directory_that_was_removed_here_is_of_another_generation() {
+        let mut nodes = Nodes::new(RelPath::default());
+        let told = |nodes: &mut Nodes, number, at| nodes.told(number, &entry(0, number), path(at));
+        assert_eq!((told(&mut nodes, 2, "d"), told(&mut nodes, 3, "other"), told(&mut nodes, 2, "d")), (0, 0, 0));
+        nodes.removed(&path("d"));
+        assert_eq!((told(&mut nodes, 2, "e"), told(&mut nodes, 3, "other")), (1, 0));
     }
 
     #[test]
