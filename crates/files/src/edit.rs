@@ -24,7 +24,7 @@ pub(crate) fn perform(fs: &RealFs, root: &OwnedFd, what: &Request) -> Result<Ans
             synced.map(|()| Answer::Done).map_err(|error| Fault::unwritten("fsync", &error))
         }
         Request::Make(at, new) => make(fs, root, &at.path, new),
-        Request::Link(at, to) => link(fs, root, &at.path, to),
+        Request::Link(at, which, to) => link(fs, root, &at.path, *which, to),
         Request::Set(at, which, change) => set(fs, root, &at.path, *which, change),
         Request::Unlink(at, dir) => unlink(fs, root, &at.path, *dir),
         Request::Move(at, to, how) => rename(fs, root, &at.path, to, *how),
@@ -46,10 +46,16 @@ fn make(fs: &RealFs, root: &OwnedFd, path: &RelPath, new: &New) -> Result<Answer
     look(fs, root, path).map(Answer::Stat)
 }
 
-fn link(fs: &RealFs, root: &OwnedFd, from: &RelPath, to: &RelPath) -> Result<Answer, Fault> {
+/// Device and number here of what a peer names by device and number.
+fn here(which: Option<(u64, u64)>, of_root: u64) -> Option<(u64, u64)> {
+    which.map(|(dev, ino)| (dev.wrapping_add(of_root), ino))
+}
+
+fn link(fs: &RealFs, root: &OwnedFd, from: &RelPath, which: Option<(u64, u64)>, to: &RelPath) -> Result<Answer, Fault> {
+    let which = here(which, fs.stat_dir(root).map_err(failed(from))?.dev);
     let (old_dir, old) = parent(fs, root, from, Links::Refuse)?;
     let (new_dir, new) = parent(fs, root, to, Links::Refuse)?;
-    fs.link((&old_dir, &old), (&new_dir, &new)).map_err(failed(to))?;
+    fs.link((&old_dir, &old), which, (&new_dir, &new)).map_err(failed(to))?;
     look(fs, root, to).map(Answer::Stat)
 }
 
@@ -61,7 +67,7 @@ fn set(
     change: &Change,
 ) -> Result<Answer, Fault> {
     let of_root = fs.stat_dir(root).map_err(failed(path))?.dev;
-    let which = which.map(|(dev, ino)| (dev.wrapping_add(of_root), ino));
+    let which = here(which, of_root);
     let stat = match path.is_root() {
         true => fs.change(root, None, which, change),
         false => {

@@ -12,7 +12,7 @@ use crate::hash::Value;
 use crate::name::RelPath;
 
 /// Version of all of it. A peer with another one is refused with a word.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 
 /// Longest message, bytes.
 pub const MESSAGE_MAX: usize = 256 << 10;

@@ -511,8 +511,13 @@ impl Filesystem for Mount {
 
     fn link(&self, _: &From, ino: INodeNo, parent: INodeNo, called: &OsStr, reply: ReplyEntry) {
         self.edit(Reply::Entry(reply), (parent, called), move |client, view, to| {
-            let linked = client.request(Request::Link(view.place(ino.0)?, to.path.clone()));
-            asked(linked, is_now).map(|entry| Some((to, entry)))
+            let which = lock(&view.nodes).which(ino.0);
+            let linked = client.request(Request::Link(view.place(ino.0)?, which, to.path.clone()));
+            match asked(linked, is_now) {
+                // It has another name by now, or the directory has: the kernel looks again.
+                Err(Errno::ENOENT) => Err(Errno::ESTALE),
+                linked => linked.map(|entry| Some((to, entry))),
+            }
         });
     }
 
@@ -570,6 +575,8 @@ impl Filesystem for Mount {
             let Some(Reply::Data(reply)) = view.pending.take(&ticket) else { return };
             match target {
                 Ok(target) => reply.data(&target),
+                // Its name is gone, or that of something else: the kernel looks again.
+                Err(Errno::ENOENT | Errno::EINVAL) => reply.error(Errno::ESTALE),
                 Err(error) => reply.error(error),
             }
         });

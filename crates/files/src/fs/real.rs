@@ -89,12 +89,7 @@ impl RealFs {
         change: &Change,
     ) -> io::Result<Stat> {
         let path = name.map_or(&b"."[..], Name::bytes);
-        // It can be had without any permission, and is the same in all that follows.
-        let it = open_beneath(at, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?;
-        let stat = known(fs::fstat(&it)?);
-        if which.is_some_and(|which| which != (stat.dev, stat.ino)) {
-            return Err(Errno::NOENT.into());
-        }
+        let (it, stat) = only(at, path, which)?;
         if let Some(size) = change.size {
             plain_file(&stat)?;
             let name = name.ok_or(Errno::ISDIR)?;
@@ -122,9 +117,31 @@ impl RealFs {
         set_known(file, &known(fs::fstat(file)?), change)
     }
 
-    /// Another name of a file, which is not followed.
-    pub(crate) fn link(&self, from: (&OwnedFd, &Name), to: (&OwnedFd, &Name)) -> io::Result<()> {
-        Ok(fs::linkat(from.0, from.1.bytes(), to.0, to.1.bytes(), AtFlags::empty())?)
+    /// Another name of a file, which is not followed; `which`: only of the one with this device and number.
+    ///
+    /// # Errors
+    /// Of linkat(2); ENOENT where it is another one.
+    pub(crate) fn link(
+        &self,
+        from: (&OwnedFd, &Name),
+        which: Option<(u64, u64)>,
+        to: (&OwnedFd, &Name),
+    ) -> io::Result<()> {
+        let (it, _) = only(from.0, from.1.bytes(), which)?;
+        // AT_EMPTY_PATH is root's alone before Linux 6.10.
+        let (own, number) = (own_fds()?, it.as_raw_fd().to_string());
+        Ok(fs::linkat(&own, number, to.0, to.1.bytes(), AtFlags::SYMLINK_FOLLOW)?)
+    }
+}
+
+/// An entry, which may be a link, and what is known of it; `which`: only the one with this device and number. It can be had without any permission,
+/// and stays the same whatever has its name.
+fn only(at: &OwnedFd, path: &[u8], which: Option<(u64, u64)>) -> io::Result<(OwnedFd, Stat)> {
+    let it = open_beneath(at, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?;
+    let stat = known(fs::fstat(&it)?);
+    match which {
+        Some(which) if which != (stat.dev, stat.ino) => Err(Errno::NOENT.into()),
+        _ => Ok((it, stat)),
     }
 }
 
@@ -156,9 +173,12 @@ fn set_known(it: &OwnedFd, stat: &Stat, change: &Change) -> io::Result<Stat> {
 
 /// proc_pid_fd(5): the one way to the mode of what may not be opened, on kernels without fchmodat2(2) (6.6).
 fn set_mode(it: &OwnedFd, mode: Mode) -> io::Result<()> {
+    Ok(fs::chmodat(&own_fds()?, it.as_raw_fd().to_string(), mode, AtFlags::empty())?)
+}
+
+fn own_fds() -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let own = fs::openat(fs::CWD, "/proc/self/fd", flags, Mode::empty())?;
-    Ok(fs::chmodat(&own, it.as_raw_fd().to_string(), mode, AtFlags::empty())?)
+    Ok(fs::openat(fs::CWD, "/proc/self/fd", flags, Mode::empty())?)
 }
 
 /// Permission bits; setuid, setgid and sticky no peer gives to a file of ours.

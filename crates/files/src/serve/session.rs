@@ -267,7 +267,7 @@ impl<'a> Session<'a> {
                 let space = fs.space(&*self.share(&at)?);
                 space.map(|(all, free)| Answer::Space(all, free)).map_err(|error| Fault::io(share, &error))
             }
-            Request::SyncDir(at) | Request::Make(at, _) | Request::Link(at, _) | Request::Set(at, ..) => {
+            Request::SyncDir(at) | Request::Make(at, _) | Request::Link(at, ..) | Request::Set(at, ..) => {
                 edit::perform(fs, &*self.editable(at)?, what)
             }
             Request::Unlink(at, _) | Request::Move(at, ..) => edit::perform(fs, &*self.editable(at)?, what),

@@ -81,8 +81,8 @@ pub enum Request {
     /// Makes something that has no name yet. What it is given must be on the disk by [`Request::SyncDir`], as all that follows up to
     /// [`Request::Move`].
     Make(PeerPath, New),
-    /// Gives a file another name in the same share.
-    Link(PeerPath, RelPath),
+    /// Gives a file another name in the same share; where a device and a number are given, to that one alone.
+    Link(PeerPath, Option<(u64, u64)>, RelPath),
     /// Changes what is known of an entry; where a device and a number are given, of that one alone.
     Set(PeerPath, Option<(u64, u64)>, Change),
     /// Takes a name from a file, or with the flag removes an empty directory.
@@ -382,6 +382,16 @@ fn some(r: &mut Reader<'_>) -> Result<Option<String>, Malformed> {
     Ok(Some(r.text()?).filter(|text| !text.is_empty()))
 }
 
+fn which_out(w: &mut Writer, which: Option<(u64, u64)>) -> &mut Writer {
+    let (dev, ino) = which.unwrap_or_default();
+    w.flag(which.is_some()).u64(dev).u64(ino)
+}
+
+fn which(r: &mut Reader<'_>) -> Result<Option<(u64, u64)>, Malformed> {
+    let (one, which) = (r.flag()?, (r.u64()?, r.u64()?));
+    Ok(one.then_some(which))
+}
+
 fn change_out<'a>(w: &'a mut Writer, Change { mode, size, mtime }: &Change) -> &'a mut Writer {
     w.flag(mode.is_some()).u32(mode.unwrap_or(0)).flag(size.is_some()).u64(size.unwrap_or(0));
     w.flag(mtime.is_some()).flag(*mtime == Some(None)).time(mtime.flatten().unwrap_or_default())
@@ -435,11 +445,8 @@ impl Request {
             Request::SyncDir(path) => path.encode(w.u8(25)),
             Request::Make(path, New::Dir(mode)) => path.encode(w.u8(26)).u32(*mode),
             Request::Make(path, New::Symlink(target)) => path.encode(w.u8(27)).bytes(target),
-            Request::Link(path, to) => path.encode(w.u8(28)).bytes(to.bytes()),
-            Request::Set(path, which, change) => {
-                let (dev, ino) = which.unwrap_or_default();
-                change_out(path.encode(w.u8(29)).flag(which.is_some()).u64(dev).u64(ino), change)
-            }
+            Request::Link(path, which, to) => which_out(path.encode(w.u8(28)), *which).bytes(to.bytes()),
+            Request::Set(path, which, change) => change_out(which_out(path.encode(w.u8(29)), *which), change),
             Request::Unlink(path, dir) => path.encode(w.u8(30)).flag(*dir),
             Request::Move(path, to, how) => path.encode(w.u8(31)).bytes(to.bytes()).u8(*how as u8),
             Request::Boot => w.u8(32),
@@ -521,12 +528,8 @@ impl Request {
             25 => Request::SyncDir(PeerPath::decode(r)?),
             26 => Request::Make(PeerPath::decode(r)?, New::Dir(r.u32()?)),
             27 => Request::Make(PeerPath::decode(r)?, New::Symlink(r.bytes()?.to_vec())),
-            28 => Request::Link(PeerPath::decode(r)?, path(r)?),
-            29 => {
-                let (at, one) = (PeerPath::decode(r)?, r.flag()?);
-                let which = (r.u64()?, r.u64()?);
-                Request::Set(at, one.then_some(which), change(r)?)
-            }
+            28 => Request::Link(PeerPath::decode(r)?, which(r)?, path(r)?),
+            29 => Request::Set(PeerPath::decode(r)?, which(r)?, change(r)?),
             30 => Request::Unlink(PeerPath::decode(r)?, r.flag()?),
             31 => {
                 let (at, to) = (PeerPath::decode(r)?, path(r)?);
@@ -553,7 +556,7 @@ impl Request {
             Request::Mkdir(at) | Request::Remove(at, _) | Request::Rename(at, _) | Request::Restore(at, _) => {
                 Some((at, true))
             }
-            Request::SyncDir(at) | Request::Make(at, _) | Request::Link(at, _) | Request::Set(at, ..) => {
+            Request::SyncDir(at) | Request::Make(at, _) | Request::Link(at, ..) | Request::Set(at, ..) => {
                 Some((at, true))
             }
             Request::Unlink(at, _) | Request::Move(at, ..) => Some((at, true)),

@@ -51,7 +51,7 @@ fn all() -> Vec<Message> {
         Request::SyncDir(at()),
         Request::Make(at(), New::Dir(0o755)),
         Request::Make(at(), New::Symlink(b"/x".to_vec())),
-        Request::Link(at(), path("c")),
+        Request::Link(at(), Some((0, 1)), path("c")),
         Request::Set(at(), Some((0, 1)), Change::default()),
         Request::Set(at(), Some((2, 0)), Change { mode: Some(0o600), size: Some(2), mtime: Some(None) }),
         Request::Set(at(), None, Change { mode: None, size: None, mtime: Some(Some(Time { sec: -1, nsec: 5 })) }),

@@ -356,7 +356,7 @@ fn changes(share: &str, path: &str) -> Vec<Request> {
         Request::Open(at(), how(false, Some(0o600))),
         Request::Make(at(), New::Dir(0o700)),
         Request::Make(at(), New::Symlink(b"x".to_vec())),
-        Request::Link(at(), new.clone()),
+        Request::Link(at(), None, new.clone()),
         change(Some(0o600), None, None),
         change(None, Some(0), None),
         change(None, None, Some(Some(Time::default()))),
@@ -450,6 +450,8 @@ fn a_peer_changes_nothing_of_a_share_that_is_read_only_and_nothing_outside_of_on
     for which in [(entry.dev, entry.ino + 1), (entry.dev + 1, entry.ino)] {
         let set = Request::Set(in_share("data", "f"), Some(which), change);
         assert_eq!(refusal(&mut client, set), FaultKind::NotFound);
+        let link = Request::Link(in_share("data", "f"), Some(which), RelPath::new(b"new").unwrap());
+        assert_eq!(refusal(&mut client, link), FaultKind::NotFound);
     }
     refusal(&mut client, Request::Open(in_share("data", "fifo"), write));
     refusal(&mut client, Request::Open(in_share("data", "fifo"), OpenHow { create: Some(0o600), ..write }));

@@ -113,6 +113,34 @@ fn what_is_done_in_a_mount_that_may_be_written_the_peer_has_when_the_call_return
     assert_eq!((known.mode() & 0o777, known.mtime(), known.mtime_nsec()), (0o640, 1_000_000_000, 5));
 }
 
+#[test]
+fn a_file_is_linked_and_a_link_is_read_by_the_name_that_it_has_where_the_other_one_is_gone_or_of_another_one() {
+    let world = world("names");
+    let _server = world.serve(&[], ":rw");
+    let Some(mount) = Mount::written(&world, "mnt", "60") else { return };
+    let at = |name: &str| mount.at.join(name);
+    for (old, other, third) in [("a", "b", "c"), ("A", "B", "C")] {
+        fs::write(at(old), "old").unwrap();
+        fs::hard_link(at(old), at(other)).unwrap();
+        fs::remove_file(at(other)).unwrap();
+        if other == "B" {
+            fs::write(at(other), "new").unwrap();
+        }
+        fs::hard_link(at(old), at(third)).unwrap();
+        assert_eq!(fs::read_to_string(world.path("share").join(third)).unwrap(), "old");
+    }
+    for (old, other) in [("l", "m"), ("L", "M")] {
+        symlink("target", at(old)).unwrap();
+        fs::hard_link(at(old), at(other)).unwrap();
+        fs::remove_file(at(other)).unwrap();
+        if other == "M" {
+            fs::write(at(other), "new").unwrap();
+        }
+        assert_eq!(fs::read_link(at(old)).unwrap(), Path::new("target"));
+    }
+    same(&world.path("share"), &mount.at);
+}
+
 /// Where names were given to files of two file systems: in both numbers begin anew.
 const TWO_DEVICES: &str = "mkdir a b; mount -t tmpfs none a; mount -t tmpfs none b; mkdir a/all b/all b/work
     for n in 1 2 3 4 5 6; do echo old > a/all/old$n; done
