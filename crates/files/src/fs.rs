@@ -90,11 +90,13 @@ pub struct OpenHow {
     pub create: Option<u32>,
     /// It must be made.
     pub exclusive: bool,
+    /// It was open before for that: its owner may go on writing it, whatever its permission bits are.
+    pub again: bool,
 }
 
 impl OpenHow {
     /// A file that is there, for reading.
-    pub const READ: OpenHow = OpenHow { read: true, write: false, create: None, exclusive: false };
+    pub const READ: OpenHow = OpenHow { read: true, write: false, create: None, exclusive: false, again: false };
 }
 
 /// What is to be another in what is known of an entry.

@@ -119,7 +119,8 @@ impl OpenFile {
         let Opened { handle, ref entry, born, .. } = *opened;
         let number = number(entry);
         let (ahead, waiting, edits) = (VecDeque::new(), Vec::new(), view.edits(number));
-        let (which, how) = ((entry.dev, entry.ino, born), OpenHow { create: None, exclusive: false, ..how });
+        let OpenHow { read, write, .. } = how;
+        let (which, how) = ((entry.dev, entry.ino, born), OpenHow { read, write, again: true, ..OpenHow::default() });
         let seen = edits.count();
         OpenFile { view, number, how, which, handle, epoch, edits, seen, next: 0, run: 0, ahead, waiting, ended: false }
     }

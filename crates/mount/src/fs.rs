@@ -176,7 +176,7 @@ fn name(name: &OsStr) -> Result<Name, Errno> {
 fn opened_as(flags: OpenFlags) -> OpenHow {
     let access = flags.acc_mode();
     let (read, write) = (access != OpenAccMode::O_WRONLY, access != OpenAccMode::O_RDONLY);
-    OpenHow { read, write, create: None, exclusive: false }
+    OpenHow { read, write, ..OpenHow::default() }
 }
 
 fn has(flags: i32, flag: OFlags) -> bool {
@@ -493,7 +493,7 @@ impl Filesystem for Mount {
             return reply.error(Errno::EPERM);
         }
         self.edit(Reply::Entry(reply), (parent, called), move |client, _, at| {
-            let how = OpenHow { read: false, write: true, create: Some(mode & 0o777), exclusive: true };
+            let how = OpenHow { write: true, create: Some(mode & 0o777), exclusive: true, ..OpenHow::default() };
             let made = opened(client, at.clone(), how)?;
             let _ = client.request(Request::Close(made.handle));
             Ok(Some((at, made.entry)))

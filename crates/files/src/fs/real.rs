@@ -48,7 +48,13 @@ impl RealFs {
         // What is not there when it is opened may be there when it is made, and the other way round.
         for _ in 0..TRIES {
             if !how.exclusive {
-                let opened = open_regular(at, name, access, Links::Refuse)
+                let opened = match open_regular(at, name, access, Links::Refuse) {
+                    Err(error) if how.again && how.write && error.kind() == io::ErrorKind::PermissionDenied => {
+                        open_own(at, name, access)
+                    }
+                    opened => opened,
+                };
+                let opened = opened
                     .and_then(|(file, stat)| if how.write { plain_file(&stat) } else { Ok(()) }.map(|()| (file, stat)));
                 if how.create.is_none() || !is(&opened, io::ErrorKind::NotFound) {
                     return opened;
@@ -220,6 +226,21 @@ fn open_regular(at: &OwnedFd, name: &Name, flags: OFlags, links: Links) -> io::R
         Kind::Dir => Err(Errno::ISDIR.into()),
         _ => Err(Errno::OPNOTSUPP.into()),
     }
+}
+
+/// A file whose permission bits keep its owner out, as this process is: they are others for the moment. EACCES: it has another owner.
+fn open_own(at: &OwnedFd, name: &Name, access: OFlags) -> io::Result<(OwnedFd, Stat)> {
+    let (it, stat) = only(at, name.bytes(), None)?;
+    plain_file(&stat)?;
+    let mode = Mode::from_raw_mode(stat.mode);
+    if stat.kind != Kind::File || set_mode(&it, mode | Mode::RUSR | Mode::WUSR).is_err() {
+        return Err(Errno::ACCESS.into());
+    }
+    let opened = open_regular(at, name, access, Links::Refuse);
+    set_mode(&it, mode)?;
+    let (file, _) = opened?;
+    let stat = known(fs::fstat(&file)?);
+    Ok((file, stat))
 }
 
 #[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between processors")]

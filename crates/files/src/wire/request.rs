@@ -429,9 +429,9 @@ impl Request {
             Request::Stop(cursor) => w.u8(11).u32(*cursor),
             Request::Look(path) => path.encode(w.u8(12)),
             Request::Open(path, how) => {
-                let OpenHow { read, write, create, exclusive } = *how;
+                let OpenHow { read, write, create, exclusive, again } = *how;
                 path.encode(w.u8(13)).flag(read).flag(write).flag(create.is_some()).u32(create.unwrap_or(0));
-                w.flag(exclusive)
+                w.flag(exclusive).flag(again)
             }
             Request::Read { handle, offset, len } => w.u8(14).u32(*handle).u64(*offset).u32(*len),
             Request::Close(handle) => w.u8(15).u32(*handle),
@@ -509,7 +509,8 @@ impl Request {
             13 => {
                 let (at, read, write) = (PeerPath::decode(r)?, r.flag()?, r.flag()?);
                 let (made, mode) = (r.flag()?, r.u32()?);
-                Request::Open(at, OpenHow { read, write, create: made.then_some(mode), exclusive: r.flag()? })
+                let (create, exclusive, again) = (made.then_some(mode), r.flag()?, r.flag()?);
+                Request::Open(at, OpenHow { read, write, create, exclusive, again })
             }
             14 => Request::Read { handle: r.u32()?, offset: r.u64()?, len: r.u32()? },
             15 => Request::Close(r.u32()?),

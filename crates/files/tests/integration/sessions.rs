@@ -349,10 +349,11 @@ pub(crate) fn refusal(client: &mut Client, what: Request) -> FaultKind {
 /// Everything that changes something at this place, in one way or another.
 fn changes(share: &str, path: &str) -> Vec<Request> {
     let (at, new) = (|| in_share(share, path), RelPath::new(b"new").unwrap());
-    let how = |write, create| OpenHow { read: true, write, create, exclusive: false };
+    let how = |write, create| OpenHow { write, create, ..OpenHow::READ };
     let change = |mode, size, mtime| Request::Set(at(), None, Change { mode, size, mtime });
     vec![
         Request::Open(at(), how(true, None)),
+        Request::Open(at(), OpenHow { again: true, ..how(true, None) }),
         Request::Open(at(), how(false, Some(0o600))),
         Request::Make(at(), New::Dir(0o700)),
         Request::Make(at(), New::Symlink(b"x".to_vec())),
@@ -415,7 +416,7 @@ fn a_peer_changes_nothing_of_a_share_that_is_read_only_and_nothing_outside_of_on
     }
     // A program that runs as its owner, also where root serves it; and what a directory has that is not shown.
     fs::set_permissions(inside.join("f"), Permissions::from_mode(0o4755)).unwrap();
-    let write = OpenHow { read: false, write: true, create: None, exclusive: false };
+    let write = OpenHow { write: true, ..OpenHow::default() };
     assert_eq!(refusal(&mut client, Request::Open(in_share("data", "f"), write)), FaultKind::Forbidden);
     let change = Change { size: Some(0), ..Change::default() };
     assert_eq!(refusal(&mut client, Request::Set(in_share("data", "f"), None, change)), FaultKind::Forbidden);
@@ -442,7 +443,7 @@ fn a_peer_changes_nothing_of_a_share_that_is_read_only_and_nothing_outside_of_on
     for mode in [0o4755, 0o2755, 0o1777] {
         let change = Change { mode: Some(mode), ..Change::default() };
         assert_eq!(refusal(&mut client, Request::Set(in_share("data", "f"), None, change)), FaultKind::Forbidden);
-        let how = OpenHow { read: false, write: true, create: Some(mode), exclusive: true };
+        let how = OpenHow { create: Some(mode), exclusive: true, ..write };
         assert_eq!(refusal(&mut client, Request::Open(in_share("data", "set"), how)), FaultKind::Forbidden);
     }
     // Another file has the name by now.
