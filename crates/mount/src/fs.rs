@@ -363,6 +363,8 @@ fn change_open(
 fn answer_attr(view: &View, ticket: &Ticket, ino: INodeNo, entry: Result<Entry, Errno>) {
     let Some(Reply::Attr(reply)) = view.pending.take(ticket) else { return };
     match entry {
+        // Of a root that is no directory the kernel would have nothing ever again.
+        Ok(entry) if ino.0 == ROOT && entry.kind != Kind::Dir => reply.error(Errno::ESTALE),
         Ok(entry) => {
             lock(&view.nodes).shown(ino.0, &entry);
             reply.attr(&BELIEVED, &view.attr(ino.0, &entry));
@@ -425,9 +427,8 @@ impl Filesystem for Mount {
         self.ask(Reply::Attr(reply), ino, move |client, view, at, ticket| {
             let found = look(client, at);
             let found = match found {
-                Ok(entry) if ino.0 == ROOT || number(&entry) == ino.0 => Ok(entry),
-                Ok(_) => Err(Errno::ENOENT),
-                Err(error) => Err(error),
+                Ok(entry) if ino.0 != ROOT && number(&entry) != ino.0 => Err(Errno::ENOENT),
+                found => found,
             };
             if let Err(Errno::ENOENT) = found {
                 // It has no name any more, or another one; whoever has it open may still ask.

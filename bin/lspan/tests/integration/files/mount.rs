@@ -474,6 +474,30 @@ fn a_service_manager_hears_that_it_is_mounted_and_answers_also_while_the_peer_do
 }
 
 #[test]
+fn a_mounted_directory_that_was_something_else_for_a_while_is_there_again() {
+    let world = World::new("mount-base");
+    let (base, moved) = (world.path("share/base"), world.path("share/moved"));
+    fs::create_dir(&base).unwrap();
+    fs::write(base.join("f"), "x").unwrap();
+    let _server = world.serve(&[], "");
+    let Some(mount) = Mount::by(&world, world.lspan(&["mount", "127.0.0.1:data/base", "mnt"])) else { return };
+    assert!(fs::metadata(&mount.at).unwrap().is_dir());
+    for file in [false, true] {
+        fs::rename(&base, &moved).unwrap();
+        if file { fs::write(&base, "") } else { std::os::unix::fs::symlink("moved", &base) }.unwrap();
+        let mut said = None;
+        until("what is no directory is believed to be one", || {
+            said = fs::metadata(&mount.at).err();
+            said.is_some()
+        });
+        assert!(said.as_ref().is_some_and(|error| is(error, Errno::STALE)), "{said:?}");
+        fs::remove_file(&base).unwrap();
+        fs::rename(&moved, &base).unwrap();
+        until("it does not come back", || fs::read(mount.at.join("f")).is_ok_and(|got| got == b"x"));
+    }
+}
+
+#[test]
 fn an_open_directory_that_was_empty_shows_what_has_come_since_when_it_is_listed_again() {
     let world = World::new("mount-rewind");
     fs::create_dir(world.path("share/sub")).unwrap();
