@@ -7,11 +7,11 @@ use std::hash::BuildHasher;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
-use fuser::{FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use fuser::{FileType, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use linkspan_files::Error;
 use linkspan_files::client::Client;
 use linkspan_files::engine::Violation;
-use linkspan_files::fs::Kind;
+use linkspan_files::fs::{Ident, Kind};
 use linkspan_files::name::Name;
 use linkspan_files::wire::{Answer, Entry, FaultKind, PeerPath, Request};
 
@@ -47,7 +47,7 @@ pub(crate) struct OpenDir {
     cursor: Option<(u32, u64)>,
     /// Entries that were listed and not taken; the first has this index.
     entries: VecDeque<Entry>,
-    /// When the first of them was listed.
+    /// When the first of them was asked for.
     listed: Option<Instant>,
     first: u64,
     begun: bool,
@@ -98,8 +98,8 @@ impl OpenDir {
             self.come = self.taken.iter().copied().collect();
             (self.first, self.begun, self.empty) = (self.taken.len() as u64, true, 0);
             self.entries.clear();
-            let part = client.request(Request::List(at.clone()));
-            self.add(client, if index > 0 { part.map_err(cut)? } else { part? })?;
+            let (asked, part) = (Instant::now(), client.request(Request::List(at.clone())));
+            self.add(client, if index > 0 { part.map_err(cut)? } else { part? }, asked)?;
         }
         self.take(index);
         while self.first < index && self.more(client)? {
@@ -123,12 +123,12 @@ impl OpenDir {
 
     fn more(&mut self, client: &mut impl Asks) -> Result<bool, Error> {
         let Some((cursor, _)) = self.cursor else { return Ok(false) };
-        let part = client.request(Request::More(cursor)).map_err(cut)?;
-        self.add(client, part)?;
+        let (asked, part) = (Instant::now(), client.request(Request::More(cursor)).map_err(cut)?);
+        self.add(client, part, asked)?;
         Ok(true)
     }
 
-    fn add(&mut self, client: &impl Asks, part: Answer) -> Result<(), Error> {
+    fn add(&mut self, client: &impl Asks, part: Answer, asked: Instant) -> Result<(), Error> {
         let Answer::List(entries, more) = part else {
             return Err(Violation("it gives an answer to another question").into());
         };
@@ -137,7 +137,7 @@ impl OpenDir {
             return Err(Violation("it lists a directory in parts in which there is nothing").into());
         }
         if self.entries.is_empty() {
-            self.listed = Some(Instant::now());
+            self.listed = Some(asked);
         }
         let (come, hasher) = (&self.come, &self.hasher);
         self.entries.extend(entries.into_iter().filter(|entry| !come.contains(&hasher.hash_one(&entry.name))));
@@ -157,22 +157,28 @@ impl OpenDir {
         reply.ok();
     }
 
-    /// As [`OpenDir::names`], with what each is: the kernel need not ask for it. It believes that for as long as it does from a listing of now.
+    /// As [`OpenDir::names`], with what each is: the kernel need not ask for it. It believes that for as long as it does from a listing of now,
+    /// and takes it at once: what it was told since stays.
     pub(crate) fn entries(&self, view: &View, at: &PeerPath, own: INodeNo, offset: u64, mut reply: ReplyDirectoryPlus) {
-        let age = self.listed.map_or(Duration::ZERO, |listed| listed.elapsed());
-        let believed = BELIEVED.saturating_sub(age);
+        let listed = self.listed.unwrap_or_else(Instant::now);
+        let believed = BELIEVED.saturating_sub(listed.elapsed());
         let dots = [".", ".."].map(|name| Entry { name: name.into(), kind: Kind::Dir, ..Entry::default() });
         for (next, entry) in (offset + 1..).zip(dots.iter().skip(offset as usize).chain(&self.entries)) {
             let dot = next <= 2;
             let ino = if dot { own.0 } else { number(entry) };
             let path = Name::new(&entry.name).ok().filter(|_| !dot).and_then(|name| at.path.join(&name).ok());
-            let attr = view.attr(ino, entry);
+            let (generation, newer) = view.since(ino, listed);
+            let newer =
+                newer.map(|Ident { size, mtime, ctime, .. }| Entry { name: Vec::new(), size, mtime, ctime, ..*entry });
+            let attr = view.attr(ino, newer.as_ref().unwrap_or(entry));
+            // What the peer could not look at has no number, and gives its error where the kernel looks.
+            let believed = if entry.ino == 0 { Duration::ZERO } else { believed };
             // fuse(4): the kernel counts each name but these two as looked up.
-            if reply.add(INodeNo(ino), next, OsStr::from_bytes(&entry.name), &believed, &attr, Generation(0)) {
+            if reply.add(INodeNo(ino), next, OsStr::from_bytes(&entry.name), &believed, &attr, generation) {
                 break;
             }
             if let Some(path) = path {
-                view.told(&PeerPath { path, ..at.clone() }, entry);
+                view.listed(&path, entry, listed);
             }
         }
         reply.ok();

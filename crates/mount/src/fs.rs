@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -17,7 +17,7 @@ use fuser::{
     TimeOrNow, WriteFlags,
 };
 use linkspan_files::client::Client;
-use linkspan_files::fs::{Change, Kind, OpenHow, Rename, Time};
+use linkspan_files::fs::{Change, Ident, Kind, OpenHow, Rename, Time};
 use linkspan_files::name::{BadName, Name, RelPath};
 use linkspan_files::wire::{Answer, Entry, New, PeerPath, Request};
 use linkspan_files::{Error, lock};
@@ -91,8 +91,19 @@ impl View {
     /// The kernel is told of an entry, which is here: its number, what it is, and of which generation.
     pub(crate) fn told(&self, at: &PeerPath, entry: &Entry) -> (FileAttr, Generation) {
         let number = number(entry);
-        let generation = lock(&self.nodes).told(number, entry, at.path.clone());
+        let generation = self.listed(&at.path, entry, Instant::now());
         (self.attr(number, entry), Generation(generation))
+    }
+
+    /// The same of an entry that was listed then; its generation.
+    pub(crate) fn listed(&self, path: &RelPath, entry: &Entry, seen: Instant) -> u64 {
+        lock(&self.nodes).told(number(entry), entry, path.clone(), seen)
+    }
+
+    /// Of which generation it is, and what the kernel was told of it since: with an older size it would take pages from who has them mapped.
+    pub(crate) fn since(&self, number: u64, seen: Instant) -> (Generation, Option<Ident>) {
+        let (generation, newer) = lock(&self.nodes).since(number, seen);
+        (Generation(generation), newer)
     }
 
     pub(crate) fn attr(&self, number: u64, entry: &Entry) -> FileAttr {
@@ -366,7 +377,7 @@ fn answer_attr(view: &View, ticket: &Ticket, ino: INodeNo, entry: Result<Entry, 
         // Of a root that is no directory the kernel would have nothing ever again.
         Ok(entry) if ino.0 == ROOT && entry.kind != Kind::Dir => reply.error(Errno::ESTALE),
         Ok(entry) => {
-            lock(&view.nodes).shown(ino.0, &entry);
+            lock(&view.nodes).shown(ino.0, &entry, Instant::now());
             reply.attr(&BELIEVED, &view.attr(ino.0, &entry));
         }
         // Another file has its name by now, or none.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use linkspan_files::fs::Ident;
 use linkspan_files::lock;
@@ -69,8 +70,8 @@ struct Node {
     generation: u64,
     /// What it was when it was last opened, where a change since would show: what the kernel's pages are of.
     opened: Option<Ident>,
-    /// What the kernel was last told that it is.
-    shown: Option<Ident>,
+    /// What the kernel was last told that it is, as of when.
+    shown: Option<(Ident, Instant)>,
     edits: Arc<Edits>,
 }
 
@@ -97,15 +98,23 @@ impl Nodes {
         self.0.get(&number).and_then(|node| node.which)
     }
 
-    /// The kernel is told of it, under this path, as of this generation.
-    pub(crate) fn told(&mut self, number: u64, entry: &Entry, path: RelPath) -> u64 {
+    /// The kernel is told of it, under this path as of this moment, and of this generation.
+    pub(crate) fn told(&mut self, number: u64, entry: &Entry, path: RelPath, seen: Instant) -> u64 {
         let new = || Node::new(path.clone(), Some((entry.dev, entry.ino)), 0);
         let node = self.0.entry(number).or_insert_with(new);
-        node.path = path;
         node.known += 1;
         let generation = node.generation;
-        self.shown(number, entry);
+        if node.shown.is_none_or(|(_, last)| last <= seen) {
+            node.path = path;
+            self.shown(number, entry, seen);
+        }
         generation
+    }
+
+    /// Of which generation it is, and what the kernel was told that it is since this moment.
+    pub(crate) fn since(&self, number: u64, seen: Instant) -> (u64, Option<Ident>) {
+        let Some(node) = self.0.get(&number) else { return (0, None) };
+        (node.generation, node.shown.filter(|(_, last)| *last > seen).map(|(ident, _)| ident))
     }
 
     /// A directory with this path was removed or replaced here: the kernel makes nothing in it any more, and while a process is in it knows it
@@ -115,9 +124,9 @@ impl Nodes {
     }
 
     /// The kernel is told what it is. Where that is not what it was, it drops its pages for another size, and is not to get the old ones again.
-    pub(crate) fn shown(&mut self, number: u64, entry: &Entry) {
+    pub(crate) fn shown(&mut self, number: u64, entry: &Entry, seen: Instant) {
         if let Some(node) = self.0.get_mut(&number)
-            && node.shown.replace(entry.ident()).is_some_and(|before| before != entry.ident())
+            && node.shown.replace((entry.ident(), seen)).is_some_and(|(before, _)| before != entry.ident())
         {
             node.edits.count.fetch_add(1, Ordering::Release);
         }
@@ -180,6 +189,8 @@ fn after(path: &RelPath, from: &RelPath, to: &RelPath) -> Option<RelPath> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use linkspan_files::fs::Time;
 
     use super::*;
@@ -196,8 +207,8 @@ mod tests {
     fn what_is_forgotten_as_often_as_it_was_told_takes_no_memory() {
         let mut nodes = Nodes::new(RelPath::default());
         for n in 2..1002 {
-            nodes.told(n, &entry(0, n), path("a"));
-            nodes.told(n, &entry(0, n), path("b"));
+            nodes.told(n, &entry(0, n), path("a"), Instant::now());
+            nodes.told(n, &entry(0, n), path("b"), Instant::now());
         }
         assert_eq!(nodes.path(2), Some(path("b")));
         (2..1002).for_each(|n| nodes.forget(n, 1));
@@ -212,7 +223,7 @@ mod tests {
         let mut nodes = Nodes::new(RelPath::default());
         let all = ["d", "d/e/f", "dd", "x/d"];
         for (n, at) in (2..).zip(all) {
-            nodes.told(n, &entry(0, n), path(at));
+            nodes.told(n, &entry(0, n), path(at), Instant::now());
         }
         let now = |nodes: &Nodes| (2..6).map(|n| nodes.path(n).unwrap()).collect::<Vec<_>>();
         nodes.moved(&path("d"), &path("x/y"), None);
@@ -226,10 +237,27 @@ mod tests {
     #[test]
     fn what_has_the_number_of_a_directory_that_was_removed_here_is_of_another_generation() {
         let mut nodes = Nodes::new(RelPath::default());
-        let told = |nodes: &mut Nodes, number, at| nodes.told(number, &entry(0, number), path(at));
+        let told = |nodes: &mut Nodes, number, at| nodes.told(number, &entry(0, number), path(at), Instant::now());
         assert_eq!((told(&mut nodes, 2, "d"), told(&mut nodes, 3, "other"), told(&mut nodes, 2, "d")), (0, 0, 0));
         nodes.removed(&path("d"));
         assert_eq!((told(&mut nodes, 2, "e"), told(&mut nodes, 3, "other")), (1, 0));
+    }
+
+    #[test]
+    fn what_was_seen_earlier_takes_nothing_of_what_was_told_back() {
+        let mut nodes = Nodes::new(RelPath::default());
+        let sized = |size| Entry { size, ..entry(0, 2) };
+        let listed = Instant::now();
+        assert_eq!(nodes.since(2, listed), (0, None));
+        let later = listed + Duration::from_nanos(1);
+        nodes.told(2, &sized(5), path("a"), later);
+        let newer = |nodes: &Nodes, seen| nodes.since(2, seen).1.map(|ident| ident.size);
+        assert_eq!((newer(&nodes, listed), newer(&nodes, later)), (Some(5), None));
+        let edits = nodes.edits(2).count();
+        nodes.told(2, &sized(1), path("b"), listed);
+        assert_eq!((newer(&nodes, listed), nodes.path(2), nodes.edits(2).count()), (Some(5), Some(path("a")), edits));
+        nodes.forget(2, 1);
+        assert_eq!(nodes.path(2), Some(path("a")), "it was told twice");
     }
 
     #[test]
@@ -249,7 +277,7 @@ mod tests {
     #[test]
     fn pages_are_kept_for_what_is_the_same_in_everything_and_would_not_be_if_it_had_changed() {
         let mut nodes = Nodes::new(RelPath::default());
-        nodes.told(2, &entry(0, 2), path("a"));
+        nodes.told(2, &entry(0, 2), path("a"), Instant::now());
         let ident = Ident { dev: 1, ino: 2, size: 3, mtime: Time::default(), ctime: Time::default() };
         let mut opened = |ident, settled| nodes.opened(2, ident, settled);
         assert!(!opened(ident, true));

@@ -532,6 +532,70 @@ fn an_open_file_that_has_another_size_is_read_as_it_is_now_also_where_it_was_rea
     assert!(got == after, "{} bytes, {old} pages of before", got.len());
 }
 
+/// The names that come with one call, in a buffer of 4 KiB, without the two that all directories have.
+fn some_names(dir: &File) -> Vec<String> {
+    let mut buffer = [const { std::mem::MaybeUninit::uninit() }; 4096];
+    let mut dir = rustix::fs::RawDir::new(dir, &mut buffer);
+    let mut names = Vec::new();
+    while names.is_empty() || !dir.is_buffer_empty() {
+        let Some(entry) = dir.next() else { break };
+        names.push(entry.unwrap().file_name().to_str().unwrap().to_owned());
+    }
+    names.retain(|name| !name.starts_with('.'));
+    names
+}
+
+#[test]
+fn a_listing_that_goes_on_takes_nothing_of_a_file_that_has_grown_since_it_was_listed() {
+    let world = World::new("mount-grown");
+    (0..80).for_each(|n| fs::write(world.path(&format!("share/{n:03}")), "x").unwrap());
+    let server = world.serve(&[], "");
+    let Some(mount) = Mount::with(&world, "3") else { return };
+    let dir = File::open(&mount.at).unwrap();
+    let first = some_names(&dir);
+    let grown: Vec<String> = (0..80).map(|n| format!("{n:03}")).filter(|name| !first.contains(name)).collect();
+    let files: Vec<(String, File)> = grown
+        .into_iter()
+        .map(|name| {
+            fs::write(world.path("share").join(&name), noise(20_000, 1)).unwrap();
+            let file = File::open(mount.at.join(&name)).unwrap();
+            file.read_exact_at(&mut [0; 20_000], 0).unwrap();
+            (name, file)
+        })
+        .collect();
+    let listed = some_names(&dir);
+    assert!(!listed.is_empty() && listed.len() < files.len(), "{} names in one call", listed.len());
+    // What is in the kernel's pages is there also while the peer is not.
+    signal(&server, Signal::STOP);
+    for (name, file) in files.iter().filter(|(name, _)| listed.contains(name)) {
+        let read = file.read_exact_at(&mut [0], 19_999);
+        assert!(read.is_ok(), "{name} was made shorter: {read:?}");
+    }
+    signal(&server, Signal::CONT);
+}
+
+/// Root without what makes all files his; another user is without it.
+pub(super) fn as_owner() -> &'static [&'static str] {
+    let root = rustix::process::geteuid().is_root();
+    if root { &["setpriv", "--bounding-set=-dac_override,-dac_read_search"] } else { &[] }
+}
+
+#[test]
+fn what_the_peer_cannot_look_at_is_listed_and_gives_its_error_at_once() {
+    let world = World::new("mount-dead");
+    let _server = world.serve(&[], "");
+    let Some(mut dead) = Mount::at(&world, "share/dead", world.lspan(&["mount", "127.0.0.1:data", "share/dead"]))
+    else {
+        return;
+    };
+    dead.child.kill().unwrap();
+    dead.child.wait().unwrap();
+    let mount = Mount::new(&world).unwrap();
+    assert_eq!(some_names(&File::open(&mount.at).unwrap()), ["dead"]);
+    let looked = fs::symlink_metadata(mount.at.join("dead"));
+    assert!(looked.as_ref().is_err_and(|error| is(error, Errno::IO)), "{looked:?}");
+}
+
 #[test]
 fn a_mount_that_is_ended_while_a_program_is_in_it_leaves_the_directory_as_it_was() {
     let world = World::new("mount-busy");

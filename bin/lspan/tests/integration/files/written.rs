@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Dir, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use super::mount::{Mount, is, signal};
+use super::mount::{Mount, as_owner, is, signal};
 use super::{World, err, noise, same, until};
 
 fn world(name: &str) -> World {
@@ -312,10 +312,7 @@ fn calls_that_change_something_end_in_time_while_the_peer_is_gone_and_go_on_when
 #[test]
 fn a_file_whose_bits_keep_its_owner_out_goes_on_being_written_when_the_peer_is_back() {
     let world = world("owner");
-    // Root without what makes all files his.
-    let root = rustix::process::geteuid().is_root();
-    let owner: &[&str] = if root { &["setpriv", "--bounding-set=-dac_override,-dac_read_search"] } else { &[] };
-    let Some(server) = world.try_serve(owner, ":rw") else {
+    let Some(server) = world.try_serve(as_owner(), ":rw") else {
         eprintln!("skipped: a capability cannot be given up here");
         return;
     };
@@ -323,7 +320,7 @@ fn a_file_whose_bits_keep_its_owner_out_goes_on_being_written_when_the_peer_is_b
     let file = File::options().write(true).create_new(true).mode(0o444).open(mount.at.join("f")).unwrap();
     file.write_all_at(b"one", 0).unwrap();
     server.kill();
-    let _server = world.serve(owner, ":rw");
+    let _server = world.serve(as_owner(), ":rw");
     file.write_all_at(b"two", 3).unwrap();
     let there = world.path("share/f");
     assert_eq!((fs::read(&there).unwrap(), fs::metadata(&there).unwrap().mode() & 0o7777), (b"onetwo".into(), 0o444));
