@@ -632,7 +632,12 @@ impl Filesystem for Mount {
                 let _ = client.request(Request::Close(opened.handle));
                 return;
             };
-            let same = lock(&view.nodes).opened(ino.0, opened.entry.ident(), opened.settled);
+            let same = {
+                let mut nodes = lock(&view.nodes);
+                // What others read ahead of a content of before is no more to come to the kernel's pages.
+                nodes.shown(ino.0, &opened.entry, Instant::now());
+                nodes.opened(ino.0, opened.entry.ident(), opened.settled)
+            };
             if !same && let Some(notifier) = view.notifier.get() {
                 // Its size may be another than the one that is believed. Nothing is cached where this fails.
                 let _ = notifier.inval_inode(ino, -1, 0);

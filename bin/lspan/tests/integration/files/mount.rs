@@ -597,6 +597,35 @@ fn what_the_peer_cannot_look_at_is_listed_and_gives_its_error_at_once() {
 }
 
 #[test]
+fn what_was_read_ahead_of_a_content_of_before_is_not_read_after_the_file_is_opened_anew() {
+    let world = World::new("mount-anew");
+    let (before, after) = (noise(4 << 20, 1), noise(4 << 20, 2));
+    fs::write(world.path("share/f"), &before).unwrap();
+    let server = world.serve(&[], "");
+    let Some(mount) = Mount::new(&world) else { return };
+    let taken = || {
+        let io = fs::read_to_string(format!("/proc/{}/io", server.child.id())).unwrap();
+        io.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse::<u64>().ok()).unwrap()
+    };
+    let (begun, read) = (taken(), File::open(mount.at.join("f")).unwrap());
+    let piece = |file: &File, n: u64| {
+        let mut got = vec![0; 128 << 10];
+        file.read_exact_at(&mut got, n * (128 << 10)).unwrap();
+        got
+    };
+    (0..4).for_each(|n| drop(piece(&read, n)));
+    until("it reads nothing ahead", || taken() >= begun + (1 << 20));
+    // The kernel asks nothing when it is opened: what it is told there is all.
+    read.metadata().unwrap();
+    fs::write(world.path("share/f"), &after).unwrap();
+    let anew = File::open(mount.at.join("f")).unwrap();
+    for n in 4..12 {
+        piece(&read, n);
+        assert!(piece(&anew, n) == after[n as usize * (128 << 10)..][..128 << 10], "piece {n} is of before");
+    }
+}
+
+#[test]
 fn a_mount_that_is_ended_while_a_program_is_in_it_leaves_the_directory_as_it_was() {
     let world = World::new("mount-busy");
     fs::write(world.path("share/f"), "x").unwrap();
