@@ -15,7 +15,8 @@ use linkspan_files::fs::{Ident, Kind};
 use linkspan_files::name::Name;
 use linkspan_files::wire::{Answer, Entry, FaultKind, PeerPath, Request};
 
-use crate::fs::{BELIEVED, View, kind};
+use crate::attr::kind;
+use crate::fs::{BELIEVED, View};
 use crate::nodes::number;
 
 /// Parts of a listing in a row in which there is nothing, and after which there is more: a peer that goes on so would never be left.

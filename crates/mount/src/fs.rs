@@ -8,22 +8,23 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, Notifier, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request as From,
-    TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
+    LockOwner, Notifier, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request as From, TimeOrNow,
+    WriteFlags,
 };
 use linkspan_files::client::Client;
-use linkspan_files::fs::{Change, Ident, Kind, OpenHow, Rename, Time};
+use linkspan_files::fs::{Change, Ident, Kind, OpenHow, Rename};
 use linkspan_files::name::{BadName, Name, RelPath};
 use linkspan_files::wire::{Answer, Entry, New, PeerPath, Request};
 use linkspan_files::{Error, lock};
 use rustix::fs::OFlags;
 
 use crate::ahead::{OpenFile, Opened, Read};
+use crate::attr::{BLOCK, attr, since_1970};
 use crate::courier::{Courier, errno};
 use crate::dirs::OpenDir;
 use crate::nodes::{Edits, Nodes, ROOT, number};
@@ -35,9 +36,6 @@ pub(crate) const BELIEVED: Duration = Duration::from_secs(1);
 
 /// Bytes of one write at most: what the kernel gathers of one call (fuse(4), fs.fuse.max_pages_limit).
 const WRITE_MAX: u32 = 1 << 20;
-
-/// statfs(2): what space is counted in.
-const BLOCK: u32 = 4096;
 
 /// What is known of the mount, by all of its threads.
 #[derive(Debug)]
@@ -107,50 +105,7 @@ impl View {
     }
 
     pub(crate) fn attr(&self, number: u64, entry: &Entry) -> FileAttr {
-        let when = |time: Time| {
-            let since = Duration::from_secs(time.sec.unsigned_abs());
-            let at = if time.sec < 0 { UNIX_EPOCH.checked_sub(since) } else { UNIX_EPOCH.checked_add(since) };
-            // The nanoseconds count upwards before 1970, too.
-            let at = at.and_then(|at| at.checked_add(Duration::from_nanos(time.nsec.into())));
-            at.unwrap_or(SystemTime::UNIX_EPOCH)
-        };
-        let mtime = when(entry.mtime);
-        FileAttr {
-            ino: INodeNo(number),
-            size: entry.size,
-            // stat(2): blocks count 512 bytes.
-            blocks: entry.disk.div_ceil(512),
-            atime: mtime,
-            mtime,
-            ctime: when(entry.ctime),
-            crtime: UNIX_EPOCH,
-            kind: kind(entry.kind),
-            perm: (entry.mode & 0o777) as u16,
-            nlink: entry.links.try_into().unwrap_or(u32::MAX),
-            uid: self.owner.0,
-            gid: self.owner.1,
-            rdev: 0,
-            blksize: BLOCK,
-            flags: 0,
-        }
-    }
-}
-
-fn since_1970(time: SystemTime) -> Time {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => Time { sec: since.as_secs() as i64, nsec: since.subsec_nanos() },
-        // fuser 0.18 takes both from 1970; the kernel's nanoseconds count upwards there, too.
-        Err(before) => Time { sec: -(before.duration().as_secs() as i64), nsec: before.duration().subsec_nanos() },
-    }
-}
-
-/// Sockets, devices and fifos cannot be told apart here, and cannot be opened.
-pub(crate) fn kind(kind: Kind) -> FileType {
-    match kind {
-        Kind::File => FileType::RegularFile,
-        Kind::Dir => FileType::Directory,
-        Kind::Symlink => FileType::Symlink,
-        Kind::Special => FileType::Socket,
+        attr(self.owner, number, entry)
     }
 }
 

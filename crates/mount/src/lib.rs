@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod attr;
 mod courier;
 mod dirs;
 mod fs;
