@@ -5,6 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::hash::BuildHasher;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fuser::{FileType, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
@@ -193,6 +194,17 @@ impl OpenDir {
             // What it does not hear it forgets with the session.
             let _ = client.request(Request::Stop(cursor));
         }
+    }
+}
+
+/// Ends the listing at the peer that was gone on with longest ago, of directories that nobody has locked: it begins anew when somebody goes on with it.
+pub(crate) fn end_oldest(dirs: &[Arc<Mutex<OpenDir>>], client: &mut impl Asks) {
+    let epoch = client.epoch();
+    let free = dirs.iter().filter_map(|dir| dir.try_lock().ok());
+    let under_way = free.filter(|dir| dir.cursor.is_some_and(|(_, of)| of == epoch));
+    if let Some(mut oldest) = under_way.min_by_key(|dir| dir.listed) {
+        oldest.end(client);
+        oldest.rewind();
     }
 }
 

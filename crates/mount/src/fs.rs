@@ -19,14 +19,14 @@ use fuser::{
 use linkspan_files::client::Client;
 use linkspan_files::fs::{Change, Ident, Kind, OpenHow, Rename};
 use linkspan_files::name::{BadName, Name, RelPath};
-use linkspan_files::wire::{Answer, Entry, New, PeerPath, Request};
+use linkspan_files::wire::{Answer, Entry, FaultKind, New, PeerPath, Request};
 use linkspan_files::{Error, lock};
 use rustix::fs::OFlags;
 
 use crate::ahead::{OpenFile, Opened, Read};
 use crate::attr::{BLOCK, attr, since_1970};
 use crate::courier::{Courier, errno};
-use crate::dirs::OpenDir;
+use crate::dirs::{OpenDir, end_oldest};
 use crate::nodes::{Edits, Nodes, ROOT, number};
 use crate::pending::{Pending, Reply, Ticket};
 use crate::{Options, Shared};
@@ -218,13 +218,20 @@ impl Mount {
     /// Lists an open directory from this offset on.
     fn list(&self, ino: INodeNo, fh: FileHandle, offset: u64, reply: Reply) {
         let Some(dir) = lock(&self.dirs).get(&fh.0).cloned() else { return reply.error(Errno::EBADF) };
+        let dirs = self.dirs.clone();
         self.ask(reply, ino, move |client, view, at, ticket| {
             let mut dir = lock(&dir);
             if offset == 0 {
                 dir.rewind();
             }
             // Behind the two that every directory has.
-            let listed = dir.from(client, &at, offset.saturating_sub(2)).map(drop);
+            let index = offset.saturating_sub(2);
+            let mut listed = dir.from(client, &at, index).map(drop);
+            if matches!(&listed, Err(Error::Refused(fault)) if fault.kind == FaultKind::Limit) {
+                let all: Vec<_> = lock(&dirs).values().cloned().collect();
+                end_oldest(&all, client);
+                listed = dir.from(client, &at, index).map(drop);
+            }
             match (view.pending.take(&ticket), listed) {
                 (Some(Reply::Dir(reply)), Ok(())) => dir.names(ino, offset, reply),
                 (Some(Reply::DirPlus(reply)), Ok(())) => dir.entries(view, &at, ino, offset, reply),

@@ -1,5 +1,6 @@
 //! A peer's share as a file system, with the kernel's own FUSE and real processes at both ends.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -543,6 +544,32 @@ fn some_names(dir: &File) -> Vec<String> {
     }
     names.retain(|name| !name.starts_with('.'));
     names
+}
+
+#[test]
+fn more_directories_are_listed_at_the_same_time_than_a_session_may_have_listings() {
+    let world = World::new("mount-dirs");
+    let dirs: Vec<String> = (0..18).map(|n| format!("{n}")).collect();
+    for dir in &dirs {
+        fs::create_dir(world.path("share").join(dir)).unwrap();
+        // More than one part of a listing.
+        (0..260).for_each(|n| fs::write(world.path("share").join(dir).join(n.to_string()), "").unwrap());
+    }
+    let _server = world.serve(&[], "");
+    let Some(mount) = Mount::new(&world) else { return };
+    let mut open: Vec<_> = dirs.iter().map(|dir| (File::open(mount.at.join(dir)).unwrap(), Vec::new())).collect();
+    for (dir, names) in &mut open {
+        names.extend(some_names(dir));
+    }
+    for (dir, mut names) in open {
+        while let more = some_names(&dir)
+            && !more.is_empty()
+        {
+            names.extend(more);
+        }
+        let (told, names) = (names.len(), names.into_iter().collect::<HashSet<_>>());
+        assert_eq!((told, names.len()), (260, 260));
+    }
 }
 
 #[test]
