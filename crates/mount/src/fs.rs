@@ -77,11 +77,6 @@ impl View {
         dir.path.join(name).map(|path| self.at(path)).map_err(|_| Errno::ENAMETOOLONG)
     }
 
-    /// Longest time until an open is answered: where files are written it may have to wait for the sync of one.
-    fn opening(&self) -> Duration {
-        if self.options.writable { self.options.data } else { self.options.names }
-    }
-
     pub(crate) fn edits(&self, number: u64) -> Arc<Edits> {
         lock(&self.nodes).edits(number)
     }
@@ -572,7 +567,7 @@ impl Filesystem for Mount {
     }
 
     fn open(&self, _: &From, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let ticket = self.view.pending.add(self.view.opening(), Reply::Open(reply));
+        let ticket = self.view.pending.add(self.view.options.data, Reply::Open(reply));
         let (view, files, counter) = (self.view.clone(), self.files.clone(), self.opened.clone());
         let how = opened_as(flags);
         self.data.post(ticket, move |client| {
@@ -616,7 +611,7 @@ impl Filesystem for Mount {
             Ok(called) => called,
             Err(error) => return reply.error(error),
         };
-        let ticket = self.view.pending.add(self.view.opening(), Reply::Create(reply));
+        let ticket = self.view.pending.add(self.view.options.data, Reply::Create(reply));
         let (view, files, counter) = (self.view.clone(), self.files.clone(), self.opened.clone());
         let (create, exclusive) = (Some(mode & 0o777), has(flags, OFlags::EXCL));
         let how = OpenHow { create, exclusive, ..opened_as(OpenFlags(flags)) };

@@ -35,7 +35,7 @@ pub struct Options {
     pub source: String,
     /// Longest time until a request for names or attributes is answered.
     pub names: Duration,
-    /// Longest time until a request for data is answered.
+    /// Longest time until a request for data is answered, or an open: it comes after what is read ahead.
     pub data: Duration,
     /// It may be written.
     pub writable: bool,
