@@ -85,6 +85,8 @@ pub(crate) struct OpenFile {
     how: OpenHow,
     /// Device and number there, and when it was made: numbers are used again.
     which: (u64, u64, Time),
+    /// Of its number.
+    generation: u64,
     handle: u32,
     epoch: u64,
     edits: Arc<Edits>,
@@ -121,13 +123,20 @@ impl OpenFile {
         let (ahead, waiting, edits) = (VecDeque::new(), Vec::new(), view.edits(number));
         let OpenHow { read, write, .. } = how;
         let (which, how) = ((entry.dev, entry.ino, born), OpenHow { read, write, again: true, ..OpenHow::default() });
-        let seen = edits.count();
-        OpenFile { view, number, how, which, handle, epoch, edits, seen, next: 0, run: 0, ahead, waiting, ended: false }
+        let (seen, generation, next, run, ended) = (edits.count(), view.generation(number), 0, 0, false);
+        OpenFile { view, number, how, which, generation, handle, epoch, edits, seen, next, run, ahead, waiting, ended }
     }
 
     /// Its number in the session of this epoch, where it is open there.
     pub(crate) fn handle(&self, epoch: u64) -> Option<u32> {
         (self.epoch == epoch).then_some(self.handle)
+    }
+
+    /// It was open in a session before, and what has its number now is another file, of which the kernel does not know.
+    pub(crate) fn is_gone(&self, epoch: u64, opened: &Opened) -> bool {
+        let Opened { entry, born, .. } = opened;
+        let is_it = (entry.dev, entry.ino, *born) == self.which;
+        self.epoch != epoch && !is_it && self.generation == self.view.generation(self.number)
     }
 
     /// Forgets what was read ahead. Reads that wait for it are handed out.

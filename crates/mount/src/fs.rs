@@ -93,6 +93,10 @@ impl View {
         lock(&self.nodes).told(number(entry), entry, path.clone(), seen)
     }
 
+    pub(crate) fn generation(&self, number: u64) -> u64 {
+        lock(&self.nodes).generation(number)
+    }
+
     /// Of which generation it is, and what the kernel was told of it since: with an older size it would take pages from who has them mapped.
     pub(crate) fn since(&self, number: u64, seen: Instant) -> (Generation, Option<Ident>) {
         let (generation, newer) = lock(&self.nodes).since(number, seen);
@@ -173,6 +177,18 @@ fn open_of(files: &Mutex<Files>, ino: INodeNo, write: bool) -> Option<Arc<Mutex<
     let files = lock(files);
     let found = files.values().find(|(number, writes, _)| *number == ino && (*writes || !write));
     found.map(|(_, _, file)| file.clone())
+}
+
+/// Whether another file that was open in a session before had this number: the kernel has pages of that one, and is to take this one for something
+/// else.
+fn used_again(view: &View, files: &Mutex<Files>, epoch: u64, opened: &Opened) -> bool {
+    let number = number(&opened.entry);
+    let of: Vec<_> = lock(files).values().filter(|(ino, ..)| ino.0 == number).map(|(.., file)| file.clone()).collect();
+    let again = of.iter().any(|file| lock(file).is_gone(epoch, opened));
+    if again {
+        lock(&view.nodes).used_again(number);
+    }
+    again
 }
 
 /// The file system.
@@ -581,7 +597,7 @@ impl Filesystem for Mount {
                 Err(Errno::ENOENT) => return view.pending.fail(&ticket, Errno::ESTALE),
                 Err(error) => return view.pending.fail(&ticket, error),
             };
-            if number(&opened.entry) != ino.0 {
+            if number(&opened.entry) != ino.0 || used_again(&view, &files, client.epoch(), &opened) {
                 let _ = client.request(Request::Close(opened.handle));
                 return view.pending.fail(&ticket, Errno::ESTALE);
             }
@@ -627,6 +643,7 @@ impl Filesystem for Mount {
             };
             // An answer that was given twice, around a lost connection, is of the session before: then it is opened anew.
             let epoch = if client.epoch() == before { before } else { 0 };
+            used_again(&view, &files, client.epoch(), &opened);
             let (attr, generation) = view.told(&at, &opened.entry);
             lock(&view.nodes).opened(attr.ino.0, opened.entry.ident(), opened.settled);
             let mut file = OpenFile::new(view.clone(), how, &opened, epoch);

@@ -123,6 +123,15 @@ impl Nodes {
         self.0.values_mut().filter(|node| node.path == *path).for_each(|node| node.generation += 1);
     }
 
+    /// The number is another file's from now on: it is not given the pages of the one before.
+    pub(crate) fn used_again(&mut self, number: u64) {
+        self.0.entry(number).and_modify(|node| node.generation += 1);
+    }
+
+    pub(crate) fn generation(&self, number: u64) -> u64 {
+        self.0.get(&number).map_or(0, |node| node.generation)
+    }
+
     /// The kernel is told what it is. Where that is not what it was, it drops its pages for another size, and is not to get the old ones again.
     pub(crate) fn shown(&mut self, number: u64, entry: &Entry, seen: Instant) {
         if let Some(node) = self.0.get_mut(&number)

@@ -356,7 +356,16 @@ fn a_file_that_is_open_while_the_peer_starts_anew_is_never_another_one_of_its_nu
         refused(file.write_at(b"ours", 0), Errno::STALE);
     }
     for name in ["replaced", "other"] {
-        assert_eq!(fs::read(there(name)).unwrap(), b"theirs");
+        let number = |path| fs::metadata(path).unwrap().ino();
+        until("an old name is believed", || number(here(name)) == number(there(name)));
+        for path in [here(name), there(name)] {
+            assert_eq!(fs::read(path).unwrap(), b"theirs");
+        }
+    }
+    // The kernel has pages of those by now, and none of them is for who has these open.
+    for file in [&nameless, &replaced] {
+        let error = file.read_at(&mut [0; 6], 0).expect_err("another file was read");
+        assert!(is(&error, Errno::STALE) || is(&error, Errno::IO), "{error}");
     }
 }
 
