@@ -128,16 +128,21 @@ fn a_terminal_that_closes_unmounts_unless_hang_ups_are_ignored() {
     let world = World::new("mount-hangup");
     fs::write(world.path("share/file"), b"x").unwrap();
     let _server = world.serve(&[], ":ro");
-    let Some(mut mount) = Mount::new(&world) else { return };
+    let through = |program: &[&str]| {
+        let plain = world.lspan(&["mount", "127.0.0.1:data", "mnt"]);
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).arg(plain.get_program()).args(plain.get_args());
+        command.stdout(Stdio::null()).stdin(Stdio::null());
+        world.settings(&mut command);
+        Mount::by(&world, command)
+    };
+    // The tests may run under nohup(1) themselves.
+    let Some(mut mount) = through(&["env", "--default-signal=HUP"]) else { return };
     kill_process(Pid::from_child(&mount.child), Signal::HUP).unwrap();
     until("it does not end", || mount.child.try_wait().unwrap().is_some());
     assert_eq!(mount.child.wait().unwrap().code(), Some(130));
     assert_eq!(fs::read_dir(&mount.at).unwrap().count(), 0);
-    let plain = world.lspan(&["mount", "127.0.0.1:data", "mnt"]);
-    let mut nohup = Command::new("nohup");
-    nohup.arg(plain.get_program()).args(plain.get_args()).stdout(Stdio::null()).stdin(Stdio::null());
-    world.settings(&mut nohup);
-    let mut mount = Mount::by(&world, nohup).unwrap();
+    let mut mount = through(&["nohup"]).unwrap();
     kill_process(Pid::from_child(&mount.child), Signal::HUP).unwrap();
     assert_eq!(fs::read(mount.at.join("file")).unwrap(), b"x");
     assert!(mount.child.try_wait().unwrap().is_none());
