@@ -120,9 +120,11 @@ static void free_all(void)
 		}
 }
 
+/* Up to version 10 there is no other end. Where the process ends instead, threads may use all of it yet. */
 __attribute__((destructor)) static void unload(void)
 {
-	free_all();
+	if (getenv("PLUGIN_HOST_EXITS") == NULL)
+		free_all();
 }
 
 static int init_any(void)

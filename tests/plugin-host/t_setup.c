@@ -241,6 +241,7 @@ _Noreturn static void exit_in_set_up(struct net *net, const char *folder)
 	alarm(60);
 	net_unload(net);
 	setenv("LINKSPAN_STATS_DIR", folder, 1);
+	setenv("PLUGIN_HOST_EXITS", "1", 1);
 	net_load(net, options.plugin, options.version);
 	CHECK(net_init(net) == OK, "init");
 	snprintf(page, sizeof page, "%s/%d.stats", folder, (int)getpid());

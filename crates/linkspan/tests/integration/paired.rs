@@ -51,6 +51,8 @@ fn child() {
             let transport = Context::paired().unwrap().transport().unwrap();
             transport.connect_blocking(&word().parse().unwrap(), LONG).unwrap();
             say(&transport.peer_name().unwrap());
+            // The other one asks for ours while there is a path.
+            let _ = std::io::stdin().read_line(&mut String::new());
         }
         "come" => {
             let endpoint = Context::paired().unwrap().endpoint("hub").unwrap();
