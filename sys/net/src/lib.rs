@@ -28,7 +28,7 @@ pub use group::WaitPair;
 pub use info::{TcpInfo, tcp_info};
 pub use interfaces::{Interface, interface_of, interfaces};
 pub use limit::{LineLimit, Quota, Share};
-pub use linkspan_thread::{Aside, block_signals, drop_aside};
+pub use linkspan_thread::{Aside, aside_full, block_signals, drop_aside};
 pub use notifier::Notifier;
 pub use options::{bind_late_port, disconnect, peer_of};
 pub use ping::{NEIGHBOURS_MAX, Ping, neighbours};

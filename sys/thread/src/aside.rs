@@ -1,7 +1,7 @@
 //! What another user's process has made is closed in a thread of that user's.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Users with a thread of their own; all others share one.
 const USERS: usize = 64;
 
+/// So many may wait behind what takes long, a descriptor each: a quarter of the 1,024 that a process usually may have.
+const WAIT_MAX: usize = 256;
+
 /// What waits to be dropped, by user.
 static WAITING: Mutex<BTreeMap<Option<u32>, Queue>> = Mutex::new(BTreeMap::new());
 
 #[derive(Default)]
 struct Queue {
-    things: Vec<Box<dyn Any + Send>>,
+    things: VecDeque<Box<dyn Any + Send>>,
     has_thread: bool,
 }
 
@@ -30,11 +33,21 @@ pub fn drop_aside(user: u32, thing: impl Send + 'static) {
     let mut all = waiting();
     let user = (all.len() < USERS || all.contains_key(&Some(user))).then_some(user);
     let queue = all.entry(user).or_default();
-    queue.things.push(Box::new(thing));
+    queue.things.push_back(Box::new(thing));
     if !queue.has_thread {
         queue.has_thread =
             std::thread::Builder::new().name("linkspan close".into()).spawn(move || drop_all(user)).is_ok();
     }
+}
+
+/// Where 256 wait to be dropped, the user of most of them ([`u32::MAX`]: those that share a thread). Who takes connections or
+/// descriptors from others takes no more then: they would use up this process's own.
+#[must_use]
+pub fn aside_full() -> Option<u32> {
+    let all = waiting();
+    let most = all.iter().max_by_key(|(_, queue)| queue.things.len());
+    let full = all.values().map(|queue| queue.things.len()).sum::<usize>() >= WAIT_MAX;
+    most.filter(|_| full).map(|(user, _)| user.unwrap_or(u32::MAX))
 }
 
 thread_local! {
@@ -48,13 +61,12 @@ fn drop_all(user: Option<u32>) {
     crate::block_signals();
     loop {
         let mut all = waiting();
-        let things = all.get_mut(&user).map(|queue| std::mem::take(&mut queue.things)).unwrap_or_default();
-        if things.is_empty() {
+        let Some(thing) = all.get_mut(&user).and_then(|queue| queue.things.pop_front()) else {
             all.remove(&user);
             return;
-        }
+        };
         drop(all);
-        drop(things);
+        drop(thing);
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod aside;
 
-pub use aside::{Aside, drop_aside};
+pub use aside::{Aside, aside_full, drop_aside};
 
 /// Blocks every signal that can be blocked in the calling thread, so that the process's handlers run on threads of its
 /// own (pthread_sigmask(3)).

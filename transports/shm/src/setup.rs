@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_shmring::cma::{AccessGuard, Remote};
 use linkspan_shmring::{Map, Side, peer};
-use linkspan_thread::drop_aside;
+use linkspan_thread::{aside_full, drop_aside};
 use linkspan_transport::WaitFd;
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{
@@ -257,9 +257,15 @@ impl Accepting {
     /// Begins to listen for the one peer that is told `own`; `peer` is what it announced. After `deadline` [`Accepting::poll`] fails.
     ///
     /// # Errors
-    /// [`SetupError::NotLocal`]: the peer cannot be local. [`SetupError::System`]: the OS refuses a resource.
+    /// [`SetupError::NotLocal`]: the peer cannot be local. [`SetupError::System`]: the OS refuses a resource. [`SetupError::Peer`]: too much
+    /// of what another user has sent waits to be closed.
     pub fn new(config: Config, own: &Identity, peer: &Identity, deadline: Instant) -> Result<Accepting, SetupError> {
         let common = Common::new(config, own, peer, deadline)?;
+        if let Some(user) = aside_full() {
+            let why =
+                format!("user {user} connects with what takes long to close, and 256 wait for it: end its processes");
+            return Err(SetupError::Peer(why));
+        }
         let listener = socket()?;
         rustix::net::bind(&listener, &address(own)?).map_err(refused("bind(2)"))?;
         rustix::net::listen(&listener, CANDIDATES as i32).map_err(refused("listen(2)"))?;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_fabric::devmem::client;
 use linkspan_fabric::devmem::wire::{BrokerReply, BrokerRequest, QUESTION_LEN};
-use linkspan_net::{AcceptPause, Aside, drop_aside};
+use linkspan_net::{AcceptPause, Aside, aside_full, drop_aside};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrAny, SocketAddrUnix,
@@ -186,10 +186,19 @@ impl DevmemBroker {
         // Rules of processes that have gone, which the card did not end.
         let mut stuck: Vec<Steered> = Vec::new();
         let mut pause = AcceptPause::new();
+        let mut held_up = None;
         let mut looked = Instant::now();
         let mut ended = Ok(());
         while !end() {
-            let admits = if pause.is_over(Instant::now()) { PollFlags::IN } else { PollFlags::empty() };
+            let full = aside_full();
+            if let (Some(user), true) = (full, full != held_up) {
+                say(&format!(
+                    "no process can connect: user {user} sent what takes long to close, and 256 wait: end its processes"
+                ));
+            }
+            held_up = full;
+            let admits =
+                if full.is_none() && pause.is_over(Instant::now()) { PollFlags::IN } else { PollFlags::empty() };
             let mut fds = vec![PollFd::new(&*self.listener, admits)];
             for s in &sessions {
                 fds.extend([&*s.fd, s.life.as_ref().unwrap_or(&s.fd)].map(|fd| PollFd::new(fd, PollFlags::IN)));
@@ -305,6 +314,9 @@ impl Drop for Refused {
 impl Session {
     /// Answers what it asks. The end of it, with a reason if there is one to tell, is an error.
     fn serve(&mut self, card: &dyn Card, free: &Free, each: u32) -> Result<(), String> {
+        if aside_full() == Some(self.user) {
+            return Err(": what it and others of its user sent takes long to close".into());
+        }
         // One byte more than a question, so that a longer one is seen.
         let mut bytes = [0; QUESTION_LEN + 1];
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];

@@ -26,8 +26,16 @@ fn lingering() -> (TcpStream, TcpStream) {
     (full, peer)
 }
 
+/// They share the threads of users.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn what_takes_long_to_close_holds_up_its_user_alone() {
+    let _alone = alone();
     let (full, mut peer) = lingering();
     let ((mut behind, first), (mut other, second)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
     drop(Aside::new(1, full));
@@ -44,6 +52,7 @@ fn what_takes_long_to_close_holds_up_its_user_alone() {
 
 #[test]
 fn users_without_a_thread_of_their_own_share_one() {
+    let _alone = alone();
     let held: Vec<(TcpStream, TcpStream)> = (0..USERS).map(|_| lingering()).collect();
     let (held, peers): (Vec<TcpStream>, Vec<TcpStream>) = held.into_iter().unzip();
     held.into_iter().zip(1000..).for_each(|(full, user)| drop_aside(user, full));
@@ -54,4 +63,25 @@ fn users_without_a_thread_of_their_own_share_one() {
     }
     assert!(waiting().len() <= USERS + 1);
     drop(peers);
+}
+
+#[test]
+fn the_user_for_whom_too_many_wait_is_told() {
+    let _alone = alone();
+    let ((full, mut peer), (other, unread)) = (lingering(), lingering());
+    let (mut end, last) = UnixStream::pair().unwrap();
+    drop_aside(3, full);
+    drop_aside(4, other);
+    // What a thread has taken has no descriptor any more.
+    while waiting().values().any(|queue| !queue.things.is_empty()) {
+        std::thread::yield_now();
+    }
+    (1..WAIT_MAX).for_each(|n| drop_aside(3, n));
+    assert_eq!(aside_full(), None);
+    drop_aside(3, last);
+    assert_eq!(aside_full(), Some(3));
+    std::io::copy(&mut peer, &mut std::io::sink()).unwrap();
+    assert_eq!(end.read(&mut [0]).unwrap(), 0);
+    assert_eq!(aside_full(), None);
+    drop(unread);
 }

@@ -89,6 +89,36 @@ fn a_stranger_whose_socket_takes_long_to_close_holds_up_nobody() {
 }
 
 #[test]
+fn nothing_is_listened_for_while_too_much_of_a_stranger_waits_to_be_closed() {
+    const NAME: &str = "setup::tests::nothing_is_listened_for_while_too_much_of_a_stranger_waits_to_be_closed";
+    if std::env::var_os("LSPAN_TEST_FULL").is_none() {
+        // In a process of its own: in it nobody else listens meanwhile.
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let out = child.args(["--exact", NAME, "--nocapture"]).env("LSPAN_TEST_FULL", "1").output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        return;
+    }
+    let id = identity().unwrap();
+    let mut bytes = id.encode();
+    bytes[44] ^= 1;
+    let other = Identity::decode(&bytes).unwrap();
+    let (full, peer) = lingering();
+    drop_aside(4242, full);
+    while aside_full().is_none() {
+        drop_aside(4242, ());
+    }
+    // The thread may not have taken the first yet.
+    drop_aside(4242, ());
+    let refused = Accepting::new(Config::default(), &id, &other, soon());
+    assert!(refused.is_err_and(|why| why.to_string().contains("user 4242")));
+    drop(peer);
+    while aside_full().is_some() {
+        std::thread::yield_now();
+    }
+    assert!(Accepting::new(Config::default(), &id, &other, soon()).is_ok());
+}
+
+#[test]
 fn what_comes_with_the_hello_is_checked() {
     let id = identity().unwrap();
     let map = Map::create(64 << 10).unwrap();

@@ -303,6 +303,48 @@ fn who_is_served_with_what_takes_long_to_close_holds_up_nobody_else() {
 }
 
 #[test]
+fn nobody_is_admitted_while_too_much_of_a_user_waits_to_be_closed() {
+    const NAME: &str = "devmem::broker::tests::nobody_is_admitted_while_too_much_of_a_user_waits_to_be_closed";
+    if std::env::var_os("LSPAN_TEST_FULL").is_none() {
+        // In it there is no other broker that pauses meanwhile.
+        let out = alone(NAME, ("LSPAN_TEST_FULL", Path::new("1"))).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        return;
+    }
+    let folder = Folder::new("linger-many");
+    let broker = DevmemBroker::open(&folder.0, "eth9", Allowed(Vec::new()), vec![4], 1).unwrap();
+    let (full, peer) = lingering();
+    drop_aside(4242, full);
+    while aside_full().is_none() {
+        drop_aside(4242, ());
+    }
+    // The thread may not have taken the first yet.
+    drop_aside(4242, ());
+    let fd =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::NONBLOCK, None).unwrap().0;
+    let (rules, free) = (BTreeMap::new(), Free { queues: vec![4], kept: 0, has: 0 });
+    let mut session =
+        Session { fd: Aside::new(4242, fd), user: 4242, process: 1, life: None, bound: None, rules, next: 0 };
+    let ended = session.serve(&Fake(Calls::default()), &free, 1);
+    assert!(ended.is_err_and(|why| why.contains("long to close")));
+
+    let (second, buffer) = (Client::open(broker.path()).unwrap(), folder.buffer(4096));
+    let second = std::thread::spawn(move || second.bind(buffer.as_fd(), 4096));
+    let (said, mut held) = (std::cell::RefCell::new(Vec::new()), Some(peer));
+    let mut end = || {
+        let over = second.is_finished();
+        if !said.borrow().is_empty() && held.take().is_some() {
+            assert_eq!(said.borrow().len(), 1, "{said:?}");
+        }
+        over
+    };
+    broker.serve(&Fake(Calls::default()), &mut end, &mut |line| said.borrow_mut().push(line.to_owned())).unwrap();
+    assert!(second.join().unwrap().unwrap_err().contains("--allow"));
+    let said = said.into_inner();
+    assert!(said[0].contains("user 4242") && said[1].contains("refused process"), "{said:?}");
+}
+
+#[test]
 fn nonsense_ends_a_session() {
     let folder = Folder::new("nonsense");
     let at = folder.0.clone();
