@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use linkspan_net::TcpInfo;
 use linkspan_transport::WaitFd;
@@ -19,6 +19,7 @@ pub struct Stream {
     local: SocketAddr,
     peer: SocketAddr,
     congestion: Congestion,
+    interface: OnceLock<String>,
 }
 
 impl Stream {
@@ -26,7 +27,7 @@ impl Stream {
         let peer =
             ip(socket.peer_addr()).map_err(|source| Error::Stillborn { peer: "an unknown peer".into(), source })?;
         let local = ip(socket.local_addr()).map_err(|source| Error::Stillborn { peer: peer.to_string(), source })?;
-        Ok(Stream { socket: socket.into(), local, peer, congestion })
+        Ok(Stream { socket: socket.into(), local, peer, congestion, interface: OnceLock::new() })
     }
 
     /// Reads what is there: `Some(0)` is the end of the stream, `None` that nothing has come.
@@ -83,14 +84,18 @@ impl Stream {
         &self.congestion
     }
 
-    /// Name of the interface that has our end's address, `?` where none has (any more). Asks the system.
+    /// Name of the interface that has our end's address, `?` where none has. Asks the system until there is one.
     pub fn interface(&self) -> String {
+        if let Some(name) = self.interface.get() {
+            return name.clone();
+        }
         let scope = match self.local {
             SocketAddr::V6(v6) => v6.scope_id(),
             SocketAddr::V4(_) => 0,
         };
         let found = linkspan_net::interface_of(self.local.ip().to_canonical(), scope);
-        found.ok().flatten().map_or_else(|| "?".to_owned(), |i| i.name)
+        let Some(found) = found.ok().flatten() else { return "?".to_owned() };
+        self.interface.get_or_init(|| found.name).clone()
     }
 
     /// Whether both ends have an address of the same machine, as far as addresses tell.
@@ -98,7 +103,7 @@ impl Stream {
         same_machine(self.local.ip(), self.peer.ip())
     }
 
-    /// The path for people, as in `eth0 10.0.0.1:4000 -> 10.0.0.2:5000`. Asks the system.
+    /// The path for people, as in `eth0 10.0.0.1:4000 -> 10.0.0.2:5000`.
     pub fn path(&self) -> String {
         format!("{} {} -> {}", self.interface(), self.local, self.peer)
     }

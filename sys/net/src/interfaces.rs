@@ -51,22 +51,28 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    let mut found = Vec::new();
+    let (mut found, mut links) = (Vec::new(), Vec::new());
     let mut next = list;
     while !next.is_null() {
         // SAFETY: a node of the list that getifaddrs made and that is not freed yet.
         let node = unsafe { &*next };
         next = node.ifa_next;
+        // SAFETY: every node has a name, a C string that lives as long as the list.
+        let label = unsafe { CStr::from_ptr(node.ifa_name) };
+        let name = device(&label.to_string_lossy()).to_owned();
         let Some((addr, _)) = ip_of(node.ifa_addr) else {
+            links.extend(link_index(node.ifa_addr).map(|index| (name, index)));
             continue;
         };
-        // SAFETY: every node has a name, a C string that lives as long as the list.
-        let name = unsafe { CStr::from_ptr(node.ifa_name) };
-        // SAFETY: a C string.
-        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+        // The interfaces themselves come first.
+        let index = links.iter().find(|link| link.0 == name).map_or_else(
+            // SAFETY: a C string.
+            || unsafe { libc::if_nametoindex(label.as_ptr()) },
+            |link| link.1,
+        );
         let has = |flag: i32| node.ifa_flags & flag as u32 != 0;
         found.push(Interface {
-            name: device(&name.to_string_lossy()).to_owned(),
+            name,
             index,
             addr,
             prefix: ip_of(node.ifa_netmask).map_or(0, |(mask, _)| prefix_of(mask)),
@@ -120,6 +126,15 @@ fn ip_of(sa: *const libc::sockaddr) -> Option<(IpAddr, u32)> {
         }
         _ => None,
     }
+}
+
+/// The index in a sockaddr of an interface itself.
+fn link_index(sa: *const libc::sockaddr) -> Option<u32> {
+    // SAFETY: a sockaddr of at least a family where it is not null, from getifaddrs.
+    let family = unsafe { sa.as_ref() }?.sa_family;
+    // SAFETY: the family says that this is a sockaddr_ll.
+    let index = || unsafe { (&raw const (*sa.cast::<libc::sockaddr_ll>()).sll_ifindex).read_unaligned() };
+    (i32::from(family) == libc::AF_PACKET).then(index).and_then(|index| u32::try_from(index).ok())
 }
 
 fn prefix_of(mask: IpAddr) -> u8 {

@@ -19,6 +19,10 @@ fn loopback_is_found_and_named() {
     let lo = all.iter().find(|i| i.addr.is_loopback() && i.addr.is_ipv4()).expect("every machine has 127.0.0.1");
     assert!(lo.loopback && lo.up && lo.index > 0 && lo.prefix == 8, "{lo:?}");
     assert_eq!(interface_of(lo.addr, 0).unwrap().as_ref(), Some(lo));
+    for one in &all {
+        let index = std::fs::read_to_string(format!("/sys/class/net/{}/ifindex", one.name)).unwrap();
+        assert_eq!(one.index.to_string(), index.trim(), "{one:?}");
+    }
 }
 
 #[test]
