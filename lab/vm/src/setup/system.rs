@@ -101,11 +101,12 @@ pub(crate) fn make(cache: &Cache, title: &str, known: System) -> Result<()> {
     apt::update(&tree, title)?;
     apt::install(&tree, title, &PACKAGES, known.suite)?;
     apt::install(&tree, title, &KERNEL, known.kernels)?;
-    // The package without a number names the newest of its suite, which may be older than what is installed.
+    // The package without a number names the newest of its suite, which may be older than what is installed: `-t` alone downgrades nothing.
     let fetch = format!(
         "mkdir -p {HEADERS}/partial\n\
-         apt-get -q -y -t {other} --allow-downgrades -o Dir::Cache::archives={HEADERS} --download-only install {}\n\
-         find {HEADERS} -mindepth 1 {} -delete",
+         apt-get -q -y -t {other} --allow-downgrades -o Dir::Cache::archives={HEADERS} --download-only install {}/{other}\n\
+         find {HEADERS} -mindepth 1 {} -delete\n\
+         ls {HEADERS}/*.deb",
         KERNEL[1],
         KEPT.map(|name| format!("! -name '{name}'")).join(" ")
     );
