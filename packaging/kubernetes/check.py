@@ -57,6 +57,12 @@ def main() -> None:
                 containers = pod["initContainers"] + pod["containers"]
                 mounts = {mount["name"] for container in containers for mount in container["volumeMounts"]}
                 assert mounts <= {volume["name"] for volume in pod["volumes"]}, mounts
+                # doctor comes behind what brings it, and has the devices of the container that it judges for.
+                names = [container["name"] for container in pod["initContainers"]]
+                assert names.index("linkspan") < names.index("doctor"), names
+                doctor, train = (next(c for c in containers if c["name"] == name) for name in ("doctor", "train"))
+                for key in ("resources", "securityContext"):
+                    assert doctor.get(key) == train.get(key), f"{key}: doctor {doctor.get(key)}, train {train.get(key)}"
                 ports = {port["name"] for container in containers for port in container.get("ports", [])}
         monitors = [document["spec"] for document in documents if document["kind"] == "PodMonitor"]
         assert all(end["port"] in ports for monitor in monitors for end in monitor["podMetricsEndpoints"]), ports
