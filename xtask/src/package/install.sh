@@ -7,7 +7,7 @@ set -eu
 # What is installed may be for others too, whatever is made else.
 umask 022
 
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 prefix='' uninstall=no
 fail() {
 	echo "install.sh: $1" >&2
@@ -15,8 +15,8 @@ fail() {
 }
 while [ $# -gt 0 ]; do
 	case $1 in
-		--prefix) [ $# -ge 2 ] || fail "--prefix takes a folder" 2; prefix=$2; shift ;;
-		--prefix=*) prefix=${1#--prefix=} ;;
+		--prefix) [ -n "${2:-}" ] || fail "--prefix takes a folder" 2; prefix=$2; shift ;;
+		--prefix=*) prefix=${1#--prefix=}; [ -n "$prefix" ] || fail "--prefix takes a folder" 2 ;;
 		--uninstall) uninstall=yes ;;
 		-h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
 		*) fail "there is no option $1; there are --prefix DIR and --uninstall" 2 ;;
@@ -52,7 +52,10 @@ remove() {
 
 if [ $uninstall = yes ]; then
 	[ -r "$list" ] || fail "$prefix has no $list: nothing of linkspan was installed there by this script"
-	remove "$(cat "$list")"
+	# The list and this script stay until all other files are gone: what is interrupted goes on.
+	own=$(printf '%s\n' share/linkspan/installed share/linkspan/install.sh)
+	remove "$(grep -v '/$' "$list" | grep -vxF -- "$own")"
+	remove "$(grep '/$' "$list" || :; echo "$own")"
 	echo "removed from $prefix"
 	exit 0
 fi
@@ -99,10 +102,11 @@ $folder/"
 done
 missing=$(printf '%s\n' "$missing" | sed '/^$/d' | LC_ALL=C sort -u)
 mkdir -p "$prefix" || fail "$prefix cannot be made: choose another --prefix"
+trap 'undo interrupted' INT TERM HUP
 for folder in $missing; do
-	mkdir "$prefix/$folder" || undo "$prefix/$folder cannot be made"
 	made="$made
 $folder"
+	mkdir "$prefix/$folder" || undo "$prefix/$folder cannot be made"
 done
 made=$(printf '%s\n' "$made" | sed '/^$/d')
 kept=$(printf '%s\n' "$old" | grep '/$' || :)
@@ -122,6 +126,7 @@ $file"
 done
 # The list is the first: from then on this script goes on or removes, wherever it was interrupted.
 mv -f "$list.new" "$list"
+trap - INT TERM HUP
 for file in $files; do
 	[ "$prefix/$file" = "$list" ] || mv -f "$prefix/$file.new" "$prefix/$file"
 done
@@ -138,5 +143,5 @@ $said is in $prefix. Programs and NCCL or RCCL find it with
   export PKG_CONFIG_PATH="$prefix/lib/pkgconfig\${PKG_CONFIG_PATH:+:\$PKG_CONFIG_PATH}"
   export NCCL_NET_PLUGIN=linkspan NCCL_NET=linkspan
 
-To remove it: sh $prefix/share/linkspan/install.sh --uninstall
+To remove it: sh "$prefix/share/linkspan/install.sh" --uninstall
 END

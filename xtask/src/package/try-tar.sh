@@ -72,9 +72,25 @@ grep -q 'cannot be written: nothing was changed' out || { cat out; fail "no word
 find "$prefix" -type f -exec cksum {} + | sort | cmp - sums || fail "a full disk changed something"
 ok "a file of someone else and a full disk: refused, nothing changed"
 
+# An empty word for the prefix, as of a variable that is not set, is not the home.
+for word in --prefix --prefix=; do
+	if run sh "$from/install.sh" --uninstall $word '' >out 2>&1; then fail "$word takes nothing"; fi
+	grep -q 'takes a folder' out || { cat out; fail "no word about an empty prefix"; }
+done
+# As it is typed, where cd searches folders; the command that it prints holds with a blank.
+run CDPATH=.:/tmp "${from##*/}/install.sh" --prefix "$PWD/a b" >out 2>&1 || { cat out; fail "with CDPATH"; }
+run sh -ec "$(sed -n 's/^To remove it: //p' out)" >out 2>&1 || { cat out; fail "the printed command for a prefix with a blank"; }
+[ -z "$(find 'a b' -type f)" ] || fail "the printed command left something"
+ok "an empty prefix is refused; CDPATH, and a prefix with a blank"
+
 # Interrupted while it gives names, the first time and over another version: it goes on, and removes all.
-mkdir stop && printf '#!/bin/sh\necho >>"%s/names"\n[ $(wc -l <"%s/names") -le 5 ] || kill -9 $PPID\nexec /bin/mv "$@"\n' "$PWD" "$PWD" >stop/mv
-chmod 755 stop/mv
+# stop PROGRAM SIGNAL: install.sh gets the signal when the program has done its work six times, and then nothing is under way.
+stop() {
+	rm -rf stop names && mkdir stop
+	printf '#!/bin/sh\n/bin/%s "$@" || exit\necho >>"%s/names"\n[ $(wc -l <"%s/names") -le 5 ] || kill -%s $PPID\n' "$1" "$PWD" "$PWD" "$2" >"stop/$1"
+	chmod 755 "stop/$1"
+}
+stop mv KILL
 for other in '' bin/of-another-version; do
 	rm -f names
 	if run PATH="$PWD/stop:/usr/bin:/bin" sh "$from/install.sh" --prefix "$PWD/third" >out 2>&1; then fail "it was not interrupted"; fi
@@ -89,6 +105,21 @@ done
 run sh third/share/linkspan/install.sh --uninstall >out
 [ -z "$(find third -type f)" ] || fail "removing left something of what was interrupted"
 ok "interrupted while it gives names: goes on, and removes all"
+
+for program in mkdir cp; do
+	mkdir fourth && stop $program TERM
+	if run PATH="$PWD/stop:/usr/bin:/bin" sh "$from/install.sh" --prefix "$PWD/fourth" >out 2>&1; then fail "it was not interrupted at $program"; fi
+	grep -q 'interrupted: nothing was changed' out || { cat out; fail "no word about the interruption at $program"; }
+	rmdir fourth || fail "interrupted at $program it left $(find fourth)"
+done
+stop rm KILL
+run sh "$from/install.sh" --prefix "$PWD/fifth" >out
+if run PATH="$PWD/stop:/usr/bin:/bin" sh fifth/share/linkspan/install.sh --uninstall >out 2>&1; then fail "it was not interrupted while it removes"; fi
+cp -r fifth again
+run sh "$from/install.sh" --prefix "$PWD/again" >out 2>&1 || { cat out; fail "what is half removed is not installed again"; }
+run sh fifth/share/linkspan/install.sh --uninstall >out 2>&1 || { cat out; fail "what is half removed is not removed"; }
+[ -z "$(find fifth -mindepth 1)" ] || fail "removing again left $(find fifth)"
+ok "interrupted while it copies: nothing is left; while it removes: goes on"
 
 # Unpacked by a user whose files are for nobody else: what is installed is for all.
 (umask 077 && mkdir private && tar --no-same-permissions -xf "$archive" -C private && run sh private/linkspan-*/install.sh --prefix "$PWD/shared" >out) || fail "umask 077"
