@@ -123,8 +123,8 @@ pub(crate) enum Command {
     /// Pair with a user of another host, so that each trusts the other from then on
     ///
     /// Without LINE: prints a line to type on the other host (the join line), and waits ten minutes until it is used there.
-    /// With the line that the other host printed: pairs with it. Both sides show the same fingerprint. `lspan key list` shows what is
-    /// served to paired peers.
+    /// With the line that the other host printed: pairs with it. Both sides show the same fingerprint. `lspan key list` shows the
+    /// peers that are trusted.
     Pair(PairArgs),
     /// Manage this user's key and the peers that are trusted
     Key {

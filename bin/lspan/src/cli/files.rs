@@ -134,7 +134,7 @@ pub(crate) struct HowArgs {
 }
 
 /// Behind the help of `mirror`.
-pub(crate) const MIRROR: &str = "One of SRC and DST is PEER:SHARE[/PATH], the other a directory of this host. Files in DST that are not in SRC, and files that are replaced, go to .lspan/trash at the root of the share (lspan trash). The first run with --init writes a marker into both (.lspan/mirror); without the marker nothing is deleted, as when a disk is not mounted. More than 1000 names, or a quarter of all, are deleted only with --max-delete. Files that were renamed in SRC (same size, time and hash) are renamed in DST. Exit code 1: something failed, or more entries than allowed would be deleted.";
+pub(crate) const MIRROR: &str = "One of SRC and DST is PEER:SHARE[/PATH], the other a directory of this host. Files in DST that are not in SRC, and files that are replaced, go to .lspan/trash at the root of the share, or of DST where that is on this host (lspan trash). The first run with --init writes a marker into both (.lspan/mirror); without the marker nothing is deleted, as when a disk is not mounted. More than 1000 names, or more than a quarter of all and more than 10, are deleted only with --max-delete. Files that were renamed in SRC (same size, time and hash) are renamed in DST. Exit code 1: something failed, or more entries than allowed would be deleted.";
 
 #[derive(Args, Debug)]
 pub(crate) struct MirrorArgs {
@@ -160,7 +160,7 @@ pub(crate) struct MirrorArgs {
 }
 
 /// Behind the help of `trash`.
-pub(crate) const TRASH: &str = "Files that send --delete, get --delete and mirror delete or replace are kept in .lspan/trash at the root of the share (for get: in DST), for 30 days, or until the trash takes more than a tenth of the disk; then the oldest are removed first.";
+pub(crate) const TRASH: &str = "Files that send --delete, get --delete and mirror delete or replace are kept in .lspan/trash at the root of the share (where DST is on this host: in DST), for 30 days, or until the trash takes more than a tenth of the disk; then the oldest are removed first.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Trash {
