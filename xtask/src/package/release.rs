@@ -8,6 +8,7 @@ use super::licences::{Part, notices};
 use super::{deb, epoch, place, sbom, shipped, source, wheel};
 use crate::capi::install::version;
 use crate::run::{self, Outcome};
+use crate::tree::{self, Source};
 
 /// What is built, by name, which `--without` takes, and the words behind `package`.
 pub(super) const STEPS: [(&str, &[&str]); 9] = [
@@ -41,6 +42,9 @@ const NAMED: [(&str, &str); 13] = [
     ("docs/install.md", "tar -xf linkspan-{version}-"),
     ("docs/containers.md", "localhost/linkspan:{version} "),
 ];
+
+/// How names of files and images that are handed out begin, up to the version.
+const HANDED_OUT: [&str; 3] = ["linkspan-", "linkspan:", ".so."];
 
 /// Sums of all other files, as sha256sum(1) reads them.
 const SUMS: &str = "SHA256SUMS";
@@ -129,6 +133,7 @@ fn ready(root: &Path, version: &str) -> Result<(), String> {
     let tag = format!("v{version}");
     let tagged = git(&["tag", "--points-at", "HEAD"])?.lines().any(|line| line == tag);
     agree(version, tagged, |name| fs::read_to_string(root.join(name)).map_err(|e| format!("{name}: {e}")))?;
+    named(version, &tree::sources(root))?;
     if !tagged && !git(&["tag", "--list", &tag])?.is_empty() {
         return Err(format!("{tag} is another commit: raise the version"));
     }
@@ -152,6 +157,23 @@ fn agree(version: &str, tagged: bool, read: impl Fn(&str) -> Result<String, Stri
     let unreleased = format!("## [{version}] - unreleased");
     if tagged && read("CHANGELOG.md")?.contains(&unreleased) {
         return Err(format!("CHANGELOG.md says `{unreleased}`, and this commit is tagged: it takes the day"));
+    }
+    Ok(())
+}
+
+/// Whether pages name files of this version alone; what tells of the past may name others.
+fn named(version: &str, pages: &[Source]) -> Result<(), String> {
+    let past = |path: &str| path.starts_with("bench/") || ["CHANGELOG.md", "docs/verified.md"].contains(&path);
+    for page in pages.iter().filter(|page| page.path.ends_with(".md") && !past(&page.path)) {
+        for before in HANDED_OUT {
+            for rest in page.text.split(before).skip(1) {
+                let found = rest.split(|c: char| !c.is_ascii_digit() && c != '.').next().unwrap_or_default();
+                let found = found.trim_end_matches('.');
+                if found.split('.').count() == 3 && found != version {
+                    return Err(format!("{} names `{before}{found}`; this is {version}", page.path));
+                }
+            }
+        }
     }
     Ok(())
 }
@@ -218,7 +240,8 @@ mod tests {
     use std::fs;
 
     use super::super::{part, release_part};
-    use super::{NAMED, STEPS, VERSION, agree, copy, left_out, sums, version};
+    use super::{NAMED, STEPS, VERSION, agree, copy, left_out, named, sums, version};
+    use crate::tree::{self, Source};
 
     #[test]
     fn steps_are_left_out_by_name_alone() {
@@ -270,6 +293,18 @@ mod tests {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let read = |name: &str| fs::read_to_string(root.join(name)).map_err(|e| format!("{name}: {e}"));
         assert_eq!(agree(&version(root).unwrap(), false, read), Ok(()));
+        assert_eq!(named(&version(root).unwrap(), &tree::sources(root)), Ok(()));
+    }
+
+    #[test]
+    fn a_page_that_names_a_file_of_another_version_anywhere_is_refused() {
+        let said = |path: &str, text: &str| named("1.2.4", &[Source { path: path.to_owned(), text: text.to_owned() }]);
+        let now = "tar -xf linkspan-1.2.4-x86_64.tar.xz of linkspan:1.2.4. Then lib/linkspan.so, `.so.0`, `.so.1.2.4`, linkspan-VERSION";
+        assert_eq!(said("README.md", now), Ok(()));
+        for was in ["linkspan-1.2.3-x86_64.tar.xz", "localhost/linkspan:1.2.3 ", "`.so.1.2.3`."] {
+            assert!(said("docs/a.md", &format!("{now} {was}")).unwrap_err().starts_with("docs/a.md names"), "{was}");
+            assert_eq!(said("CHANGELOG.md", was), Ok(()));
+        }
     }
 
     #[test]
