@@ -18,6 +18,9 @@ use crate::observe::AddressWatch;
 /// by the dozen.
 const LATER: Duration = Duration::from_secs(1);
 
+/// How often another free port is taken where that of the first address is in use at another one.
+const TRIES: u32 = 8;
+
 /// Gives handles away.
 #[derive(Debug)]
 pub struct RendezvousServer {
@@ -63,35 +66,17 @@ impl RendezvousServer {
             let usable = addresses(fabric.survey(), port).into_iter().filter(|addr| !bind.contains(&addr.ip()));
             addrs.extend(usable.filter(|addr| *addr != loopback(port)));
         }
-        let (mut listeners, mut later) = (Vec::new(), Vec::new());
-        for mut addr in addrs {
-            // Port 0 is the one that the first address was given.
-            let given = listeners.first().and_then(|listener: &TcpListener| listener.local_addr().ok());
-            if let (0, Some(given)) = (port, given) {
-                addr.set_port(given.port());
-            }
-            match wait_on(addr) {
-                Ok(listener) => listeners.push(listener),
-                // It is looked for a duplicate of it (RFC 4862, 5.4), which takes about a second.
-                Err(source)
-                    if source.kind() == io::ErrorKind::AddrNotAvailable
-                        && addr.is_ipv6()
-                        && !bind.contains(&addr.ip()) =>
+        let mut tries = TRIES;
+        let (listeners, later) = loop {
+            match listen(&addrs, bind, port) {
+                Err(RendezvousError::Wait { source, .. })
+                    if port == 0 && source.kind() == io::ErrorKind::AddrInUse && tries > 0 =>
                 {
-                    later.push(addr);
+                    tries -= 1
                 }
-                Err(source) => {
-                    let hint = match source.kind() {
-                        io::ErrorKind::AddrInUse => {
-                            "; served already? choose another --port (clients then write HOST:PORT)"
-                        }
-                        io::ErrorKind::AddrNotAvailable => "; no interface has this address, see `lspan status`",
-                        _ => "",
-                    };
-                    return Err(RendezvousError::Wait { addr, source, hint: hint.to_owned() });
-                }
+                done => break done?,
             }
-        }
+        };
         let port = listeners.first().and_then(|one| one.local_addr().ok()).map_or(port, |given| given.port());
         // The fabric's look at them may be older than the watch.
         let interfaces =
@@ -229,6 +214,42 @@ pub(super) fn scoped(addr: &IfAddr, port: u16) -> SocketAddr {
         IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, addr.scope).into(),
         ip => SocketAddr::new(ip, port),
     }
+}
+
+/// Waits at each address; behind those, the addresses that are not to be had yet.
+fn listen(
+    addrs: &[SocketAddr],
+    bind: &[IpAddr],
+    port: u16,
+) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), RendezvousError> {
+    let (mut listeners, mut later) = (Vec::new(), Vec::new());
+    for mut addr in addrs.iter().copied() {
+        // Port 0 is the one that the first address was given.
+        let given = listeners.first().and_then(|listener: &TcpListener| listener.local_addr().ok());
+        if let (0, Some(given)) = (port, given) {
+            addr.set_port(given.port());
+        }
+        match wait_on(addr) {
+            Ok(listener) => listeners.push(listener),
+            // It is looked for a duplicate of it (RFC 4862, 5.4), which takes about a second.
+            Err(source)
+                if source.kind() == io::ErrorKind::AddrNotAvailable && addr.is_ipv6() && !bind.contains(&addr.ip()) =>
+            {
+                later.push(addr);
+            }
+            Err(source) => {
+                let hint = match source.kind() {
+                    io::ErrorKind::AddrInUse => {
+                        "; served already? choose another --port (clients then write HOST:PORT)"
+                    }
+                    io::ErrorKind::AddrNotAvailable => "; no interface has this address, see `lspan status`",
+                    _ => "",
+                };
+                return Err(RendezvousError::Wait { addr, source, hint: hint.to_owned() });
+            }
+        }
+    }
+    Ok((listeners, later))
 }
 
 #[cfg(test)]
