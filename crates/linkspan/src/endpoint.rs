@@ -570,16 +570,20 @@ impl EndpointState {
     ) -> Result<(Arc<Shared>, u64), Error> {
         let id = random()?;
         let mut state = TransportState::new(&self.ctx, self.device, id);
-        let before = inner.peers.get(peer).map(|replaced| self.untold(&replaced.shared)).unwrap_or_default();
-        state.news = !before.is_empty();
-        state.join(Member::new(&Arc::from(peer), (self.number, self.name), &self.events, before));
+        state.join(Member::new(&Arc::from(peer), (self.number, self.name), &self.events));
         if let Some(gpu) = &inner.gpu {
             state.attach(gpu)?;
         }
         state.shared_regions.copy(&inner.regions, None, None);
         state.accepting = accepting.map(|accepting| accepting as Arc<_>);
         let shared = Shared::with_notifier(state, self.events.notifier.clone())?;
-        shared.unlock(shared.lock());
+        // Last: where none can be made, the one before has it still.
+        if let Some(replaced) = inner.peers.get(peer) {
+            let before = self.untold(&replaced.shared);
+            let mut guard = shared.lock();
+            before.pass_on(&mut guard);
+            shared.unlock(guard);
+        }
         Ok((shared, id))
     }
 

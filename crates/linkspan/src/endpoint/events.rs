@@ -69,7 +69,15 @@ impl Before {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// It is told by the transport that replaces that one.
+    pub(crate) fn pass_on(self, to: &mut TransportState) {
+        to.news |= !self.is_empty();
+        if let Some(member) = &mut to.member {
+            member.before = self;
+        }
+    }
+
+    fn is_empty(&self) -> bool {
         self.notifications.is_empty() && self.why.is_none()
     }
 
@@ -96,8 +104,8 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub(crate) fn new(peer: &Arc<str>, endpoint: (u64, EndpointName), events: &Arc<Events>, before: Before) -> Member {
-        let (peer, events) = (peer.clone(), events.clone());
+    pub(crate) fn new(peer: &Arc<str>, endpoint: (u64, EndpointName), events: &Arc<Events>) -> Member {
+        let (peer, events, before) = (peer.clone(), events.clone(), Before::default());
         Member { peer, endpoint, events, queued: false, was_up: false, came: false, went: false, before }
     }
 

@@ -202,6 +202,45 @@ fn a_peer_that_is_dialled_or_has_just_come_has_one_transport_whoever_connects_to
     assert!(Arc::ptr_eq(&connects("comes").transport.shared, &shared));
 }
 
+/// The limit is one of the whole process.
+#[test]
+fn what_a_lost_peer_had_to_tell_outlives_a_connect_for_which_no_descriptor_is_left() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const ALONE: &str = "LINKSPAN_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = std::process::Command::new(std::env::current_exe().expect("this program"));
+        let test = "endpoint::tests::what_a_lost_peer_had_to_tell_outlives_a_connect_for_which_no_descriptor_is_left";
+        let out = alone.args(["--exact", test, "--nocapture"]).env(ALONE, "1").output().expect("started");
+        let said = String::from_utf8_lossy(&out.stdout);
+        let passed = out.status.success() && said.contains("1 passed");
+        return assert!(passed, "{said}\n{}", String::from_utf8_lossy(&out.stderr));
+    }
+    let ctx = context();
+    let hub = ctx.endpoint("hub").expect("an endpoint");
+    let event = || hub.next_event_blocking(Some(LONG)).expect("an event");
+    let memory = crate::Memory::host(8);
+    let remote = hub.expose(&memory.view(), Access::Write).expect("exposed").remote();
+    let worker = connect(&ctx, "w", &hub, LONG).expect("connected");
+    let notify = Some(crate::Notify::value(7));
+    worker.peer("hub").expect("there").write_blocking(&memory.view(), &remote, notify, Some(LONG)).expect("written");
+    assert!(matches!(event(), Event::Connected { .. }));
+    drop(worker);
+    let began = Instant::now();
+    while !hub.peers().is_empty() {
+        assert!(began.elapsed() < LONG, "it is not lost");
+        std::thread::yield_now();
+    }
+    let again = ctx.endpoint("w").expect("an endpoint");
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..limit }).expect("a limit");
+    let begun = hub.connect("w", again.url(), LONG).map(drop);
+    setrlimit(Resource::Nofile, limit).expect("the limit of before");
+    assert!(matches!(begun, Err(Error::System { .. })), "{begun:?}");
+    assert!(matches!(event(), Event::Notified { value: 7, .. }));
+    assert!(matches!(event(), Event::Lost { .. }));
+    hub.connect_blocking("w", again.url(), LONG).expect("its name is free");
+}
+
 pub(crate) struct Nobody;
 
 impl std::task::Wake for Nobody {
