@@ -838,7 +838,8 @@ int32_t linkspan_read_batch_start(struct linkspan_transport *transport,
                                   struct linkspan_op **out);
 
 // Waits for one notification of the peer, the oldest first; each is taken by one wait. `value` may be null. A wait that times
-// out leaves the path alone, so a timeout of 0 is the way to poll.
+// out leaves the path alone, so a timeout of 0 is the way to poll: it waits for no other thread either, and may be used in a call of
+// linkspan_op_then.
 int32_t linkspan_wait_for_write(struct linkspan_transport *transport,
                                 int64_t timeout_ms,
                                 uint64_t *value);
@@ -893,7 +894,8 @@ int32_t linkspan_op_wait(struct linkspan_op *op, uint64_t *value);
 // LINKSPAN_ABORTED where the operation is freed before. LINKSPAN_OP_TAKEN where another thread waits for the operation or it
 // has a call already.
 //
-// Threads: the call must not throw nor wait; it may use linkspan, but nothing that waits or closes.
+// Threads: the call must not throw nor wait; it may use linkspan, but nothing that waits or closes. A linkspan_wait_for_write with timeout 0
+// does not wait.
 int32_t linkspan_op_then(struct linkspan_op *op,
                          linkspan_done call,
                          void *arg);

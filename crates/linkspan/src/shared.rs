@@ -245,7 +245,17 @@ impl Shared {
                 Driver::Nobody => {
                     self.drive(guard, |state| state.ops.is_reported(id) || (stop.is_some() && state.sleeps != sleeps))
                 }
-                other => self.follow(guard, other),
+                other => {
+                    // It may be this thread, in a waker: a call whose time is up does not wait for it.
+                    guard.expire(Instant::now());
+                    if guard.ops.is_reported(id) {
+                        // What it sleeps on may have ended too.
+                        self.notifier.signal();
+                        guard
+                    } else {
+                        self.follow(guard, other)
+                    }
+                }
             };
             if let Some(stop) = stop
                 && !guard.ops.is_reported(id)

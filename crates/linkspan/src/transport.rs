@@ -402,7 +402,8 @@ impl Transport {
     }
 
     /// Waits for one notification of the peer, the oldest first; each is taken by one wait. Output: its value, 0 for
-    /// [`Notify::COUNT`]. A wait that times out leaves the path alone, so a timeout of zero is the way to poll.
+    /// [`Notify::COUNT`]. A wait that times out leaves the path alone, so a timeout of zero is the way to poll: its blocking twin waits for
+    /// no other thread then either, and a [`Waker`](std::task::Waker) may call it.
     ///
     /// # Errors
     /// [`Error::Timeout`]: no notification came in time. [`Error::NotConnected`], [`Error::Broken`],

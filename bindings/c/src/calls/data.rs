@@ -201,7 +201,8 @@ pub unsafe extern "C" fn linkspan_read_batch_start(
 }
 
 /// Waits for one notification of the peer, the oldest first; each is taken by one wait. `value` may be null. A wait that times
-/// out leaves the path alone, so a timeout of 0 is the way to poll.
+/// out leaves the path alone, so a timeout of 0 is the way to poll: it waits for no other thread either, and may be used in a call of
+/// linkspan_op_then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_wait_for_write(
     transport: *mut linkspan_transport,

@@ -56,7 +56,8 @@ fn told(status: i32, report: Report) -> i32 {
 /// LINKSPAN_ABORTED where the operation is freed before. LINKSPAN_OP_TAKEN where another thread waits for the operation or it
 /// has a call already.
 ///
-/// Threads: the call must not throw nor wait; it may use linkspan, but nothing that waits or closes.
+/// Threads: the call must not throw nor wait; it may use linkspan, but nothing that waits or closes. A linkspan_wait_for_write with timeout 0
+/// does not wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_op_then(op: *mut linkspan_op, call: linkspan_done, arg: *mut c_void) -> i32 {
     border(|| {

@@ -127,6 +127,45 @@ fn a_connect_that_is_dropped_is_given_up_and_a_wait_that_is_dropped_leaves_it_al
     assert!(matches!(waits.wait(), Err(Error::Connect(_))), "it waited for the path that was given up");
 }
 
+/// A waker is called by the thread that drives, in the middle of its call.
+#[test]
+fn a_waker_that_polls_for_the_next_notification_does_not_wait_for_its_own_thread() {
+    use std::sync::mpsc::{Sender, channel};
+    struct Polls(Arc<Transport>, Sender<Result<u64, Error>>);
+    impl std::task::Wake for Polls {
+        fn wake(self: Arc<Polls>) {
+            let _ = self.1.send(self.0.wait_for_write_blocking(Some(Duration::ZERO)));
+        }
+    }
+    let (ours, theirs) = (context(), context());
+    let shared = Shared::new(super::TransportState::new(&ours, 0, 41)).expect("a transport");
+    let (a, b) = (Arc::new(Transport::from_shared(shared.clone())), theirs.transport().expect("a transport"));
+    a.connect_blocking(&b.bind().expect("a URL"), LONG).expect("connected");
+    b.wait_connected_blocking(LONG).expect("connected");
+    let inbox = Memory::host(100);
+    let remote = a.expose(&inbox.view(), Access::Write).expect("exposed").remote();
+    let (tell, told) = channel();
+    let waker = std::task::Waker::from(Arc::new(Polls(a.clone(), tell)));
+    let mut first = Box::pin(a.wait_for_write(None));
+    assert!(first.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    let drives = std::thread::spawn({
+        let a = a.clone();
+        move || a.recv_blocking(1, &Memory::host(100).view_mut().expect("ours"), Some(LONG))
+    });
+    let since = Instant::now();
+    while shared.lock().driver == super::Driver::Nobody {
+        assert!(since.elapsed() < LONG, "it does not drive");
+        std::thread::yield_now();
+    }
+    let source = Memory::host(100);
+    let notified = b.write(&source.view(), &remote, Some(Notify::COUNT), None);
+    let told = told.recv_timeout(LONG).expect("it waits for itself");
+    assert!(matches!(told, Err(Error::Timeout)), "{told:?}");
+    notified.wait().expect("written");
+    b.send_blocking(1, &source.view(), Some(LONG)).expect("sent");
+    drives.join().expect("no panic").expect("received");
+}
+
 #[test]
 fn calls_that_share_a_dial_to_an_endpoints_peer_do_not_end_it_for_each_other() {
     let (ours, theirs) = (context(), context());
