@@ -299,7 +299,7 @@ impl Shared {
         if let Some((number, value)) = unread {
             guard.give_back(number, value);
         }
-        // With a call that connected end those that wait for its path, also on a thread that sleeps.
+        // What has ended with it may be waited for by a thread that sleeps.
         if in_use || guard.ops.finished != 0 { self.see_to_it(guard) } else { self.unlock(guard) }
     }
 

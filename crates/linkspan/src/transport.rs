@@ -139,7 +139,7 @@ impl Transport {
         self.run(|state| state.begin_connect(url, timeout)).map(drop)
     }
 
-    /// Waits until the peer that has our URL is connected. Output 0.
+    /// Waits until the peer that has our URL is connected, whatever comes of connects meanwhile. Output 0.
     ///
     /// # Errors
     /// [`Error::Connect`]: no peer connected in time. [`Error::Broken`], [`Error::Aborted`].

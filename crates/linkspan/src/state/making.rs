@@ -214,7 +214,10 @@ impl TransportState {
             self.phase = Phase::Idle;
             self.peer = 0;
             self.target = None;
-            self.ops.end(Fail::Connect, |op| op.connect);
+            // Those that wait for whoever comes go on.
+            if let Some(id) = self.dials_for.take() {
+                self.ops.finish(id, Err(Fail::Connect));
+            }
         }
         true
     }

@@ -124,7 +124,20 @@ fn a_connect_that_is_dropped_is_given_up_and_a_wait_that_is_dropped_leaves_it_al
     let waits = a.wait_connected(LONG);
     drop(connect);
     a.connect_blocking(&b.bind().expect("a URL"), LONG).expect("it may connect to another peer at once");
-    assert!(matches!(waits.wait(), Err(Error::Connect(_))), "it waited for the path that was given up");
+    waits.wait().expect("it has a time of its own");
+}
+
+#[test]
+fn a_wait_for_the_peer_outlives_a_connect_that_fails() {
+    let (ours, theirs) = (context(), context());
+    // It takes nobody in.
+    let silent = theirs.fabric().listen(0).expect("a listener");
+    let nobody = Url::new(crate::UrlKind::Transport, 7, silent.handle());
+    let (a, b) = (ours.transport().expect("a transport"), theirs.transport().expect("a transport"));
+    let waits = a.wait_connected(LONG);
+    assert!(matches!(a.connect_blocking(&nobody, Duration::from_millis(20)), Err(Error::Connect(_))));
+    b.connect_blocking(&a.bind().expect("a URL"), LONG).expect("connected");
+    waits.wait().expect("its time is not up");
 }
 
 /// A waker is called by the thread that drives, in the middle of its call.
