@@ -609,6 +609,9 @@ int32_t linkspan_transport_bind(struct linkspan_transport *transport, char *url,
 
 // Connects to the endpoint or listener that a paired host serves: `host` as for linkspan_endpoint_connect_host. The transport is one of
 // linkspan_context_paired.
+//
+// Threads: linkspan_transport_abort and linkspan_transport_close end it; while the host is looked for, within a second for each of its
+// addresses.
 int32_t linkspan_transport_connect_host(struct linkspan_transport *transport,
                                         const char *host,
                                         int64_t timeout_ms);
@@ -699,7 +702,8 @@ int32_t linkspan_endpoint_attach(struct linkspan_endpoint *at, const char *gpu);
 // Closes all connections of an endpoint, takes back what it exposed and turns new peers away. What is pending reports
 // LINKSPAN_ABORTED. Handles of its peers' transports stay valid until they are closed; each call on them is LINKSPAN_BROKEN.
 //
-// Threads: a linkspan_endpoint_next of another thread ends with LINKSPAN_ENDPOINT_CLOSED.
+// Threads: a linkspan_endpoint_next of another thread ends with LINKSPAN_ENDPOINT_CLOSED, and so does a linkspan_endpoint_connect_host
+// that looks for its host, within a second for each address of that.
 int32_t linkspan_endpoint_close(struct linkspan_endpoint *at);
 
 // Writes the URL for its peers, any number of them, as linkspan_transport_bind.

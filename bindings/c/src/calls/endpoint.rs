@@ -5,11 +5,11 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use linkspan::Event;
+use linkspan::{Error, Event};
 
 use super::objects::{
-    ENDPOINTS, EndpointObject, Peer, Rights, access, context, gpu_named, handle, host_named, id, left, limit, remote,
-    started, timeout, view,
+    ENDPOINTS, EndpointObject, Peer, Rights, access, context, found, gpu_named, handle, host_named, id, left, limit,
+    remote, started, timeout, view,
 };
 use super::transport::url as url_of;
 use crate::raw::{self, Out, OutList, OutText};
@@ -59,7 +59,8 @@ pub unsafe extern "C" fn linkspan_endpoint_attach(at: *mut linkspan_endpoint, gp
 /// Closes all connections of an endpoint, takes back what it exposed and turns new peers away. What is pending reports
 /// LINKSPAN_ABORTED. Handles of its peers' transports stay valid until they are closed; each call on them is LINKSPAN_BROKEN.
 ///
-/// Threads: a linkspan_endpoint_next of another thread ends with LINKSPAN_ENDPOINT_CLOSED.
+/// Threads: a linkspan_endpoint_next of another thread ends with LINKSPAN_ENDPOINT_CLOSED, and so does a linkspan_endpoint_connect_host
+/// that looks for its host, within a second for each address of that.
 #[unsafe(no_mangle)]
 pub extern "C" fn linkspan_endpoint_close(at: *mut linkspan_endpoint) -> i32 {
     border(|| {
@@ -127,7 +128,10 @@ pub unsafe extern "C" fn linkspan_endpoint_connect_host(
         // SAFETY: the caller's promise, see the module.
         let (peer, host) = unsafe { (name(peer, "peer")?, host_named(host)?) };
         let (object, until) = (endpoint(at)?, Instant::now() + limit(timeout_ms)?);
-        let url = object.endpoint.context().find_host(&host, left(until))?;
+        let url = found(object.endpoint.context(), &host, until, || match object.endpoint.peer(&peer) {
+            Err(error @ Error::EndpointClosed(_)) => Err(error),
+            _ => Ok(()),
+        })?;
         object.endpoint.connect_blocking(&peer, &url, left(until))?;
         Ok(())
     })

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use linkspan::{
-    Access, Context, Endpoint, Error, Exposed, Gpu, Listener, MutableView, Notify, Op, RemoteBuffer, Transport, View,
+    Access, Context, Endpoint, Error, Exposed, Gpu, Listener, MutableView, Notify, Op, RemoteBuffer, Transport, Url,
+    View,
 };
 
 use crate::callback::defer_wakeups;
@@ -161,8 +162,27 @@ pub(super) fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
 }
 
+/// How long a host is asked between two looks at whether the answer is wanted still.
+const ASK: Duration = Duration::from_millis(200);
+
 /// Longest wait where one must end: ten years.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// The URL that a paired host serves; `goes_on` is asked now and then whether the object that is to connect still wants it.
+pub(super) fn found(
+    context: &Context,
+    host: &str,
+    until: Instant,
+    mut goes_on: impl FnMut() -> Result<(), Error>,
+) -> CallResult<Url> {
+    loop {
+        match context.find_host(host, left(until).min(ASK)) {
+            // Nobody answers there yet.
+            Err(error) if error.code() == "LS0732" && !left(until).is_zero() => goes_on()?,
+            found => return Ok(found?),
+        }
+    }
+}
 
 /// A timeout that ends some day.
 pub(super) fn limit(ms: i64) -> CallResult<Duration> {
@@ -203,3 +223,6 @@ pub(super) fn access(access: u32) -> CallResult<Access> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

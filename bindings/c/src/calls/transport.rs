@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use linkspan::{Error, Url};
 
 use super::objects::{
-    LISTENERS, Peer, TRANSPORTS, access, context, gpu_named, handle, host_named, id, left, limit, peer, remote,
-    started, view,
+    LISTENERS, LONGEST, Peer, TRANSPORTS, access, context, found, gpu_named, handle, host_named, id, left, limit, peer,
+    remote, started, view,
 };
 use crate::raw::{self, Out, OutText};
 use crate::status::{CallResult, border};
@@ -94,6 +94,9 @@ pub(super) unsafe fn url(text: *const c_char) -> CallResult<Url> {
 
 /// Connects to the endpoint or listener that a paired host serves: `host` as for linkspan_endpoint_connect_host. The transport is one of
 /// linkspan_context_paired.
+///
+/// Threads: linkspan_transport_abort and linkspan_transport_close end it; while the host is looked for, within a second for each of its
+/// addresses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_transport_connect_host(
     transport: *mut linkspan_transport,
@@ -104,7 +107,13 @@ pub unsafe extern "C" fn linkspan_transport_connect_host(
         // SAFETY: the caller's promise, see the module.
         let host = unsafe { host_named(host)? };
         let (peer, until) = (peer(transport)?, Instant::now() + limit(timeout_ms)?);
-        let url = peer.transport.context().find_host(&host, left(until))?;
+        // Abort and close end it.
+        let mut waits = peer.transport.wait_connected(LONGEST);
+        let url = found(&peer.transport.context(), &host, until, || match waits.test() {
+            None => Ok(()),
+            Some(ended) => ended.and(Err(Error::HasPeer)),
+        })?;
+        drop(waits);
         Ok(peer.transport.connect_blocking(&url, left(until))?)
     })
 }
