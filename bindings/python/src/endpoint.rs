@@ -366,7 +366,7 @@ impl Endpoint {
     /// Raises:
     ///     Closed, Forked: After `close`; in a child of fork(2).
     fn next_event_async(&self) -> PyResult<Op> {
-        Ok(Op::new(Under::Event(self.inner()?.clone())))
+        Ok(Op::new(Under::event(self.inner()?.clone())))
     }
 
     /// The events of all peers, one after the other, for `async for`.

@@ -100,7 +100,7 @@ impl Listener {
     /// Raises:
     ///     Closed, Forked: After `close`; in a child of fork(2).
     fn accept_async(&self) -> PyResult<Op> {
-        Ok(Op::new(Under::Accept(self.inner()?.clone())))
+        Ok(Op::new(Under::accept(self.inner()?.clone())))
     }
 
     /// Turns new peers away, those included that were not accepted yet, and ends what waits for one with `Aborted`; transports that were

@@ -1,6 +1,6 @@
 //! Operations that have begun: waited for by a thread, or awaited in an asyncio loop.
 
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -34,12 +34,15 @@ pub(crate) enum Under {
     Op(linkspan::Op<'static>, Gives),
     /// The next notification.
     Notification(linkspan::Op<'static>),
-    Accept(Arc<linkspan::Listener>),
+    Accept(Arc<linkspan::Listener>, Wait<linkspan::Transport>),
     /// An endpoint's connecting to a peer, by its name.
     Dial(linkspan::Op<'static>, Arc<linkspan::Endpoint>, String),
     /// The next event of an endpoint.
-    Event(Arc<linkspan::Endpoint>),
+    Event(Arc<linkspan::Endpoint>, Wait<linkspan::Event>),
 }
+
+/// A wait that keeps its place, and the waker of those who await it, until it is let go of.
+type Wait<T> = Pin<Box<dyn Future<Output = Result<T, linkspan::Error>> + Send>>;
 
 enum Stage {
     Under(Under),
@@ -179,13 +182,13 @@ impl Op {
         });
         let Some((found, under)) = looked else { return false };
         let (report, unread, rest) = match (found, under) {
-            (Found::Event(event), Under::Event(endpoint)) => {
+            (Found::Event(event), Under::Event(endpoint, _)) => {
                 (Event::python(py, event.clone()), Some(Unread::Event(endpoint, event)), None)
             }
             (Found::Report(report), Under::Notification(op)) => {
                 (given(py, report, Gives::Number), Some(Unread::Notification(op)), None)
             }
-            (Found::Peer(transport), Under::Accept(listener)) => {
+            (Found::Peer(transport), Under::Accept(listener, _)) => {
                 let transport = Arc::new(transport);
                 (Transport::python(py, transport.clone()), Some(Unread::Peer(listener, transport)), None)
             }
@@ -247,33 +250,40 @@ impl Found {
 }
 
 impl Under {
+    pub(crate) fn accept(listener: Arc<linkspan::Listener>) -> Under {
+        let of = listener.clone();
+        Under::Accept(listener, Box::pin(async move { of.accept().await }))
+    }
+
+    pub(crate) fn event(endpoint: Arc<linkspan::Endpoint>) -> Under {
+        let of = endpoint.clone();
+        Under::Event(endpoint, Box::pin(async move { of.next_event().await }))
+    }
+
     fn look(&mut self, waker: Option<&Waker>) -> Option<Found> {
         match (self, waker.map(Context::from_waker)) {
             (Under::Op(op, _) | Under::Notification(op) | Under::Dial(op, ..), Some(mut cx)) => {
-                match Pin::new(op).poll(&mut cx) {
-                    Poll::Ready(report) => Some(Found::Report(report)),
-                    Poll::Pending => None,
-                }
+                polled(Pin::new(op).poll(&mut cx), |bytes| Found::Report(Ok(bytes)))
             }
             (Under::Op(op, _) | Under::Notification(op) | Under::Dial(op, ..), None) => op.test().map(Found::Report),
-            (Under::Accept(listener), cx) => {
-                let mut cx = cx.unwrap_or(Context::from_waker(Waker::noop()));
-                match pin!(listener.accept()).poll(&mut cx) {
-                    Poll::Ready(Ok(transport)) => Some(Found::Peer(transport)),
-                    Poll::Ready(Err(error)) => Some(Found::Report(Err(error))),
-                    Poll::Pending => None,
-                }
-            }
-            (Under::Event(endpoint), Some(mut cx)) => match pin!(endpoint.next_event()).poll(&mut cx) {
-                Poll::Ready(Ok(event)) => Some(Found::Event(event)),
-                Poll::Ready(Err(error)) => Some(Found::Report(Err(error))),
-                Poll::Pending => None,
+            (Under::Accept(_, wait), Some(mut cx)) => polled(wait.as_mut().poll(&mut cx), Found::Peer),
+            (Under::Accept(listener, _), None) => match listener.accept_blocking(Duration::ZERO) {
+                Err(error) if error.is_timeout() => None,
+                found => Some(found.map_or_else(|error| Found::Report(Err(error)), Found::Peer)),
             },
-            (Under::Event(endpoint), None) => match endpoint.try_event() {
+            (Under::Event(_, wait), Some(mut cx)) => polled(wait.as_mut().poll(&mut cx), Found::Event),
+            (Under::Event(endpoint, _), None) => match endpoint.try_event() {
                 Ok(event) => event.map(Found::Event),
                 Err(error) => Some(Found::Report(Err(error))),
             },
         }
+    }
+}
+
+fn polled<T>(polled: Poll<Result<T, linkspan::Error>>, found: impl FnOnce(T) -> Found) -> Option<Found> {
+    match polled {
+        Poll::Ready(result) => Some(result.map_or_else(|error| Found::Report(Err(error)), found)),
+        Poll::Pending => None,
     }
 }
 
@@ -330,7 +340,10 @@ impl Op {
                 let report = py.detach(|| op.wait());
                 given(py, report, Gives::Number)
             }
-            Under::Accept(listener) => accept(py, &Held::from(listener), None),
+            Under::Accept(listener, wait) => {
+                drop(wait);
+                accept(py, &Held::from(listener), None)
+            }
             Under::Dial(op, endpoint, peer) => {
                 let endpoint = Held::from(endpoint);
                 let dialled = py.detach(|| {
@@ -345,7 +358,8 @@ impl Op {
                     Err(error) => Err(from_linkspan(py, &error)),
                 }
             }
-            Under::Event(endpoint) => {
+            Under::Event(endpoint, wait) => {
+                drop(wait);
                 next_event(py, &Held::from(endpoint), None).and_then(|event| Event::python(py, event))
             }
         };

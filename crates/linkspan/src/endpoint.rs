@@ -16,13 +16,14 @@ use crate::ops::OpId;
 use crate::regions::{Numbers, Regions};
 use crate::shared::{self, Shared};
 use crate::state::{Phase, Target, TransportState};
+use crate::wakers::Wait;
 use crate::{Error, Exposed, Listener, Op, Transport, Url, View, deadline};
 
 mod events;
 
 use events::Before;
 pub use events::Event;
-pub(crate) use events::{Events, MOST_WAKERS, Member};
+pub(crate) use events::{Events, Member};
 
 /// Peers of one endpoint at a time: sixteen for each host of a large job, and a bound for what strangers can make us keep.
 const MOST_PEERS: usize = if cfg!(test) { 3 } else { 4096 };
@@ -364,12 +365,13 @@ impl Endpoint {
         }
     }
 
-    /// The next event, as a future without a deadline of its own. Several may wait.
+    /// The next event, as a future without a deadline of its own. Several may wait; one that is dropped waits no longer.
     ///
     /// # Errors
     /// [`Error::EndpointClosed`].
     pub fn next_event(&self) -> impl Future<Output = Result<Event, Error>> + '_ {
-        std::future::poll_fn(|cx| {
+        let wait = Wait::new(|number| self.state.events.left(number));
+        std::future::poll_fn(move |cx| {
             loop {
                 match self.try_event() {
                     Ok(None) => {}
@@ -377,7 +379,7 @@ impl Endpoint {
                     Err(error) => return Poll::Ready(Err(error)),
                 }
                 self.leave_to_engine();
-                if self.state.events.wake_by(cx.waker()) {
+                if self.state.events.wake_by(wait.number(), cx.waker()) {
                     return Poll::Pending;
                 }
             }

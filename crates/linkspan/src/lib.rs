@@ -48,6 +48,7 @@ mod state;
 mod stats;
 mod transport;
 mod url;
+mod wakers;
 
 pub use context::{Context, Support};
 pub use endpoint::{Endpoint, Event};

@@ -12,12 +12,13 @@ use linkspan_fabric::{Channel, Gpu, HANDLE_LEN, WaitFd};
 
 use crate::acceptor::Acceptor;
 use crate::context::{Context, random};
-use crate::endpoint::{EndpointState, MOST_WAKERS};
+use crate::endpoint::EndpointState;
 use crate::engine::{Serve, Served};
 use crate::hello::Hello;
 use crate::paired::UrlServer;
 use crate::shared::Shared;
 use crate::state::{Phase, TransportState, refuse, refused};
+use crate::wakers::{Wait, Wakers};
 use crate::{Error, Transport, Url, UrlKind, deadline};
 
 /// Peers that have connected and were not accepted yet; more are refused.
@@ -28,7 +29,7 @@ struct Inner {
     /// Accepted or waiting to be, by number: their peers reconnect here when a path is made again.
     children: HashMap<u64, Weak<Shared>>,
     ready: VecDeque<Transport>,
-    wakers: Vec<Waker>,
+    wakers: Wakers,
     /// Whose memory transports carry that are made from now on.
     gpu: Option<Arc<dyn Gpu>>,
     /// Where the URL is given to paired hosts.
@@ -178,12 +179,15 @@ impl Listener {
         }
     }
 
-    /// The next peer, as a future without a deadline of its own.
+    /// The next peer, as a future without a deadline of its own. Several may wait; one that is dropped waits no longer.
     ///
     /// # Errors
     /// [`Error::Aborted`]: [`Listener::close`] came.
     pub fn accept(&self) -> impl Future<Output = Result<Transport, Error>> + '_ {
-        std::future::poll_fn(|cx| {
+        let wait = Wait::new(|number| {
+            let _gone = self.accepting.lock().wakers.remove(&number);
+        });
+        std::future::poll_fn(move |cx| {
             let mut inner = self.accepting.lock();
             if let Some(transport) = inner.ready.pop_front() {
                 return Poll::Ready(Ok(transport));
@@ -191,15 +195,8 @@ impl Listener {
             if inner.closed {
                 return Poll::Ready(Err(Error::Aborted));
             }
-            if !inner.wakers.iter().any(|w| w.will_wake(cx.waker())) {
-                inner.wakers.push(cx.waker().clone());
-                // Of waits that were given up nobody tells: the oldest is woken, and asks again if it still waits.
-                if inner.wakers.len() > MOST_WAKERS {
-                    let oldest = inner.wakers.remove(0);
-                    drop(inner);
-                    oldest.wake();
-                }
-            }
+            let before = inner.wakers.insert(wait.number(), cx.waker().clone());
+            drop((inner, before));
             Poll::Pending
         })
     }
@@ -213,7 +210,7 @@ impl Listener {
         let (waiting, wakers, ports) = (std::mem::take(ready), std::mem::take(wakers), std::mem::take(ports));
         drop((inner, ports));
         self.accepting.cond.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_values().for_each(Waker::wake);
         drop(waiting);
     }
 }
@@ -306,7 +303,7 @@ impl ListenerState {
         let wakers = std::mem::take(&mut inner.wakers);
         drop(inner);
         self.cond.notify_one();
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_values().for_each(Waker::wake);
     }
 }
 
@@ -360,9 +357,9 @@ mod tests {
     use std::task::Poll;
     use std::time::Duration;
 
-    use super::{MOST_WAKERS, VecDeque};
+    use super::VecDeque;
     use crate::Error;
-    use crate::endpoint::tests::{LONG, Nobody, context};
+    use crate::endpoint::tests::{Counted, LONG, context};
 
     #[derive(Default)]
     struct Woken(AtomicBool);
@@ -374,14 +371,31 @@ mod tests {
     }
 
     #[test]
-    fn waits_for_peers_that_were_given_up_leave_a_bounded_number_of_wakers() {
+    fn tasks_that_wait_for_peers_do_not_wake_one_another_and_leave_nothing_when_they_end() {
         let listener = context().listen().unwrap();
-        for _ in 0..10 * MOST_WAKERS {
-            let waker = std::task::Waker::from(std::sync::Arc::new(Nobody));
-            let mut wait = std::pin::pin!(listener.accept());
+        let woken = std::sync::Arc::new(Counted::default());
+        let waker = |of: &std::sync::Arc<Counted>| std::task::Waker::from(of.clone());
+        // Two waits of one task are two.
+        let other = std::sync::Arc::new(Counted::default());
+        let mut waits: Vec<_> = (0..1000).map(|_| Box::pin(listener.accept())).collect();
+        for (n, wait) in waits.iter_mut().enumerate() {
+            let own = std::sync::Arc::new(Counted::default());
+            let waker = waker(if n < 2 {
+                &other
+            } else if n < 500 {
+                &woken
+            } else {
+                &own
+            });
             assert!(wait.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+            assert_eq!(own.0.load(Ordering::SeqCst), 0);
         }
-        assert_eq!(listener.accepting.lock().wakers.len(), MOST_WAKERS);
+        assert_eq!(woken.0.load(Ordering::SeqCst), 0, "nobody has come");
+        waits.truncate(2);
+        drop(waits.pop());
+        assert_eq!(listener.accepting.lock().wakers.len(), 1);
+        listener.close();
+        assert_eq!((other.0.load(Ordering::SeqCst), woken.0.load(Ordering::SeqCst)), (1, 0));
     }
 
     #[test]

@@ -172,6 +172,7 @@ impl Waiting {
         let arrived = Arc::new(Arrived(Notifier::new().map_err(|error| Error::system("eventfd", error))?));
         let waker = Waker::from(arrived.clone());
         let (mut waits, mut fds) = (WaitSet::new(), Vec::new());
+        let mut next = pin!(self.listener.accept());
         while !stopped() {
             let mut handle = || {
                 self.listener.renew().map(|url| url.handle()).unwrap_or_else(|error| {
@@ -188,7 +189,8 @@ impl Waiting {
                 addrs = now;
             }
             arrived.0.drain();
-            while let Poll::Ready(Ok(transport)) = pin!(self.listener.accept()).poll(&mut Context::from_waker(&waker)) {
+            while let Poll::Ready(Ok(transport)) = next.as_mut().poll(&mut Context::from_waker(&waker)) {
+                next.set(self.listener.accept());
                 let identity = match (self.paired, transport.peer_name()) {
                     (true, Some(name)) => Identity::Paired(name),
                     (false, _) => Identity::Cluster,

@@ -12,6 +12,7 @@ use crate::hello::{EndpointName, Hello};
 use crate::ops::Numbered;
 use crate::shared::Shared;
 use crate::state::{Phase, TransportState};
+use crate::wakers::Wakers;
 
 /// What has happened at a peer of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,15 +183,12 @@ pub(crate) fn take(state: &mut TransportState) -> (Option<Event>, bool) {
     (event, false)
 }
 
-/// Tasks that wait for one endpoint's events at a time; more are woken by turns.
-pub(crate) const MOST_WAKERS: usize = 64;
-
 #[derive(Default)]
 struct Queue {
     /// Taken by somebody who had no use for it any more.
     returned: VecDeque<Event>,
     ready: VecDeque<Arc<Shared>>,
-    wakers: Vec<Waker>,
+    wakers: Wakers,
     closed: bool,
 }
 
@@ -246,17 +244,17 @@ impl Events {
         self.tell(wakers);
     }
 
-    fn wakers(&self, queue: &mut Queue) -> Vec<Waker> {
+    fn wakers(&self, queue: &mut Queue) -> Wakers {
         self.waiting.fetch_sub(queue.wakers.len(), Ordering::Relaxed);
         std::mem::take(&mut queue.wakers)
     }
 
-    fn tell(&self, wakers: Vec<Waker>) {
+    fn tell(&self, wakers: Wakers) {
         self.cond.notify_one();
         if let Some(notifier) = self.notifier.get() {
             notifier.signal();
         }
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_values().for_each(Waker::wake);
     }
 
     pub(crate) fn pop(&self) -> Option<Arc<Shared>> {
@@ -283,25 +281,28 @@ impl Events {
         }
     }
 
-    /// Keeps a waker for the next event. False: there may be one already.
-    pub(crate) fn wake_by(&self, waker: &Waker) -> bool {
+    /// Keeps the waker of a wait for the next event. False: there may be one already.
+    pub(crate) fn wake_by(&self, wait: u64, waker: &Waker) -> bool {
         let mut queue = self.lock();
         if !queue.is_empty() || queue.closed {
             return false;
         }
-        if queue.wakers.iter().any(|w| w.will_wake(waker)) {
-            return true;
+        let before = queue.wakers.insert(wait, waker.clone());
+        if before.is_none() {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
         }
-        queue.wakers.push(waker.clone());
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        // Of waits that were given up nobody tells: the oldest is woken, and asks again if it still waits.
-        if queue.wakers.len() > MOST_WAKERS {
-            let oldest = queue.wakers.remove(0);
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            drop(queue);
-            oldest.wake();
-        }
+        drop((queue, before));
         true
+    }
+
+    /// A wait has ended.
+    pub(crate) fn left(&self, wait: u64) {
+        let mut queue = self.lock();
+        let gone = queue.wakers.remove(&wait);
+        if gone.is_some() {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        drop((queue, gone));
     }
 
     pub(crate) fn close(&self) {

@@ -241,22 +241,30 @@ fn what_a_lost_peer_had_to_tell_outlives_a_connect_for_which_no_descriptor_is_le
     hub.connect_blocking("w", again.url(), LONG).expect("its name is free");
 }
 
-pub(crate) struct Nobody;
+#[derive(Default)]
+pub(crate) struct Counted(pub(crate) std::sync::atomic::AtomicUsize);
 
-impl std::task::Wake for Nobody {
-    fn wake(self: Arc<Nobody>) {}
+impl std::task::Wake for Counted {
+    fn wake(self: Arc<Counted>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
 }
 
 #[test]
-fn waits_that_were_given_up_leave_a_bounded_number_of_wakers() {
+fn tasks_that_wait_for_events_do_not_wake_one_another_and_leave_nothing_when_they_end() {
     let hub = context().endpoint("hub").expect("an endpoint");
-    for _ in 0..10 * MOST_WAKERS {
-        let waker = std::task::Waker::from(Arc::new(Nobody));
-        let mut wait = std::pin::pin!(hub.next_event());
+    let wakers: Vec<Arc<Counted>> = (0..1000).map(|_| Arc::default()).collect();
+    let mut waits: Vec<_> = wakers.iter().map(|_| Box::pin(hub.next_event())).collect();
+    for (wait, waker) in waits.iter_mut().zip(&wakers) {
+        let waker = std::task::Waker::from(waker.clone());
         assert!(wait.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
     }
-    assert_eq!(hub.state.events.wakers_kept(), MOST_WAKERS);
+    let woken = || wakers.iter().filter(|waker| waker.0.load(std::sync::atomic::Ordering::SeqCst) > 0).count();
+    assert_eq!(woken(), 0, "nothing has happened");
+    waits.truncate(10);
+    assert_eq!(hub.state.events.wakers_kept(), 10);
     let began = Instant::now();
     hub.close();
+    assert_eq!(woken(), 10);
     assert!(matches!(hub.next_event_blocking(Some(LONG)), Err(Error::EndpointClosed(_))) && began.elapsed() < LONG);
 }
