@@ -657,11 +657,13 @@ int32_t linkspan_transport_unexpose(struct linkspan_transport *transport,
 int32_t linkspan_transport_abort(struct linkspan_transport *transport);
 
 // A descriptor for epoll, poll or select that can be read when an operation has reported: then linkspan_transport_poll and
-// linkspan_op_test. It belongs to the transport and is closed with it.
+// linkspan_op_test. It belongs to the transport and is closed with it. That of an endpoint's peer is the one of
+// linkspan_endpoint_event_fd, and silenced by linkspan_endpoint_poll alone.
 int32_t linkspan_transport_event_fd(struct linkspan_transport *transport,
                                     int *out);
 
-// Silences the event descriptor and moves what can move, without waiting. `moved` may be null.
+// Silences the event descriptor, unless it is an endpoint's, and moves what can move, without waiting.
+// `moved` may be null.
 int32_t linkspan_transport_poll(struct linkspan_transport *transport, uint32_t *moved);
 
 // A listener on device number `device`. `from` null: the context of the process.

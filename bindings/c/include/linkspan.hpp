@@ -846,13 +846,14 @@ public:
     void abort() const { detail::check(linkspan_transport_abort(handle())); }
 
     /// A descriptor for epoll, poll or select: when it can be read, poll() and then Operation::test(). Closed with the transport.
+    /// That of an endpoint's peer is the endpoint's: Endpoint::poll() silences it.
     int event_fd() const {
         int fd = -1;
         detail::check(linkspan_transport_event_fd(handle(), &fd));
         return fd;
     }
 
-    /// Silences the descriptor and moves what can move, without waiting. Whether something moved.
+    /// Silences the descriptor, unless it is an endpoint's, and moves what can move, without waiting. Whether something moved.
     bool poll() const {
         std::uint32_t moved = 0;
         detail::check(linkspan_transport_poll(handle(), &moved));

@@ -698,7 +698,7 @@ impl Transport {
     /// and `Op.done`.
     ///
     /// Returns:
-    ///     The descriptor, which stays the same and is closed with the transport.
+    ///     The descriptor, which stays the same and is closed with the transport; for an endpoint's peer that of the endpoint.
     ///
     /// Raises:
     ///     SystemFailed: No descriptor is left to this process.
@@ -708,7 +708,7 @@ impl Transport {
         blocking(py, || inner.event_fd().map(|fd| fd.as_raw_fd()))
     }
 
-    /// Silences the descriptor of `fileno` and moves on what can move, without waiting.
+    /// Silences the descriptor of `fileno`, unless it is an endpoint's, and moves on what can move, without waiting.
     ///
     /// Returns:
     ///     True where something moved.

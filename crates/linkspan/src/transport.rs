@@ -502,7 +502,8 @@ impl Transport {
     }
 
     /// For foreign event loops: a descriptor that can be read when an operation has reported. Then call [`Transport::poll`] and
-    /// [`Op::test`].
+    /// [`Op::test`]. That of an endpoint's peer is the endpoint's, for all of its peers and events: [`Endpoint::poll`](crate::Endpoint::poll)
+    /// drains it.
     ///
     /// # Errors
     /// [`Error::System`]: `eventfd(2)` failed, as when the process has no descriptor left (EMFILE).
@@ -510,7 +511,7 @@ impl Transport {
         self.shared.event().map(AsFd::as_fd)
     }
 
-    /// Drains the event descriptor and moves on what can move, without waiting. True where something moved.
+    /// Drains the event descriptor, unless it is an endpoint's, and moves on what can move, without waiting. True where something moved.
     pub fn poll(&self) -> bool {
         self.shared.poll()
     }

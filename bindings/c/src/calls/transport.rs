@@ -234,7 +234,8 @@ pub extern "C" fn linkspan_transport_abort(transport: *mut linkspan_transport) -
 }
 
 /// A descriptor for epoll, poll or select that can be read when an operation has reported: then linkspan_transport_poll and
-/// linkspan_op_test. It belongs to the transport and is closed with it.
+/// linkspan_op_test. It belongs to the transport and is closed with it. That of an endpoint's peer is the one of
+/// linkspan_endpoint_event_fd, and silenced by linkspan_endpoint_poll alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_transport_event_fd(transport: *mut linkspan_transport, out: *mut c_int) -> i32 {
     border(|| {
@@ -245,7 +246,8 @@ pub unsafe extern "C" fn linkspan_transport_event_fd(transport: *mut linkspan_tr
     })
 }
 
-/// Silences the event descriptor and moves what can move, without waiting. `moved` may be null.
+/// Silences the event descriptor, unless it is an endpoint's, and moves what can move, without waiting.
+/// `moved` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linkspan_transport_poll(transport: *mut linkspan_transport, moved: *mut u32) -> i32 {
     border(|| {

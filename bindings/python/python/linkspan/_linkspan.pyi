@@ -1142,14 +1142,14 @@ class Transport:
         and `Op.done`.
 
         Returns:
-            The descriptor, which stays the same and is closed with the transport.
+            The descriptor, which stays the same and is closed with the transport; for an endpoint's peer that of the endpoint.
 
         Raises:
             SystemFailed: No descriptor is left to this process.
             Closed, Forked: After `close`; in a child of fork(2).
         """
     def poll(self) -> bool:
-        """Silences the descriptor of `fileno` and moves on what can move, without waiting.
+        """Silences the descriptor of `fileno`, unless it is an endpoint's, and moves on what can move, without waiting.
 
         Returns:
             True where something moved.
