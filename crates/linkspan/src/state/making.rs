@@ -260,10 +260,11 @@ impl TransportState {
         let answer = Hello { to: hello.from, ..self.hello(epoch) };
         if !say(&mut ch, answer) {
             // It has gone again; it, or we, will dial once more.
-            return if self.epoch > 0 {
-                self.remake(Instant::now(), None, PeerState::Open)
-            } else {
-                self.phase = Phase::Idle
+            let now = Instant::now();
+            return match &mut self.phase {
+                _ if self.epoch > 0 => self.remake(now, None, PeerState::Open),
+                Phase::Making(making) => making.dial = Dial::At(now),
+                _ => {}
             };
         }
         self.up(ch, &Hello { epoch, ..*hello });

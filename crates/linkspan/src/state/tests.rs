@@ -180,6 +180,24 @@ fn a_waker_that_polls_for_the_next_notification_does_not_wait_for_its_own_thread
 }
 
 #[test]
+fn a_path_that_came_while_a_first_one_was_dialled_and_is_gone_again_leaves_the_dial_to_go_on() {
+    let (ours, theirs) = (context(), context());
+    let url = theirs.transport().expect("a transport").bind().expect("a URL");
+    let mut state = super::TransportState::new(&ours, 0, 41);
+    let id = state.begin_connect(&url, LONG).expect("begun");
+    let (mut channel, _listener, _other) = connected(ours.fabric());
+    let src = StaticBuf::new(8000);
+    while channel.waiting() == 0 {
+        channel.post_send(1, src.slice()).expect("up").expect("not busy");
+        channel.flush();
+    }
+    // No hello of ours can be said there.
+    state.adopt(channel, &Hello { from: url.id, to: 41, epoch: 1, ..Hello::default() });
+    assert!(matches!(&state.phase, super::Phase::Making(super::Making { dial: super::Dial::At(_), .. })));
+    assert!(!state.ops.is_reported(id));
+}
+
+#[test]
 fn calls_that_share_a_dial_to_an_endpoints_peer_do_not_end_it_for_each_other() {
     let (ours, theirs) = (context(), context());
     let silent = theirs.fabric().listen(0).expect("a listener");
