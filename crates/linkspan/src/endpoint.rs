@@ -113,7 +113,7 @@ impl Endpoint {
     /// Its peers' transports carry memory of `gpu` from now on, those of peers to come included: one GPU for each endpoint.
     ///
     /// # Errors
-    /// As [`Transport::attach`], for the peers that are here.
+    /// As [`Transport::attach`], for the peers that are here: some of the others may carry it then, the endpoint and peers to come do not.
     pub fn attach(&self, gpu: &Arc<dyn Gpu>) -> Result<(), Error> {
         let mut inner = self.state.lock();
         for transport in inner.peers.values() {
