@@ -2,14 +2,13 @@
 
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Instant;
 
 use pyo3::prelude::*;
 
 use crate::arguments::{PATIENCE, PORT, blocking, deadline, limit, made, number, seconds, url_of};
 use crate::error::{BindingError, from_linkspan};
 use crate::memory::view_of;
-use crate::op::{Op, SLICE, Under};
+use crate::op::{Op, Under, sliced};
 use crate::process::{self, Held, take_interrupt};
 use crate::remote::{Exposed, Url, access_of};
 use crate::transport::Transport;
@@ -113,7 +112,7 @@ impl Of {
 }
 
 /// The transport of a peer, as Python has it.
-fn peer_of(
+pub(crate) fn peer_of(
     py: Python<'_>,
     endpoint: &Arc<linkspan::Endpoint>,
     peer: &str,
@@ -121,29 +120,6 @@ fn peer_of(
 ) -> PyResult<Py<PyAny>> {
     let of = Of { endpoint: Arc::downgrade(endpoint), peer: peer.to_owned() };
     Transport::of_endpoint(py, transport, of)
-}
-
-/// The transport of the peer with this name.
-pub(crate) fn peer_called(py: Python<'_>, endpoint: &Arc<linkspan::Endpoint>, peer: &str) -> PyResult<Py<PyAny>> {
-    let transport = blocking(py, || endpoint.peer(peer))?;
-    peer_of(py, endpoint, peer, transport)
-}
-
-/// Waits for an event, looking after signals meanwhile.
-pub(crate) fn next_event(
-    py: Python<'_>,
-    endpoint: &linkspan::Endpoint,
-    until: Option<Instant>,
-) -> PyResult<linkspan::Event> {
-    loop {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let slice = left.map_or(SLICE, |left| left.min(SLICE));
-        match py.detach(|| endpoint.next_event_blocking(Some(slice))) {
-            Ok(event) => return Ok(event),
-            Err(error) if error.is_timeout() && left.is_none_or(|left| left > slice) => py.check_signals()?,
-            Err(error) => return Err(from_linkspan(py, &error)),
-        }
-    }
 }
 
 #[pymethods]
@@ -283,7 +259,8 @@ impl Endpoint {
     ///     Closed, Forked: After `close`; in a child of fork(2).
     fn peer(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
         let inner = self.inner()?;
-        peer_called(py, &inner, name)
+        let transport = blocking(py, || inner.peer(name))?;
+        peer_of(py, &inner, name, transport)
     }
 
     /// Closes the connection to a peer: what is under way ends with `Aborted`, and no event of it comes any more. It may connect again.
@@ -355,7 +332,7 @@ impl Endpoint {
     fn next_event(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let until = deadline(seconds(timeout)?);
         let inner = self.inner()?;
-        Event::python(py, next_event(py, &inner, until)?)
+        Event::python(py, blocking(py, || sliced(until, |slice| inner.next_event_blocking(Some(slice))))?)
     }
 
     /// As `next_event`, to be awaited; `asyncio.timeout` limits it.

@@ -127,7 +127,7 @@ pub(crate) fn raise(py: Python<'_>, text: &str) -> PyErr {
 }
 
 /// A text with all that lies behind an error.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {

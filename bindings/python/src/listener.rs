@@ -7,9 +7,10 @@ use pyo3::prelude::*;
 
 use crate::arguments::{PORT, blocking, deadline, made, number, seconds};
 use crate::error::BindingError;
-use crate::op::{Op, Under, accept};
+use crate::op::{Op, Under, sliced};
 use crate::process::{self, Held};
 use crate::remote::Url;
+use crate::transport::Transport;
 
 /// Accepts any number of peers at one URL, each with a transport of its own.
 ///
@@ -89,7 +90,8 @@ impl Listener {
     fn accept(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let until = deadline(seconds(timeout)?);
         let inner = self.inner()?;
-        accept(py, &inner, until)
+        let transport = blocking(py, || sliced(until, |slice| inner.accept_blocking(slice)))?;
+        Transport::python(py, Arc::new(transport))
     }
 
     /// As `accept`, to be awaited; `asyncio.timeout` limits it.

@@ -3,22 +3,24 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Waker};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use pyo3::IntoPyObjectExt;
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::endpoint::{Event, next_event, peer_called};
-use crate::error::{BindingError, from_linkspan, raise};
+use crate::endpoint::{Event, peer_of};
+use crate::error::{BindingError, chain, raise};
 use crate::notifier::{Notifier, Watchers};
-use crate::process::{self, Held};
+use crate::process::{self, Held, take_interrupt};
 use crate::transport::Transport;
 
 /// How long a thread waits for a peer between two looks at signals.
-pub(crate) const SLICE: Duration = Duration::from_millis(100);
+const SLICE: Duration = Duration::from_millis(100);
 
 /// What an operation's report means.
 #[derive(Clone, Copy)]
@@ -48,10 +50,14 @@ enum Stage {
     Under(Under),
     /// A thread waits for it.
     Awaited,
-    /// A thread looks at it, without Python's lock, for as long as one look takes.
-    Looked,
-    Over(Result<Py<PyAny>, Py<PyAny>>),
+    /// This thread looks at it, without Python's lock, for as long as one look takes.
+    Looked(ThreadId),
+    Over(Report),
 }
+
+/// What an operation has come to. An error is kept as its text: to make the exception runs Python, and so signal handlers, which may use
+/// the operation or raise what is none of its own.
+type Report = Result<Py<PyAny>, String>;
 
 /// An operation that has begun. `await op` in an asyncio loop, or `op.wait()` in any thread; both give its result and may be
 /// repeated. Letting go of it before that cancels it.
@@ -107,23 +113,24 @@ impl Op {
         self.stage.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Takes it out where it is under way, once no thread looks at it, and leaves this stage in its place.
+    /// Takes it out where it is under way, once no other thread looks at it, and leaves this stage in its place. Where this one does, a
+    /// finalizer or signal handler asks, and the look cannot end before it returns.
     fn take(&self, py: Python<'_>, into: Stage) -> Option<Under> {
         loop {
             let mut stage = self.lock();
-            match std::mem::replace(&mut *stage, Stage::Looked) {
+            match std::mem::replace(&mut *stage, Stage::Awaited) {
                 Stage::Under(under) => {
                     *stage = into;
                     return Some(under);
                 }
-                Stage::Looked => {}
+                Stage::Looked(by) if by != thread::current().id() => *stage = Stage::Looked(by),
                 other => {
                     *stage = other;
                     return None;
                 }
             }
             drop(stage);
-            py.detach(std::thread::yield_now);
+            py.detach(thread::yield_now);
         }
     }
 
@@ -132,16 +139,16 @@ impl Op {
     }
 
     fn result_of(&self, py: Python<'_>) -> Option<PyResult<Py<PyAny>>> {
-        match &*self.lock() {
-            Stage::Over(Ok(value)) => Some(Ok(value.clone_ref(py))),
-            Stage::Over(Err(error)) => Some(Err(PyErr::from_value(error.bind(py).clone()))),
-            _ => None,
-        }
+        let text = match &*self.lock() {
+            Stage::Over(Ok(value)) => return Some(Ok(value.clone_ref(py))),
+            Stage::Over(Err(text)) => text.clone(),
+            _ => return None,
+        };
+        Some(Err(raise(py, &text)))
     }
 
-    fn finish(&self, py: Python<'_>, result: PyResult<Py<PyAny>>) {
-        let result = result.map_err(|error| error.into_value(py).into_any());
-        let before = std::mem::replace(&mut *self.lock(), Stage::Over(result));
+    fn finish(&self, py: Python<'_>, report: Report) {
+        let before = std::mem::replace(&mut *self.lock(), Stage::Over(report));
         // An object that ends with it lets go of Python's lock meanwhile, which whoever waits for the stage may have.
         drop(before);
         // Whoever has found it: no report wakes them any more.
@@ -164,7 +171,7 @@ impl Op {
                 watchers.remove(notifier, token);
             }
         };
-        let Some(mut under) = self.take(py, Stage::Looked) else {
+        let Some(mut under) = self.take(py, Stage::Looked(thread::current().id())) else {
             let over = self.is_over();
             if over {
                 told();
@@ -183,14 +190,14 @@ impl Op {
         let Some((found, under)) = looked else { return false };
         let (report, unread, rest) = match (found, under) {
             (Found::Event(event), Under::Event(endpoint, _)) => {
-                (Event::python(py, event.clone()), Some(Unread::Event(endpoint, event)), None)
+                (made(Event::python(py, event.clone())), Some(Unread::Event(endpoint, event)), None)
             }
             (Found::Report(report), Under::Notification(op)) => {
                 (given(py, report, Gives::Number), Some(Unread::Notification(op)), None)
             }
             (Found::Peer(transport), Under::Accept(listener, _)) => {
                 let transport = Arc::new(transport);
-                (Transport::python(py, transport.clone()), Some(Unread::Peer(listener, transport)), None)
+                (made(Transport::python(py, transport.clone())), Some(Unread::Peer(listener, transport)), None)
             }
             (found, under) => (Found::python(py, found, &under), None, Some(under)),
         };
@@ -225,8 +232,8 @@ impl Op {
         stepped
     }
 
-    fn cancelled(py: Python<'_>) -> PyErr {
-        raise(py, &linkspan::Error::Aborted.to_string())
+    fn cancelled() -> String {
+        linkspan::Error::Aborted.to_string()
     }
 }
 
@@ -238,13 +245,13 @@ enum Found {
 }
 
 impl Found {
-    fn python(py: Python<'_>, found: Found, under: &Under) -> PyResult<Py<PyAny>> {
+    fn python(py: Python<'_>, found: Found, under: &Under) -> Report {
         match (found, under) {
             (Found::Report(report), Under::Op(_, gives)) => given(py, report, *gives),
-            (Found::Report(Ok(_)), Under::Dial(_, endpoint, peer)) => peer_called(py, endpoint, peer),
+            (Found::Report(Ok(_)), Under::Dial(_, endpoint, peer)) => dialled(py, endpoint, peer),
             (Found::Report(report), _) => given(py, report, Gives::Nothing),
-            (Found::Event(event), _) => Event::python(py, event),
-            (Found::Peer(transport), _) => Transport::python(py, Arc::new(transport)),
+            (Found::Event(event), _) => made(Event::python(py, event)),
+            (Found::Peer(transport), _) => made(Transport::python(py, Arc::new(transport))),
         }
     }
 }
@@ -287,23 +294,40 @@ fn polled<T>(polled: Poll<Result<T, linkspan::Error>>, found: impl FnOnce(T) -> 
     }
 }
 
-fn given(py: Python<'_>, report: Result<u64, linkspan::Error>, gives: Gives) -> PyResult<Py<PyAny>> {
-    match (report, gives) {
-        (Ok(number), Gives::Number) => Ok(number.into_pyobject(py)?.into_any().unbind()),
-        (Ok(_), Gives::Nothing) => Ok(py.None()),
-        (Err(error), _) => Err(from_linkspan(py, &error)),
+fn given(py: Python<'_>, report: Result<u64, linkspan::Error>, gives: Gives) -> Report {
+    let number = report.map_err(|error| chain(&error))?;
+    match gives {
+        Gives::Number => made(number.into_py_any(py)),
+        Gives::Nothing => Ok(py.None()),
     }
 }
 
-/// Waits for a peer, looking after signals meanwhile.
-pub(crate) fn accept(py: Python<'_>, listener: &linkspan::Listener, until: Option<Instant>) -> PyResult<Py<PyAny>> {
+/// The transport of a peer that has been connected to.
+fn dialled(py: Python<'_>, endpoint: &Arc<linkspan::Endpoint>, peer: &str) -> Report {
+    let transport = py.detach(|| endpoint.peer(peer)).map_err(|error| chain(&error))?;
+    made(peer_of(py, endpoint, peer, transport))
+}
+
+/// An object, for which nothing but memory can be lacking.
+fn made(object: PyResult<Py<PyAny>>) -> Report {
+    object.map_err(|error| error.to_string())
+}
+
+/// Waits without Python's lock, a slice at a time, looking after signals between them.
+pub(crate) fn sliced<T>(
+    until: Option<Instant>,
+    mut wait: impl FnMut(Duration) -> Result<T, linkspan::Error>,
+) -> Result<T, linkspan::Error> {
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let slice = left.map_or(SLICE, |left| left.min(SLICE));
-        match py.detach(|| listener.accept_blocking(slice)) {
-            Ok(transport) => return Transport::python(py, Arc::new(transport)),
-            Err(error) if error.is_timeout() && left.is_none_or(|left| left > slice) => py.check_signals()?,
-            Err(error) => return Err(from_linkspan(py, &error)),
+        match wait(slice) {
+            Err(error) if error.is_timeout() && left.is_none_or(|left| left > slice) => {
+                if process::stop_waiting() {
+                    return Err(linkspan::Error::Aborted);
+                }
+            }
+            ended => return ended,
         }
     }
 }
@@ -331,40 +355,40 @@ impl Op {
         let Some(under) = self.take(py, Stage::Awaited) else {
             return if self.is_over() { self.wait(py) } else { Err(BindingError::Awaited.into()) };
         };
-        let result = match under {
-            Under::Op(op, gives) => {
-                let report = py.detach(|| op.wait());
-                given(py, report, gives)
-            }
-            Under::Notification(op) => {
-                let report = py.detach(|| op.wait());
-                given(py, report, Gives::Number)
-            }
+        let report = match under {
+            Under::Op(op, gives) => given(py, py.detach(|| op.wait()), gives),
+            Under::Notification(op) => given(py, py.detach(|| op.wait()), Gives::Number),
             Under::Accept(listener, wait) => {
                 drop(wait);
-                accept(py, &Held::from(listener), None)
+                let listener = Held::from(listener);
+                let accepted = py.detach(|| sliced(None, |slice| listener.accept_blocking(slice)));
+                accepted.map_err(|e| chain(&e)).and_then(|transport| made(Transport::python(py, Arc::new(transport))))
             }
             Under::Dial(op, endpoint, peer) => {
                 let endpoint = Held::from(endpoint);
-                let dialled = py.detach(|| {
+                let connected = py.detach(|| {
                     // What is asked meanwhile whether a signal came.
                     if let Ok(transport) = endpoint.peer(&peer) {
                         transport.stop_waiting_when(process::stop_waiting);
                     }
                     op.wait()
                 });
-                match dialled {
-                    Ok(_) => peer_called(py, &endpoint, &peer),
-                    Err(error) => Err(from_linkspan(py, &error)),
-                }
+                connected.map_err(|e| chain(&e)).and_then(|_| dialled(py, &endpoint, &peer))
             }
             Under::Event(endpoint, wait) => {
                 drop(wait);
-                next_event(py, &Held::from(endpoint), None).and_then(|event| Event::python(py, event))
+                let endpoint = Held::from(endpoint);
+                let event = py.detach(|| sliced(None, |slice| endpoint.next_event_blocking(Some(slice))));
+                event.map_err(|e| chain(&e)).and_then(|event| made(Event::python(py, event)))
             }
         };
-        self.finish(py, result);
-        self.result_of(py).unwrap_or_else(|| Err(Op::cancelled(py)))
+        // What a signal handler raised meanwhile is this call's alone.
+        let interrupt = take_interrupt();
+        self.finish(py, report);
+        match interrupt {
+            Some(raised) => Err(raised),
+            None => self.result_of(py).unwrap_or_else(|| Err(raise(py, &Op::cancelled()))),
+        }
     }
 
     /// Whether it has reported. To ask moves its path on, without Python's lock, where no other thread does: a loop that asks needs no
@@ -396,13 +420,13 @@ impl Op {
             }
             // What nobody will have is the next one of others.
             if let Some(unread) = self.unread() {
-                self.finish(py, Err(Op::cancelled(py)));
+                self.finish(py, Err(Op::cancelled()));
                 py.detach(|| unread.give_back());
             }
             return Ok(false);
         };
         py.detach(|| drop(under));
-        self.finish(py, Err(Op::cancelled(py)));
+        self.finish(py, Err(Op::cancelled()));
         Ok(true)
     }
 
@@ -475,9 +499,8 @@ impl Op {
         if let Ok(running) = self.running.try_lock() {
             visit.call(&*running)?;
         }
-        // An error knows the frames that it went through, and those this operation.
         match self.stage.try_lock().as_deref() {
-            Ok(Stage::Over(Ok(value) | Err(value))) => visit.call(value),
+            Ok(Stage::Over(Ok(value))) => visit.call(value),
             _ => Ok(()),
         }
     }

@@ -5,6 +5,7 @@ import os
 import pickle
 import queue
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ import linkspan
 import pytest
 from linkspan._linkspan import Notifier
 
-from conftest import LONG, Pair, make_pair
+from conftest import LONG, Pair, make_pair, until_done
 
 Pattern = Callable[[int, int], bytes]
 
@@ -600,6 +601,69 @@ def test_the_second_thread_that_waits_for_an_operation_is_told(pair: Pair) -> No
     for thread in threads:
         thread.join(LONG)
     assert told.empty()
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_signal_handler_that_runs_as_an_error_is_made_does_not_change_the_report(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, raises: bool
+) -> None:
+    op, made, seen = pair[0].wait_for_write_async(timeout=0), linkspan.Error.__init__, list[bool]()
+
+    def handler(*_: object) -> None:
+        if raises:
+            raise InterruptedError
+        seen.append(op.done())
+
+    def init(error: linkspan.Error, message: str) -> None:
+        signal.raise_signal(signal.SIGUSR1)
+        made(error, message)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        monkeypatch.setattr(linkspan.Error, "__init__", init)
+        until_done(op)
+        with pytest.raises(InterruptedError if raises else linkspan.TimedOut):
+            op.wait()
+        assert seen == [True] * (not raises), "it had reported by then"
+        monkeypatch.undo()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    with pytest.raises(linkspan.TimedOut):
+        op.wait()
+
+
+def test_a_signal_handler_raises_from_a_wait_and_is_not_its_report(pair: Pair) -> None:
+    def handler(*_: object) -> None:
+        raise InterruptedError
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with linkspan.Listener() as listener, linkspan.Endpoint("waits") as endpoint:
+            ops = [pair[0].wait_for_write_async(), listener.accept_async(), endpoint.next_event_async()]
+            for wait in (listener.accept, endpoint.next_event, *(op.wait for op in ops)):
+                with pytest.raises(InterruptedError):
+                    signal.setitimer(signal.ITIMER_REAL, 0.01)
+                    wait()
+            for op in ops:
+                # On a slow machine the signal may have come before the wait.
+                op.cancel()
+                with pytest.raises(linkspan.Aborted):
+                    op.wait()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_finalizer_may_ask_the_operation_that_lets_go_of_its_object(pair: Pair) -> None:
+    a, b = pair
+    asked = list[bool]()
+
+    class Source(bytearray):
+        def __del__(self) -> None:
+            asked.append(op.done())
+
+    op = a.write_async(Source(8), b.expose(bytearray(8)).remote, timeout=LONG)
+    until_done(op)
+    assert op.wait() == 8 and len(asked) == 1
 
 
 BAD_SETTING = """
