@@ -59,12 +59,25 @@ pub(crate) fn filled(shape: PageShape, have: u64, count: Option<u64>, piece_stri
     }
 }
 
-/// The indices that were passed, or all of them in order.
-pub(crate) fn indices(object: Option<&Bound<'_, PyAny>>, shape: PageShape) -> PyResult<Vec<u64>> {
-    match object {
-        None => Ok((0..shape.count).collect()),
-        Some(object) => lend::indices(object),
+/// The indices that were passed for both sides, or all of a side in order. What is at the peer is counted by what a peer has said: nothing
+/// is made for it before as many were found here.
+pub(crate) fn indices(
+    py: Python<'_>,
+    (ours, here): (Option<&Bound<'_, PyAny>>, PageShape),
+    (theirs, there): (Option<&Bound<'_, PyAny>>, PageShape),
+) -> PyResult<(Vec<u64>, Vec<u64>)> {
+    let (ours, theirs) = (ours.map(lend::indices).transpose()?, theirs.map(lend::indices).transpose()?);
+    let count = |list: &Option<Vec<u64>>, shape: PageShape| list.as_ref().map_or(shape.count as usize, Vec::len);
+    let counts = (count(&ours, here), count(&theirs, there));
+    if (here.pieces, here.len) != (there.pieces, there.len) {
+        let error = Error::PageMismatch { here: (here.pieces, here.len), there: (there.pieces, there.len) };
+        return Err(from_linkspan(py, &error));
     }
+    if counts.0 != counts.1 {
+        return Err(from_linkspan(py, &Error::PageLists { here: counts.0, there: counts.1 }));
+    }
+    let all = |list: Option<Vec<u64>>| list.unwrap_or_else(|| (0..counts.0 as u64).collect());
+    Ok((all(ours), all(theirs)))
 }
 
 fn shown(kind: &str, shape: PageShape) -> String {

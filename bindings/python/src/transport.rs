@@ -479,7 +479,7 @@ impl Transport {
         fence: bool,
     ) -> PyResult<u64> {
         let (inner, from, to) = (self.inner()?, &source.pages, &to.0);
-        let (ours, theirs) = (indices(ours, from.shape())?, indices(theirs, to.shape())?);
+        let (ours, theirs) = indices(py, (ours, from.shape()), (theirs, to.shape()))?;
         let (notify, timeout) = (notification(notify, fence)?, seconds(timeout)?);
         blocking(py, || inner.write_pages_blocking(from, &ours, to, &theirs, notify, timeout))
     }
@@ -502,7 +502,7 @@ impl Transport {
         fence: bool,
     ) -> PyResult<Op> {
         let (inner, from, to) = (self.inner()?, &source.pages, &to.0);
-        let (ours, theirs) = (indices(ours, from.shape())?, indices(theirs, to.shape())?);
+        let (ours, theirs) = indices(py, (ours, from.shape()), (theirs, to.shape()))?;
         let (notify, timeout) = (notification(notify, fence)?, seconds(timeout)?);
         Ok(begun(py.detach(|| inner.write_pages(from, &ours, to, &theirs, notify, timeout)), Gives::Number))
     }
@@ -541,7 +541,7 @@ impl Transport {
         timeout: Option<f64>,
     ) -> PyResult<u64> {
         let (inner, into, from) = (self.inner()?, writable(py, into)?, &source.0);
-        let (ours, theirs) = (indices(ours, into.pages().shape())?, indices(theirs, from.shape())?);
+        let (ours, theirs) = indices(py, (ours, into.pages().shape()), (theirs, from.shape()))?;
         let timeout = seconds(timeout)?;
         blocking(py, || inner.read_pages_blocking(into, &ours, from, &theirs, timeout))
     }
@@ -561,7 +561,7 @@ impl Transport {
         timeout: Option<f64>,
     ) -> PyResult<Op> {
         let (inner, into, from) = (self.inner()?, writable(py, into)?, &source.0);
-        let (ours, theirs) = (indices(ours, into.pages().shape())?, indices(theirs, from.shape())?);
+        let (ours, theirs) = indices(py, (ours, into.pages().shape()), (theirs, from.shape()))?;
         let timeout = seconds(timeout)?;
         Ok(begun(py.detach(|| inner.read_pages(into, &ours, from, &theirs, timeout)), Gives::Number))
     }

@@ -1,6 +1,7 @@
 """Page lists: what lies where, indices of every kind, and what is refused."""
 
 import array
+import mmap
 import time
 from collections.abc import Callable
 from typing import Any
@@ -111,6 +112,25 @@ def test_wrong_lists_are_refused_before_anything_moves(pair: Pair) -> None:
     assert inbox == bytes(64)
     with pytest.raises(linkspan.TimedOut):
         b.wait_for_write(0)
+
+
+def test_pages_at_the_peer_are_not_listed_where_as_many_are_not_here(pair: Pair) -> None:
+    """A list of all that a peer says it has would take all memory."""
+    a, b = pair
+    # MAP_NORESERVE: address space alone.
+    huge = mmap.mmap(-1, 1 << 45, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)
+    pages, there = linkspan.Memory(bytearray(8)).pages(1), b.expose(huge).remote.pages(1)
+    calls: list[Callable[[], object]] = [
+        lambda: a.read_pages(pages, None, there, None),
+        lambda: a.read_pages_async(pages, range(8), there, None),
+        lambda: a.write_pages(pages, range(8), there, None),
+        lambda: a.write_pages_async(pages, None, there, None),
+    ]
+    for call in calls:
+        with pytest.raises(linkspan.BadValue, match="^LS1132 8 pages here and 35184372088832 at the peer"):
+            call()
+    with pytest.raises(linkspan.BadValue, match="^LS1131 a page has 1 pieces of 1 bytes here and 1 of 4096 at the peer"):
+        a.read_pages(pages, None, b.expose(huge).remote.pages(4096), None)
 
 
 def test_shapes_that_do_not_fit_are_refused(pair: Pair) -> None:
