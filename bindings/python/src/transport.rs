@@ -601,7 +601,7 @@ impl Transport {
     /// The notifications of the peer, one after the other, for `async for`.
     ///
     /// Returns:
-    ///     An iterator over their values, which ends when the peer closes its transport or this one is closed.
+    ///     An iterator over their values, which ends when the peer closes its transport or this one is closed, not at `abort`.
     ///
     /// Raises:
     ///     Broken: From the iterator, where the peer's process has ended, or the path could not be made again.

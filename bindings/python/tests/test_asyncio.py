@@ -388,6 +388,34 @@ def test_notifications_one_after_the_other(pair: Pair) -> None:
     assert asyncio.run(main()) == [4, 5, 6], "the end of the peer in good order ends the iterator"
 
 
+def test_notifications_go_on_after_an_abort_until_their_endpoint_lets_go_of_the_peer() -> None:
+    async def main() -> None:
+        with linkspan.Endpoint("here") as here, linkspan.Endpoint("there") as there:
+            theirs = await here.connect_async("there", there.url, LONG)
+            await there.next_event_async()
+            link, seen = there.peer("here"), list[int]()
+
+            async def listen() -> None:
+                async for value in link.notifications():
+                    seen.append(value)
+
+            remote = there.expose(bytearray(8)).remote
+            task = asyncio.create_task(listen())
+            for value in (1, 2):
+                # What comes while nobody waits is an event of the endpoint.
+                while link.stats()["pending"] == 0 and not task.done():
+                    await asyncio.sleep(0)
+                await theirs.write_async(b"", remote, notify=value, timeout=LONG)
+                while value not in seen and not task.done():
+                    await asyncio.sleep(0)
+                link.abort()
+            there.remove("here")
+            await asyncio.wait_for(task, LONG)
+            assert seen == [1, 2]
+
+    asyncio.run(main())
+
+
 def test_a_peer_that_nobody_has_had_is_accepted_next() -> None:
     listener, peer = linkspan.Listener(), linkspan.Transport()
 

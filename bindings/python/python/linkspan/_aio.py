@@ -111,15 +111,23 @@ async def find_host_async(host: str, timeout: float | None = 10.0) -> Url:
 
 async def notifications(transport: Transport) -> AsyncGenerator[int, None]:
     """See ``Transport.notifications``."""
+    aborted = False
     while True:
         try:
-            value = await transport.wait_for_write_async()
-        except (Closed, Aborted):
+            op = transport.wait_for_write_async()
+            # `abort` leaves it usable. One that its endpoint has let go of is broken at once.
+            aborted = aborted and op.done()
+            value = await op
+        except Closed:
             return
+        except Aborted:
+            aborted = True
+            continue
         except Broken as error:
-            if error.peer_closed:
+            if aborted or error.peer_closed:
                 return
             raise
+        aborted = False
         yield value
 
 
