@@ -29,6 +29,7 @@ fn _linkspan(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<endpoint::Endpoint>()?;
     module.add_class::<endpoint::Event>()?;
     module.add_class::<listener::Listener>()?;
+    module.add_class::<log::LogLines>()?;
     module.add_class::<memory::View>()?;
     module.add_class::<memory::Memory>()?;
     module.add_class::<op::Op>()?;
@@ -41,7 +42,5 @@ fn _linkspan(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transport::Transport>()?;
     module.add_function(wrap_pyfunction!(arguments::find_host, module)?)?;
     module.add_function(wrap_pyfunction!(process::forked, module)?)?;
-    module.add_function(wrap_pyfunction!(log::log_open, module)?)?;
-    module.add_function(wrap_pyfunction!(log::log_lines, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -19,12 +19,13 @@ thread_local! {
     static INTERRUPT: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// Called in the child of a fork, by `os.register_at_fork`.
+/// Called in the child of a fork, by `os.register_at_fork`. Whether the parent had used linkspan.
 #[pyfunction]
-pub(crate) fn forked() {
+pub(crate) fn forked() -> bool {
     if USED.load(Ordering::SeqCst) {
         FORKED.store(true, Ordering::SeqCst);
     }
+    is_forked()
 }
 
 /// Whether our sockets belong to a parent: then nothing may be sent on them, not even a close message.

@@ -151,3 +151,31 @@ except linkspan.TimedOut:
         run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
         assert run.returncode == 0 and "INFO:linkspan:path revoked" in run.stderr, run.stderr
         assert all(line.startswith("INFO:linkspan:") for line in run.stderr.splitlines()), run.stderr
+
+
+FORKS = """
+import linkspan, logging, os, sys
+logging.basicConfig(level=logging.INFO)
+linkspan.log_to_logging()
+if sys.argv[1] == "used":
+    linkspan.Listener()
+if os.fork() == 0:
+    if sys.argv[1] == "used":
+        linkspan.log_to_logging("other")
+    try:
+        a, b = linkspan.Transport("cpu"), linkspan.Transport("cpu")
+        a.connect(b.bind())
+        a.recv(1, bytearray(8), timeout=0.01)
+    except (linkspan.Forked, linkspan.TimedOut) as error:
+        print(type(error).__name__)
+    sys.exit()
+print(os.wait()[1])
+"""
+
+
+@pytest.mark.parametrize("parent", ["used", "unused"])
+def test_a_child_of_fork_logs_in_a_thread_of_its_own(parent: str) -> None:
+    for _ in range(3):
+        run = subprocess.run([sys.executable, "-c", FORKS, parent], capture_output=True, text=True, timeout=60)
+        assert run.stdout == ("TimedOut" if parent == "unused" else "Forked") + "\n0\n", run.stderr
+        assert ("INFO:linkspan:path revoked" in run.stderr) == (parent == "unused"), run.stderr

@@ -27,8 +27,6 @@ Every call that waits comes twice: ``write`` blocks (without Python's lock), ``a
 loop. Times are in seconds, sizes and offsets in bytes.
 """
 
-import os as _os
-
 from ._aio import find_host_async
 from ._errors import (
     Aborted,
@@ -81,11 +79,8 @@ from ._linkspan import (
     View,
     __version__,
     find_host,
-    forked,
 )
 from ._log import log_to_logging
-
-_os.register_at_fork(after_in_child=forked)
 
 __all__ = [
     "Aborted",

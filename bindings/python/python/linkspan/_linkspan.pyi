@@ -345,6 +345,18 @@ class Notifier:
         """Silences it and returns the tokens of what may have reported."""
 
 @final
+class LogLines:
+    """Lines of the library's log, from when it is made until `close`. Each thread that logs has its own: a lock of the parent's is no use in a
+    child of fork(2).
+    """
+
+    def __new__(cls) -> LogLines: ...
+    def wait(self) -> list[tuple[int, str]]:
+        """Waits for lines, each with its level; none are left once it was closed."""
+    def close(self) -> None:
+        """From now on lines go to standard error again."""
+
+@final
 class Event:
     """What has happened at a peer of an endpoint."""
 
@@ -1193,6 +1205,4 @@ def find_host(host: str, timeout: float | None = 10.0) -> Url:
         SystemFailed, BadSetting, Forked: As for `Transport`.
     """
 
-def forked() -> None: ...
-def log_open(open: bool) -> None: ...
-def log_lines() -> list[tuple[int, str]]: ...
+def forked() -> bool: ...
