@@ -4,6 +4,7 @@ Run by `cargo xtask python --vllm`, in an environment that has vLLM. The model i
 gives other tokens. What is right is what an engine says that computes everything itself.
 """
 
+import asyncio
 import json
 import os
 import signal
@@ -16,11 +17,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import linkspan
 import pytest
 import torch
-from linkspan.vllm import _source, regions
+from linkspan.vllm import _ANSWER, _HELD, _LAYOUT, _QUESTION, _source, _Worker, regions
 
 BLOCK = 32
 # Engines take a minute to start on two processors.
@@ -267,6 +270,38 @@ def test_all_blocks_of_a_cache_are_found_whatever_its_layout() -> None:
     for bad in (torch.zeros(7, 2, 16), torch.zeros(4, blocks, 16).transpose(0, 2).transpose(0, 1), [first], torch.zeros(3, 8, blocks)):
         with pytest.raises(ValueError, match="layer bad"):
             regions({"bad": bad}, blocks)
+
+
+def test_a_peer_is_answered_where_messages_to_it_were_interrupted() -> None:
+    sent: list[tuple[int, bytes]] = []
+
+    class Link:
+        questions = [_QUESTION.pack(1, 10), _QUESTION.pack(2, 20)]
+
+        async def send_async(self, tag: int, source: bytes) -> int:
+            sent.append((tag, source))
+            # The layout, and each answer once.
+            if tag == _LAYOUT or sent.count((tag, source)) == 1:
+                raise linkspan.Interrupted("LS1105")
+            return len(source)
+
+        async def recv_async(self, tag: int, into: bytearray) -> int:
+            if not self.questions:
+                raise linkspan.Aborted("LS1103")
+            into[:] = self.questions.pop(0)
+            return len(into)
+
+    released: list[int] = []
+
+    def release(number: int) -> bool:
+        released.append(number)
+        return number == 10
+
+    link: Any = Link()
+    worker: Any = SimpleNamespace(_endpoint=SimpleNamespace(peer=lambda name: link), _layout={}, _release=release)
+    asyncio.run(_Worker._answer(worker, "decoder"))
+    answers = [(_HELD, _ANSWER.pack(1, True))] * 2 + [(_HELD, _ANSWER.pack(2, False))] * 2
+    assert sent == [(_LAYOUT, b"{}"), *answers] and released == [10, 20]
 
 
 def test_parameters_are_taken_for_blocks_only_where_they_name_them() -> None:

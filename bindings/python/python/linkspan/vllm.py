@@ -16,6 +16,7 @@ import threading
 import time
 import uuid
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -375,15 +376,18 @@ class _Worker:
         assert self._endpoint is not None
         try:
             link = self._endpoint.peer(name)
-            await link.send_async(_LAYOUT, json.dumps(self._layout).encode())
-            asked = bytearray(_QUESTION.size)
+            with suppress(Interrupted):  # It may have arrived. A peer that does not have it connects anew.
+                await link.send_async(_LAYOUT, json.dumps(self._layout).encode())
+            asked, answer = bytearray(_QUESTION.size), b""
             while True:
-                try:
-                    if await link.recv_async(_TAKEN, asked) == _QUESTION.size:
+                with suppress(Interrupted):  # A read was given up, and its path made anew.
+                    if not answer and await link.recv_async(_TAKEN, asked) == _QUESTION.size:
                         question, number = _QUESTION.unpack(asked)
-                        await link.send_async(_HELD, _ANSWER.pack(question, self._release(number)))
-                except Interrupted:
-                    pass  # A read was given up, and its path made anew.
+                        answer = _ANSWER.pack(question, self._release(number))
+                    if answer:
+                        # Again where it may not have arrived: one that a peer has had already says nothing to it.
+                        await link.send_async(_HELD, answer)
+                        answer = b""
         except Error as error:
             logger.debug("linkspan: %s is not answered any more: %s", name, error)
 
