@@ -328,8 +328,15 @@ impl Client {
         Ok(same(own == target, None))
     }
 
+    /// Not over another connection than the last answer came by: what it said of the place may hold no more.
     fn begin(&mut self, what: Request) -> Result<[u8; 16], Error> {
-        let Answer::Ready(token) = self.request(what)? else { return Err(wrong()) };
+        self.number += 1;
+        self.fresh()?;
+        let answer = self.asked(&what);
+        if matches!(answer, Err(Error::Lost(_))) {
+            self.spend();
+        }
+        let Answer::Ready(token) = answer? else { return Err(wrong()) };
         self.control.listen()?;
         Ok(token)
     }

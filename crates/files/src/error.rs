@@ -35,6 +35,9 @@ pub enum Error {
     /// A rule about names is none.
     #[error(transparent)]
     Rule(#[from] crate::BadRule),
+    /// Two directories that are no mirror of each other.
+    #[error(transparent)]
+    Unmarked(#[from] crate::mirror::Unmarked),
     /// The peer broke the protocol.
     #[error(transparent)]
     Violation(#[from] Violation),

@@ -21,9 +21,6 @@ pub enum Error {
     /// Files.
     #[error(transparent)]
     Files(#[from] linkspan_files::Error),
-    /// Two directories that are no mirror of each other.
-    #[error(transparent)]
-    Unmarked(#[from] linkspan_files::mirror::Unmarked),
     /// Connections.
     #[error(transparent)]
     Fabric(#[from] linkspan_fabric::Error),

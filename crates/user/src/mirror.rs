@@ -177,7 +177,7 @@ impl Core {
     }
 
     /// Stops where a mark is missing or another one: a disk may not be mounted.
-    fn marks(&mut self, init: bool) -> Result<(), Error> {
+    fn marks(&mut self, init: bool) -> Result<(), FilesError> {
         let (from_peer, dry_run) = (self.from_peer, self.how.dry_run);
         let (mut there, own) = self.sides();
         let mut here = Side::Here(own);
@@ -189,8 +189,10 @@ impl Core {
         let (theirs, ours) = (absent(there.mark(None))?, absent(here.mark(None))?);
         let (src, dst) = if from_peer { (theirs, ours) } else { (ours, theirs) };
         let mut eight = [0; 16];
-        getrandom::fill(&mut eight)
-            .map_err(|error| Error::system("random numbers", std::io::Error::other(error.to_string())))?;
+        getrandom::fill(&mut eight).map_err(|error| {
+            let source = std::io::Error::other(error.to_string());
+            FilesError::System { what: "random numbers".into(), source }
+        })?;
         let fresh = linkspan_files::hash::hex(&eight);
         let (mark, new_src, new_dst) = together(&src, &dst, init, &fresh)?;
         let (src, dst) = if from_peer { (&mut there, &mut here) } else { (&mut here, &mut there) };
@@ -289,7 +291,7 @@ impl<F: Face> Mirror<F> {
     /// Opens both ends. `state`: the directory of journals. `init`: the first run of two that have no mark of a mirror yet.
     ///
     /// # Errors
-    /// [`Error::System`], [`Error::Files`]; [`Error::Unmarked`]: a mark is missing, or another one.
+    /// [`Error::System`], [`Error::Files`]; of these [`FilesError::Unmarked`]: a mark is missing, or another one.
     pub fn open(
         ends: &Ends,
         client: Client,
@@ -351,7 +353,11 @@ impl<F: Face> Mirror<F> {
             let told = std::cell::RefCell::new(&mut *face);
             client::sweep(&core.place(false, most), &|line| told.borrow_mut().say(line));
         }
-        face.carry(&mut |watcher| core.transfer(due, false, most, watcher))
+        face.carry(&mut |watcher| {
+            // Each try may meet a server that began while a disk was away.
+            core.marks(false)?;
+            core.transfer(due, false, most, watcher)
+        })
     }
 
     /// Nothing is known yet, and nothing watched.
@@ -397,7 +403,7 @@ impl<F: Face> Mirror<F> {
             }
             if let Some(due) = watch.due(began.elapsed()) {
                 // Only what is marked: a disk may have gone meanwhile.
-                let marked = moved.and_then(|_| self.core.marks(false));
+                let marked = moved.and_then(|_| Ok(self.core.marks(false)?));
                 let done = marked.map_err(Into::into).and_then(|()| self.round(&due, false));
                 match done {
                     Ok(true) => {
@@ -456,16 +462,4 @@ fn listen<F: Face>(tree: &mut Tree, watch: &mut Watch, began: Instant, face: &mu
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_absolute_path_is_of_this_host_also_where_it_is_not_there() {
-        let ends = Ends::parse("/none: of these/a", "mini2:in/a").unwrap();
-        assert_eq!(
-            (ends.own.as_path(), &*ends.peer.peer, ends.from_peer),
-            (Path::new("/none: of these/a"), "mini2", false)
-        );
-        assert!(Ends::parse("/a", "/b:c").is_err() && Ends::parse("mini1:a", "mini2:a").is_err());
-    }
-}
+mod tests;

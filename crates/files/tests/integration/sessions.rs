@@ -5,9 +5,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use linkspan::{Config, Context, Listener, Log, Memory, Transport, Url};
@@ -565,6 +565,29 @@ fn a_server_that_is_closed_ends_its_sessions_and_begins_none_and_the_next_one_ha
     let after = peer.session(7);
     say(&after, &make(1, "once"));
     assert_eq!(hear(&after), answer);
+}
+
+#[test]
+fn a_transfer_is_not_begun_over_another_connection_than_the_last_answer_and_the_next_try_is() {
+    let folder = Folder::new("another-connection");
+    fs::write(folder.0.join("src/f"), b"x").unwrap();
+    let mut peer = Peer::serve(&folder);
+    let url = Arc::new(Mutex::new(peer.url.clone()));
+    let find = url.clone();
+    let mut client = Client::connect(context(), move || Ok(find.lock().unwrap().clone()), || false).unwrap();
+    client.request(Request::Shares).unwrap();
+    peer.ask("close");
+    *url.lock().unwrap() = peer.ask("next").parse().unwrap();
+    let root = Arc::new(RealFs::root(&folder.0.join("src")).unwrap());
+    let mut send = || {
+        let start = Start { dir: root.clone(), name: None, path: RelPath::default(), shallow: false };
+        let load = Load::new(Arc::new(RealFs), u64::MAX);
+        client.send(load, vec![start], &place(), true, None, &mut StopAfter { most: u64::MAX, busy: false })
+    };
+    let first = send();
+    assert!(matches!(first, Err(Error::Lost(_))) && !folder.0.join("share/f").exists(), "{first:?}");
+    send().unwrap();
+    assert!(folder.0.join("share/f").exists());
 }
 
 /// Accepts a client's control connection, up to its first request.
