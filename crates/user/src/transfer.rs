@@ -1,5 +1,6 @@
 //! Sending and fetching: from arguments to what the engine is told, and again after a lost connection.
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -157,6 +158,23 @@ pub fn bytes(of: &[Local]) -> u64 {
     of.iter().map(one).sum()
 }
 
+/// The paths of several sources, where none is another one's or has it below: each would take what the other brings for something that it
+/// has not, which goes with --delete.
+fn apart(paths: Vec<RelPath>) -> Result<Vec<RelPath>, Error> {
+    let mut seen = BTreeSet::new();
+    let twice = paths.iter().find(|path| !seen.insert(*path));
+    match twice.or_else(|| seen.first().copied().filter(|path| path.is_root() && seen.len() > 1)) {
+        None => Ok(paths),
+        Some(path) if path.is_root() => Err(Error::Usage(
+            "a whole share goes into no directory together with other sources: name one at a time".into(),
+        )),
+        Some(path) => {
+            let name = escape(path.bytes());
+            Err(Error::Usage(format!("two of the sources get the name {name}: name one at a time")))
+        }
+    }
+}
+
 /// The directory at the peer, and the path of each source in it.
 fn destination(client: &mut Client, to: &Place, sources: &[Local]) -> Result<(PeerPath, Vec<RelPath>), Error> {
     let kind = match client.request(Request::Stat(to.at())) {
@@ -171,7 +189,7 @@ fn destination(client: &mut Client, to: &Place, sources: &[Local]) -> Result<(Pe
         let path = |from: &Local| {
             RelPath::new(&from.called).map_err(|why| bad(&format!("cannot take {}: {why}", escape(&from.called))))
         };
-        return Ok((to.at(), sources.iter().map(path).collect::<Result<_, _>>()?));
+        return Ok((to.at(), apart(sources.iter().map(path).collect::<Result<_, _>>()?)?));
     }
     if sources.len() > 1 {
         return Err(bad("is no directory there, and several sources need one"));
@@ -204,14 +222,15 @@ impl Fetching {
         let whole_share = places.len() == 1 && places[0].path.is_root();
         let (there, slash) = (to.is_dir(), to.as_os_str().as_bytes().ends_with(b"/"));
         let (root, from) = if there || whole_share || slash {
-            if !there && !how.dry_run {
-                std::fs::create_dir(to).map_err(failed)?;
-            }
             let named = |place: &Place| match place.path.split() {
                 Some((_, name)) => RelPath::default().join(&name).unwrap_or_default(),
                 None => RelPath::default(),
             };
-            (to, places.iter().map(|place| (place.at(), named(place))).collect::<Vec<_>>())
+            let paths = apart(places.iter().map(named).collect())?;
+            if !there && !how.dry_run {
+                std::fs::create_dir(to).map_err(failed)?;
+            }
+            (to, places.iter().map(Place::at).zip(paths).collect::<Vec<_>>())
         } else if places.len() == 1 {
             let name = to.file_name().ok_or_else(|| bad("it is no directory".into()))?;
             let path = RelPath::new(name.as_bytes()).map_err(|why| bad(why.to_string()))?;

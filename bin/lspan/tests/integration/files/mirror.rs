@@ -97,6 +97,34 @@ fn send_and_get_delete_what_the_source_has_not_and_the_trash_gives_it_back() {
 }
 
 #[test]
+fn sources_of_one_name_do_not_delete_what_each_other_brings() {
+    let world = World::new("one-name");
+    let _server = world.serve(&[], ":rw");
+    for (dir, name) in [("one/a", "1"), ("two/a", "2"), ("share/x/a", "1"), ("share/y/a", "2"), ("share/a", "2")] {
+        fs::create_dir_all(world.path(dir)).unwrap();
+        fs::write(world.path(dir).join(name), b"x").unwrap();
+    }
+    fs::create_dir(world.path("out/a")).unwrap();
+    fs::write(world.path("out/a/2"), b"x").unwrap();
+    let data = |path: &str| world.place(&format!("data{path}"));
+    for args in [
+        &["send", "one/a", "two/a", &data("/")][..],
+        &["send", "one/a", "one/a", &data("/")],
+        &["get", &data("/x/a"), &data("/y/a"), "out"],
+        // What the share has not would go, and with it what the other one brings.
+        &["get", &data(""), &data("/y/a"), "out"],
+        &["get", &data("/x/a"), &data(""), "none/"],
+    ] {
+        let refused = world.run(&[args, &["--delete"]].concat());
+        assert_eq!(refused.status.code(), Some(2), "{args:?}: {}", err(&refused));
+        assert!(err(&refused).contains("name one at a time"), "{args:?}: {}", err(&refused));
+    }
+    let count = |dir: &str| fs::read_dir(world.path(dir)).unwrap().count();
+    assert_eq!((count("share/a"), count("out"), count("out/a"), world.path("none").exists()), (1, 1, 1, false));
+    world.ok(&["send", "--delete", "one/a", "two", &data("/")]);
+}
+
+#[test]
 fn more_than_may_go_goes_only_when_asked_for_and_names_of_rules_stay() {
     let world = World::new("limit");
     let _server = world.serve(&[], ":rw");
