@@ -6,22 +6,23 @@ use std::sync::{Arc, OnceLock};
 use rustix::io::Errno;
 
 use crate::engine::{Clock, Engine, Event, Geometry, Happened, LinkLost, UNITS_MAX, Violation, key};
-use crate::fs::{Fs, Kind, Links, Stat, Time};
+use crate::fs::{Fs, Kind, Stat, Time};
 use crate::hash::{Merger, Value};
 use crate::journal::{UNDERWAY, Underway, Whereabouts};
-use crate::name::{Name, RelPath};
+use crate::name::{Name, RelPath, escape};
 use crate::source;
 use crate::trash::Trash;
 use crate::wire::{Delete, Fault, FaultKind, FileInfo, ITEMS_MAX, Item, Key, Message, Note, Verdict, What};
 
 mod commit;
+mod dirs;
 mod extras;
 mod jobs;
 mod target;
 
 use extras::Extras;
 pub use jobs::{Done, Job};
-use target::{Folds, Target};
+use target::Target;
 
 /// Largest file that is taken: 64 TiB. Its record of chunks takes 3 GiB of journal and 8 MiB of memory.
 const SIZE_MAX: u64 = 64 << 40;
@@ -37,9 +38,6 @@ const OPEN_MAX: usize = 2 * (source::BATCHES_MAX + 1) * source::BATCH_DIRS;
 
 /// Chunks that a sender may be ahead of the first missing one: every unit under way at its largest.
 const AHEAD_MAX: u64 = (UNITS_MAX * crate::wire::VALUES_MAX * 2) as u64;
-
-/// Directories whose descriptors are kept.
-const DIRS_MAX: usize = 32;
 
 /// Where files go, and how.
 pub struct DestDir<F: Fs> {
@@ -242,19 +240,6 @@ impl<F: Fs> Sink<F> {
         self.events.push_back(Event { path, what });
     }
 
-    fn dir(&mut self, path: &RelPath) -> std::io::Result<Arc<F::Dir>> {
-        if let Some((_, dir)) = self.dirs.iter().find(|(known, _)| known == path) {
-            return Ok(dir.clone());
-        }
-        let whole = self.place.base.join_path(path).map_err(|_| std::io::ErrorKind::InvalidFilename)?;
-        let dir = Arc::new(self.fs().open_dir(&self.place.root, &whole, Links::Refuse)?);
-        if self.dirs.len() >= DIRS_MAX {
-            self.dirs.pop_front();
-        }
-        self.dirs.push_back((path.clone(), dir.clone()));
-        Ok(dir)
-    }
-
     fn batch(&mut self, id: u32, items: Vec<Item>) -> Result<(), Violation> {
         if id != self.next_batch || self.peer_over {
             return Err(Violation("a batch comes out of its order"));
@@ -314,6 +299,11 @@ impl<F: Fs> Sink<F> {
             (What::Present, _) => {
                 if let Some((parent, name)) = path.split() {
                     extras.pass(&*fs, &parent, &name);
+                    if let Ok(dir) = self.dir(&parent)
+                        && let Ok(found) = fs.stat(&dir, &name)
+                    {
+                        let _ = self.others(&parent, &dir, &name, &found);
+                    }
                 }
             }
             _ => {}
@@ -372,18 +362,12 @@ impl<F: Fs> Sink<F> {
             Err(error) => return Err(Fault::io("its name", &error)),
         };
         if let Some(old) = &old
-            && !self.tells.as_ref().is_some_and(|known| Arc::ptr_eq(known, &dir))
+            && let Some(others) =
+                self.others(&parent, &dir, &name, old).map_err(|error| Fault::io("its directory", &error))?
         {
-            let folds =
-                target::folds(self.fs(), &dir, &name, old).map_err(|error| Fault::io("its directory", &error))?;
-            match folds {
-                Folds::This => {
-                    let why = "the directory does not tell this name from another one that is there already";
-                    return Err(Fault::new(FaultKind::Exists, why));
-                }
-                Folds::Never => self.tells = Some(dir.clone()),
-                Folds::Maybe => {}
-            }
+            let other = others.first().map_or("another one".into(), |other| escape(other.bytes()));
+            let why = format!("the directory does not tell this name from {other}, which is there: rename one of them");
+            return Err(Fault::new(FaultKind::Exists, why));
         }
         let stays = match (&item.what, old.map(|old| old.kind)) {
             (_, None) | (What::Dir { .. }, Some(Kind::Dir)) => true,

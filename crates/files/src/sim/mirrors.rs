@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::run::{self, Run};
 use super::{Bug, Mishap, Random, SimFs};
+use crate::engine::Happened;
 use crate::fs::{Fs, Links};
 use crate::mirror::watch::{Due, Heard, QUIET, Watch};
 use crate::mirror::{Unmarked, mark, together};
@@ -58,6 +59,8 @@ struct World {
     watched: BTreeSet<String>,
     /// Edits are heard.
     hears: bool,
+    /// The destination takes names for one that differ by case alone.
+    folds: bool,
 }
 
 /// Runs one history.
@@ -65,7 +68,7 @@ struct World {
 /// # Errors
 /// A text: which promise was broken, in which step.
 pub fn run(seed: u64, bug: Option<MirrorBug>) -> Result<(), String> {
-    let mut world = World::new(seed, bug);
+    let mut world = World::new(seed, bug, false);
     for _ in 0..10 {
         world.edit();
     }
@@ -88,7 +91,7 @@ pub fn run(seed: u64, bug: Option<MirrorBug>) -> Result<(), String> {
 /// # Errors
 /// As [`run`].
 pub fn makes_way(seed: u64, killed: u64, lost: u64) -> Result<(), String> {
-    let mut world = World::new(seed, None);
+    let mut world = World::new(seed, None, false);
     let bytes = world.content();
     world.src.users(|users| users.write("home/d/f/a", b"new", false));
     world.dst.users(|users| users.write("home/d/f", &bytes, false));
@@ -97,6 +100,24 @@ pub fn makes_way(seed: u64, killed: u64, lost: u64) -> Result<(), String> {
         world.checked_round(true, power)?;
     }
     world.converge()
+}
+
+/// The source has names that differ by case alone, and the destination takes them for one.
+///
+/// # Errors
+/// A text: something is gone from the destination, or was told to be there and is not.
+pub fn folded(seed: u64) -> Result<(), String> {
+    let mut world = World::new(seed, None, true);
+    for _ in 0..3 + world.random.below(4) {
+        (0..1 + world.random.below(6)).for_each(|_| world.edit());
+        let dirs: Vec<String> = world.dirs().into_iter().collect();
+        let due = match world.random.below(3) {
+            0 => Due::Some(vec![(at(&dirs[world.random.below(dirs.len())]), world.random.one_in(2))]),
+            _ => Due::All,
+        };
+        world.folded_round(due)?;
+    }
+    Ok(())
 }
 
 fn at(text: &str) -> RelPath {
@@ -117,19 +138,19 @@ fn files(fs: &SimFs) -> BTreeMap<String, Vec<u8>> {
 
 impl World {
     /// Two sides with the same mark and nothing else.
-    fn new(seed: u64, bug: Option<MirrorBug>) -> World {
+    fn new(seed: u64, bug: Option<MirrorBug>, folds: bool) -> World {
         let mut random = Random(seed ^ 0x6D69_7272_6F72);
         let (on_src, on_dst) = match bug {
             Some(MirrorBug::Fs(Bug::BlindRename)) => (None, Some(Bug::BlindRename)),
             Some(MirrorBug::Fs(bug)) => (Some(bug), None),
             _ => (None, None),
         };
-        let (src, dst) = (SimFs::new(random.number(), on_src, false), SimFs::new(random.number(), on_dst, false));
+        let (src, dst) = (SimFs::new(random.number(), on_src, false), SimFs::new(random.number(), on_dst, folds));
         src.users(|users| users.write("home/.lspan/mirror", b"m", false));
         dst.users(|users| users.write("home/.lspan/mirror", b"m", false));
         dst.users(|users| users.write("state/keep", b"", false));
         let (watch, now, watched, hears) = (Watch::new(), Duration::ZERO, BTreeSet::new(), false);
-        World { random, bug, src, dst, watch, now, watched, hears }
+        World { random, bug, src, dst, watch, now, watched, hears, folds }
     }
 
     fn content(&mut self) -> Vec<u8> {
@@ -142,7 +163,10 @@ impl World {
     fn name(&mut self) -> (String, String) {
         let dir = DIRS[self.random.below(DIRS.len())];
         let file = FILES[self.random.below(FILES.len())];
-        (dir.to_owned(), if dir.is_empty() { file.to_owned() } else { format!("{dir}/{file}") })
+        let path = if dir.is_empty() { file.to_owned() } else { format!("{dir}/{file}") };
+        let mut cased = |c: char| if self.folds && self.random.one_in(2) { c.to_ascii_uppercase() } else { c };
+        let path: String = path.chars().map(&mut cased).collect();
+        (path[..dir.len()].to_owned(), path)
     }
 
     /// Somebody changes the source, and the system tells of it where it watches.
@@ -286,6 +310,40 @@ impl World {
             let lost = visible(&before).into_keys().filter(|path| !after.contains_key(path)).count();
             if lost > 0 {
                 return Err(format!("{lost} names went although more than may were to go"));
+            }
+        }
+        Ok(())
+    }
+
+    fn folded_round(&mut self, due: Due) -> Result<(), String> {
+        let (source, before) = (visible(&files(&self.src)), visible(&files(&self.dst)));
+        let fails = (1 + self.random.below(60) as u64, Mishap::Fail(ErrorKind::PermissionDenied));
+        self.src.plan(self.random.one_in(2).then_some(fails), false);
+        let ran = self.mirror(due, Some(1 << 20));
+        self.src.restart(false);
+        let Ok(run) = ran else { return Ok(()) };
+        let after = files(&self.dst);
+        for event in &run.events {
+            let path = format!("home/{}", String::from_utf8_lossy(event.path.bytes()));
+            let told = matches!(event.what, Happened::Same | Happened::Done(..));
+            if told && source.contains_key(&path) && source.get(&path) != after.get(&path) {
+                return Err(format!("{path} is told to be there and is not"));
+            }
+        }
+        let mut dirs = BTreeSet::new();
+        self.src.users(|users| dirs = users.dirs());
+        for (path, bytes) in &before {
+            if !after.values().any(|has| has == bytes) {
+                return Err(format!("{path}: {} bytes that the destination had are gone", bytes.len()));
+            }
+            // What the source has not, and which something of the source cannot come beside.
+            let mut above = path.match_indices('/').map(|(end, _)| &path[..end]).chain([&path[..]]);
+            let Some(missing) = above.find(|above| !dirs.contains(*above)) else { continue };
+            let parent = &missing[..missing.rfind('/').unwrap_or(0)];
+            let mut others = source.keys().chain(&dirs).filter(|other| other.starts_with(parent));
+            let refused = !source.contains_key(missing) && others.any(|other| other.eq_ignore_ascii_case(missing));
+            if refused && !after.contains_key(path) {
+                return Err(format!("{path} has gone although something of its name was refused"));
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! What the receiver has and the sender has not: the names of both sides come in the same order, so that each directory is merged in
 //! one pass, and only the names that are to go are kept in memory.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -27,8 +28,11 @@ struct Level<F: Fs> {
     dir: Arc<F::Dir>,
     list: Sorted,
     last: Option<Name>,
-    found: Vec<Gone>,
+    /// What goes, each with its number of names, and the names of what is not kept here.
+    found: Vec<(Gone, u64)>,
     names: u64,
+    /// These stay.
+    spared: BTreeSet<RelPath>,
     /// Its listing failed: what is missing in it says nothing.
     broken: bool,
 }
@@ -100,8 +104,16 @@ impl<F: Fs> Extras<F> {
             self.levels.pop();
         }
         let list = Sorted::of(fs, &dir)?;
-        self.levels.push(Level { path, dir, list, last: None, found: Vec::new(), names: 0, broken: false });
+        let (found, spared) = (Vec::new(), BTreeSet::new());
+        self.levels.push(Level { path, dir, list, last: None, found, names: 0, spared, broken: false });
         Ok(())
+    }
+
+    /// The sender has not these names, but one that the directory does not tell from them.
+    pub(super) fn spare(&mut self, parent: &RelPath, names: &[Name]) {
+        if let Some(level) = self.levels.iter_mut().find(|level| level.path == *parent) {
+            level.spared.extend(names.iter().filter_map(|name| parent.join(name).ok()));
+        }
     }
 
     /// The sender has this name.
@@ -124,8 +136,12 @@ impl<F: Fs> Extras<F> {
         if let Some(level) = self.levels.pop()
             && !level.broken
         {
+            let goes = level.found.into_iter().filter(|(gone, _)| !level.spared.contains(&gone.path));
             self.names += level.names;
-            self.found.extend(level.found);
+            for (gone, names) in goes {
+                self.names += names;
+                self.found.push(gone);
+            }
         }
     }
 
@@ -156,11 +172,11 @@ impl<F: Fs> Extras<F> {
             let below = ops::usage_below(fs, &level.dir, &name);
             let names = below.files + below.dirs + below.others + below.unread;
             self.all += names.saturating_sub(1);
-            level.names += names;
             if left > 0 {
                 left -= 1;
-                level.found.push(Gone { path, extra: extra(&stat) });
+                level.found.push((Gone { path, extra: extra(&stat) }, names));
             } else {
+                level.names += names;
                 self.cut = true;
             }
         }

@@ -251,35 +251,3 @@ pub(super) fn random() -> io::Result<u64> {
 pub(super) fn has_partial<F: Fs>(fs: &F, dir: &F::Dir, name: &Name) -> bool {
     fs.stat(dir, &partial(part_id(name))).is_ok()
 }
-
-/// Whether a directory takes two names for one.
-pub(super) enum Folds {
-    /// The name finds a file whose name is another one.
-    This,
-    /// It tells a letter of ASCII from the large or small one: it folds no names (ext4 and others fold a directory's names all, or none).
-    Never,
-    /// This name does not show it.
-    Maybe,
-}
-
-/// Looks for `name`, which finds `found`, in large or small letters.
-pub(super) fn folds<F: Fs>(fs: &F, dir: &F::Dir, name: &Name, found: &Stat) -> io::Result<Folds> {
-    let Ok(text) = std::str::from_utf8(name.bytes()) else { return Ok(Folds::Maybe) };
-    let (lower, upper) = (text.to_lowercase(), text.to_uppercase());
-    let other = if lower == text { upper } else { lower };
-    let Ok(other) = Name::any(other.as_bytes()) else { return Ok(Folds::Maybe) };
-    if other == *name {
-        return Ok(Folds::Maybe);
-    }
-    match fs.stat(dir, &other) {
-        Ok(stat) if (stat.dev, stat.ino) == (found.dev, found.ino) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound && text.is_ascii() => return Ok(Folds::Never),
-        _ => return Ok(Folds::Maybe),
-    }
-    for entry in fs.list(dir)? {
-        if entry?.name == name.bytes() {
-            return Ok(Folds::Maybe);
-        }
-    }
-    Ok(Folds::This)
-}

@@ -109,6 +109,15 @@ fn what_makes_way_in_a_mirror_is_never_lost_with_the_power() {
 }
 
 #[test]
+fn of_names_that_the_destination_takes_for_one_the_second_is_refused_with_all_below_it_and_the_first_stays() {
+    for seed in 0..count() {
+        if let Err(why) = mirrors::folded(seed) {
+            panic!("seed {seed}: {why}");
+        }
+    }
+}
+
+#[test]
 fn every_bug_planted_in_a_mirror_is_found() {
     for bug in MIRROR_BUGS {
         let found = (0..20_000).find_map(|seed| mirrors::run(seed, Some(bug)).err().map(|why| (seed, why)));
