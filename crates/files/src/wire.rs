@@ -165,6 +165,9 @@ const LEFT_OUT: [LeftOut; 6] =
     [LeftOut::Special, LeftOut::Acl, LeftOut::Security, LeftOut::HardLink, LeftOut::SetId, LeftOut::Attributes];
 
 impl LeftOut {
+    /// What each connection of a transfer tells of; the others come with what is sent or made.
+    pub const AGAIN: [LeftOut; 3] = [LeftOut::Special, LeftOut::HardLink, LeftOut::SetId];
+
     /// Whether the receiver has less than the sender in a way that nothing on its side can recreate.
     pub fn is_loss(self) -> bool {
         matches!(self, LeftOut::Special | LeftOut::Acl | LeftOut::Security)

@@ -13,7 +13,7 @@ use linkspan_files::client::Watcher;
 use linkspan_files::engine::{Event, Happened};
 use linkspan_files::mirror::watch::{QUIET, SCAN};
 use linkspan_files::name::{RelPath, escape};
-use linkspan_files::wire::{Fault, FaultKind};
+use linkspan_files::wire::{Fault, FaultKind, LeftOut};
 use linkspan_files::{Error as FilesError, Outcome};
 use linkspan_perf::record::Row;
 use linkspan_service::pairing::{JoinLine, Names, PairError, Paired, PairingOffer, join};
@@ -97,12 +97,15 @@ struct Carry<'a> {
     arrived: u64,
     /// The first that failed.
     failed: Option<String>,
+    /// What was left out that the next connection tells of again.
+    again: u64,
+    dry_run: bool,
 }
 
 impl Carry<'_> {
-    fn new(task: &Task) -> Carry<'_> {
+    fn new(task: &Task, dry_run: bool) -> Carry<'_> {
         task.update(|progress| progress.state = "running");
-        Carry { task, arrived: 0, failed: None }
+        Carry { task, arrived: 0, failed: None, again: 0, dry_run }
     }
 
     /// What came of it.
@@ -124,6 +127,7 @@ impl Watcher for Carry<'_> {
         match &event.what {
             Happened::Failed(why) => _ = self.failed.get_or_insert_with(|| fault(why)),
             Happened::Done(..) => self.arrived += 1,
+            Happened::LeftOut(why) if LeftOut::AGAIN.contains(why) => self.again += 1,
             _ => {}
         }
         self.task.update(|progress| {
@@ -175,11 +179,14 @@ impl Patient for Carry<'_> {
         self.task.update(|progress| {
             progress.note(&format!("{why}; trying again"));
             let moved = progress.moved();
-            // Each connection tells of every entry.
-            (moved.entries_same, moved.entries_deleted, moved.entries_would) = (0, 0, 0);
-            (moved.entries_failed, moved.entries_left_out) = (0, 0);
+            // Each connection tells of every entry, but not again of what has moved over the one before.
+            (moved.entries_same, moved.entries_would, moved.entries_failed) = (0, 0, 0);
+            moved.entries_left_out -= self.again;
+            if self.dry_run {
+                moved.entries_deleted = 0;
+            }
         });
-        self.failed = None;
+        (self.failed, self.again) = (None, 0);
     }
 }
 
@@ -216,8 +223,9 @@ pub fn send(task: &Arc<Task>, from: &[PathBuf], to: &Place, how: How, tasks: &Ta
     };
     // Only for the time that is left.
     let _ = std::thread::Builder::new().name("count".into()).spawn(count);
+    let dry_run = how.dry_run;
     let sending = Sending::new(&mut client, sources, to, how)?;
-    let mut carry = Carry::new(task);
+    let mut carry = Carry::new(task, dry_run);
     let outcome = drive(&mut carry, |carry| sending.run(&mut client, carry))?;
     carry.close(&outcome)
 }
@@ -229,13 +237,14 @@ pub fn send(task: &Arc<Task>, from: &[PathBuf], to: &Place, how: How, tasks: &Ta
 pub fn get(task: &Arc<Task>, from: &[Place], to: &Path, how: How, tasks: &Tasks) -> Result<(), Error> {
     told(task, &how.options(Value::Null));
     tasks.begun();
+    let dry_run = how.dry_run;
     let fetching = Fetching::new(from, to, journals(task), how)?;
     let mut client = Dialer::to(&task.peer, log_to(task))?.client(task.stop())?;
     task.update(|progress| progress.path = client.path().unwrap_or_default());
     let total = fetching.bytes(&mut client)?;
     task.update(|progress| progress.moved().total_bytes = Some(total));
     fetching.sweep(&|line| task.update(|progress| progress.note(line)));
-    let mut carry = Carry::new(task);
+    let mut carry = Carry::new(task, dry_run);
     let outcome = drive(&mut carry, |carry| fetching.run(&mut client, carry))?;
     carry.close(&outcome)
 }
@@ -245,6 +254,7 @@ struct Mirrored {
     task: Arc<Task>,
     /// All was the same once.
     settled: bool,
+    dry_run: bool,
 }
 
 /// It is tried again.
@@ -261,7 +271,7 @@ impl Face for Mirrored {
 
     fn carry(&mut self, once: &mut dyn FnMut(&mut dyn Watcher) -> Result<Outcome, FilesError>) -> Result<bool, Error> {
         self.task.update(|progress| progress.moved = Some(Default::default()));
-        let mut carry = Carry::new(&self.task);
+        let mut carry = Carry::new(&self.task, self.dry_run);
         let outcome = drive(&mut carry, |carry| once(carry))?;
         carry.close(&outcome).map(|()| true)
     }
@@ -313,7 +323,7 @@ pub struct Begins {
 fn opened(task: &Arc<Task>, ends: &Ends, how: How, init: bool) -> Result<Mirror<Mirrored>, Error> {
     let client = Dialer::to(&ends.peer.peer, log_to(task))?.client(task.stop())?;
     task.update(|progress| progress.path = client.path().unwrap_or_default());
-    let face = Mirrored { task: task.clone(), settled: false };
+    let face = Mirrored { task: task.clone(), settled: false, dry_run: how.dry_run };
     Mirror::open(ends, client, journals(task), how, init, face)
 }
 

@@ -177,9 +177,14 @@ impl Patient for View {
 
     fn lost(&mut self, why: &str) {
         self.say(&format!("{why}; trying again"));
-        // Each connection tells of every entry.
-        (self.same, self.extra, self.would, self.failed) = (0, 0, 0, 0);
-        (self.left_out, self.exit) = ([0; 6], Exit::Ok);
+        // Each connection tells of every entry, but not again of what has moved over the one before.
+        (self.same, self.would, self.failed, self.exit) = (0, 0, 0, Exit::Ok);
+        if self.dry_run {
+            self.extra = 0;
+        }
+        for why in LeftOut::AGAIN {
+            self.left_out[why as usize] = 0;
+        }
     }
 }
 
@@ -338,7 +343,7 @@ pub(crate) fn get(args: &GetArgs) -> Result<Exit, Failure> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use linkspan_files::wire::{Fault, FaultKind};
+    use linkspan_files::wire::{Extra, Fault, FaultKind};
 
     use super::*;
 
@@ -346,6 +351,31 @@ mod tests {
     struct Only {
         #[command(flatten)]
         how: HowArgs,
+    }
+
+    #[test]
+    fn what_was_told_over_a_connection_that_was_lost_counts_where_the_next_one_does_not_tell_it_again() {
+        let (how, dry) = (Only::parse_from(["lspan"]).how, Only::parse_from(["lspan", "--dry-run"]).how);
+        let extra = Extra { kind: Kind::File, size: 1, mtime: Default::default() };
+        let happened = |what| Event { path: RelPath::new(b"a").unwrap(), what };
+        for (how, why, left) in [
+            (&how, LeftOut::Security, (Exit::Degraded, 1)),
+            (&how, LeftOut::Special, (Exit::Ok, 1)),
+            (&dry, LeftOut::Special, (Exit::Ok, 0)),
+        ] {
+            let (mut tries, mut extras) = (0, 0);
+            let exit = View::new(how).unwrap().drive(|view| {
+                tries += 1;
+                if tries == 1 {
+                    view.event(happened(Happened::LeftOut(why)));
+                    view.event(happened(Happened::Extra(extra)));
+                    return Err(Error::Lost("the peer has ended".into()));
+                }
+                extras = view.extra;
+                Ok(Outcome::default())
+            });
+            assert_eq!((exit.unwrap(), extras), left, "{why:?}");
+        }
     }
 
     #[test]
@@ -357,7 +387,7 @@ mod tests {
             tries += 1;
             if tries == 1 {
                 view.event(happened(Happened::Failed(Fault::new(FaultKind::Exists, "a directory is there"))));
-                view.event(happened(Happened::LeftOut(LeftOut::Acl)));
+                view.event(happened(Happened::LeftOut(LeftOut::Special)));
                 return Err(Error::Lost("the peer has ended".into()));
             }
             view.event(happened(Happened::Made(Kind::Dir)));
