@@ -1,5 +1,6 @@
 //! A directory kept like another one, at a peer or from one: a run that compares and transfers, and runs as something changes.
 
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use linkspan_files::source::{Load, Start};
 use linkspan_files::wire::{Delete, Fault, FaultKind};
 use linkspan_files::{Error as FilesError, Outcome, Rules, Side, sink};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::Error;
 use crate::place::Place;
@@ -261,17 +263,21 @@ impl Core {
     }
 
     fn starts(&self, due: &Due) -> Vec<Start<RealFs>> {
-        match due {
-            Due::All => vec![Start { dir: self.own.clone(), name: None, path: RelPath::default(), shallow: false }],
-            Due::Some(dirs) => {
+        let all = || vec![Start { dir: self.own.clone(), name: None, path: RelPath::default(), shallow: false }];
+        let Due::Some(dirs) = due else { return all() };
+        let mut starts = Vec::new();
+        for (path, deep) in dirs {
+            match RealFs.open_dir(&self.own, path, Links::Refuse) {
+                Ok(dir) => {
+                    starts.push(Start { dir: Arc::new(dir), name: None, path: path.clone(), shallow: !deep });
+                }
                 // One that has gone: the directory that it was in is compared as well.
-                let open = |path: &RelPath| RealFs.open_dir(&self.own, path, Links::Refuse).ok().map(Arc::new);
-                let start = |(path, deep): &(RelPath, bool)| {
-                    Some(Start { dir: open(path)?, name: None, path: path.clone(), shallow: !deep })
-                };
-                dirs.iter().filter_map(start).collect()
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+                Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {}
+                Err(_) => return all(),
             }
         }
+        starts
     }
 }
 

@@ -15,8 +15,9 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// How often all is compared where not all can be watched.
 pub const SCAN: Duration = Duration::from_secs(60);
 
-/// Directories that wait to be compared; where there are more, all is.
-const DIRTY_MAX: usize = 4096;
+/// Directories that wait to be compared; where there are more, all is. Each that is compared by itself is open meanwhile, and a process has
+/// 1,024 descriptors.
+const DIRTY_MAX: usize = 256;
 
 /// What is heard of a watched tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -242,7 +243,7 @@ mod tests {
         let mut watch = begun();
         let later = at(1000);
         assert_eq!(watch.due(later), None);
-        (0..5000).for_each(|n| watch.hear(Heard::Changed(path(&n.to_string())), at(5000)));
+        (0..257).for_each(|n| watch.hear(Heard::Changed(path(&n.to_string())), at(5000)));
         assert_eq!(watch.due(at(5000)), Some(Due::All), "too many to be told apart");
         watch.limit();
         assert_eq!((watch.due(at(6000)), watch.rest(at(6000))), (None, SCAN - at(1000)));

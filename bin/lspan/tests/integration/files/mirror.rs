@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use super::{Running, World, err, noise, text, until};
 
@@ -417,6 +417,33 @@ fn a_watched_mirror_ends_only_where_more_would_go_than_may_of_the_whole_tree() {
     assert_eq!(watching.0.wait().unwrap().code(), Some(1));
     assert!(rest.join().unwrap().iter().any(|line| line.contains("LS1826 201 of ")));
     assert_eq!(fs::read_dir(copy.join("many")).unwrap().count(), 200);
+}
+
+#[test]
+fn a_watched_mirror_goes_on_where_more_directories_change_at_once_than_it_may_have_open() {
+    let world = World::new("watch-many");
+    let _server = world.serve(&[], ":rw");
+    let (src, copy) = (world.path("src"), world.path("share/copy"));
+    (0..600).for_each(|n| fs::create_dir(src.join(n.to_string())).unwrap());
+    let lspan = world.lspan(&["mirror", "src", &world.place("data/copy"), "--init", "--watch"]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 512; exec \"$0\" \"$@\""]).arg(lspan.get_program()).args(lspan.get_args());
+    world.settings(&mut command);
+    let mut watching = Running(command.stderr(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(watching.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("watching 601 directories")));
+    let rest = std::thread::spawn(move || lines.for_each(|line| println!("{line}")));
+    // As while it is busy.
+    let pid = rustix::process::Pid::from_child(&watching.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    (0..600).for_each(|n| fs::write(src.join(format!("{n}/f")), b"x").unwrap());
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    until("changes do not come", || {
+        assert!(watching.0.try_wait().unwrap().is_none(), "it has ended");
+        equal(&src, &copy)
+    });
+    drop(watching);
+    rest.join().unwrap();
 }
 
 #[test]
