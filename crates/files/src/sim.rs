@@ -547,6 +547,7 @@ impl Fs for SimFs {
         let there = world.find(to.0.0, to.1.bytes());
         let (old, new) = ((from.0.0, from.1.bytes().to_vec()), (to.0.0, to.1.bytes().to_vec()));
         let change = match (how, there) {
+            (Rename::Exchange, _) if world.bug == Some(Bug::NoSwap) => return Err(io::ErrorKind::Unsupported.into()),
             (Rename::NoReplace, Ok(_)) => return Err(io::ErrorKind::AlreadyExists.into()),
             (Rename::Exchange, Err(error)) => return Err(error),
             (Rename::Exchange, Ok(there)) => {

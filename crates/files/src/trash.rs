@@ -123,26 +123,14 @@ impl<F: Fs> Trash<F> {
         Ok(Run { name, dir, last: None })
     }
 
-    /// Has `act` move something as [`Trash::take`] does, and its place in the trash go onto the disk: a name that something else gets next
-    /// may be on the disk before its old content is in the trash, and where the power is lost in between that would be lost.
-    pub(crate) fn take_away(
-        &self,
-        fs: &F,
-        root: &F::Dir,
-        path: &RelPath,
-        act: impl FnMut(&F::Dir, &Name) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let (dir, _) = self.take(fs, root, path, act)?;
-        if self.durable { fs.sync_dir(&dir) } else { Ok(()) }
-    }
-
-    /// Moves what has this path now; `reused`: something else gets its name next.
+    /// Moves what has this path now. `reused`: something else gets its name next, and may be on the disk before the old content is in the trash: where
+    /// the power is lost in between that would be lost, so that its place in the trash goes onto the disk.
     pub(crate) fn discard(&self, fs: &F, root: &F::Dir, path: &RelPath, reused: bool) -> io::Result<()> {
         let (parent, name) = path.split().ok_or(io::ErrorKind::InvalidInput)?;
         let dir = fs.open_dir(root, &parent, Links::Refuse)?;
         fs.stat(&dir, &name)?;
-        let act = |to: &F::Dir, free: &Name| move_new(fs, (&dir, &name), (to, free));
-        if reused { self.take_away(fs, root, path, act) } else { self.take(fs, root, path, act).map(drop) }
+        let (trash, _) = self.take(fs, root, path, |to, free| move_new(fs, (&dir, &name), (to, free)))?;
+        if reused && self.durable { fs.sync_dir(&trash) } else { Ok(()) }
     }
 
     /// Removes the directories of the run that were only made as a way, and in which nothing is.

@@ -27,6 +27,8 @@ pub enum Bug {
     SourceUnchecked,
     /// A call that has to be repeated is taken for one that found nothing.
     AgainNotFound,
+    /// No names are exchanged, as on NFS and FUSE: that is none, and nothing is to be lost.
+    NoSwap,
     /// A listing that fails is taken for one that has ended.
     ListingCut,
 }

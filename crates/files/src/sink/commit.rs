@@ -87,17 +87,10 @@ pub(super) fn give_name<F: Fs>(
             };
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => name_new(fs, (&trash, &kept), (dir, name)),
-        Err(error) if cannot(&error) => {
-            // No exchange here: the old file is looked at once more and then replaced.
-            let same = matches!(fs.stat(dir, name), Ok(found) if is_same(&found.ident(), &old.ident(), true));
-            let keep = |to: &F::Dir, free: &Name| move_new(fs, (dir, name), (to, free));
-            match (same, place.delete.is_some()) {
-                (false, _) => Err(changed()),
-                (true, true) => place.trash.take_away(fs, &place.root, &whole, keep).map_err(trashed),
-                (true, false) => Ok(()),
-            }
-            .and_then(|()| fs.rename((&trash, &kept), (dir, name), Rename::Replace).map_err(failed))
-        }
+        Err(error) if cannot(&error) => match move_new(fs, (&trash, &kept), (dir, part)) {
+            Ok(()) => return replace(place, dir, part, name, &whole, old),
+            Err(error) => Err(failed(error)),
+        },
         Err(error) => Err(failed(error)),
     };
     if result.is_err() {
@@ -105,6 +98,35 @@ pub(super) fn give_name<F: Fs>(
         let _ = move_new(fs, (&trash, &kept), (dir, part));
     }
     result
+}
+
+/// Where names cannot be exchanged the old file is looked at once more and then replaced.
+fn replace<F: Fs>(
+    place: &DestDir<F>,
+    dir: &F::Dir,
+    part: &Name,
+    name: &Name,
+    whole: &RelPath,
+    old: &Stat,
+) -> Result<(), Fault> {
+    let fs = &*place.fs;
+    let trashed = |error: io::Error| Fault::io("the trash (.lspan/trash)", &error);
+    if !matches!(fs.stat(dir, name), Ok(found) if is_same(&found.ident(), &old.ident(), true)) {
+        return Err(changed());
+    }
+    if place.delete.is_none() {
+        let renamed = fs.rename((dir, part), (dir, name), Rename::Replace);
+        return renamed.map_err(|error| Fault::io("its name", &error));
+    }
+    let keep = |to: &F::Dir, free: &Name| move_new(fs, (dir, name), (to, free));
+    let (trash, kept) = place.trash.take(fs, &place.root, whole, keep).map_err(trashed)?;
+    // In the trash before its name is another file's, also where the power is lost.
+    let synced = if place.no_fsync { Ok(()) } else { fs.sync_dir(&trash).map_err(trashed) };
+    let named = synced.and_then(|()| name_new(fs, (dir, part), (dir, name)));
+    if named.is_err() {
+        let _ = move_new(fs, (&trash, &kept), (dir, name));
+    }
+    named
 }
 
 fn changed() -> Fault {
@@ -135,4 +157,61 @@ pub(super) fn refused(what: &str, error: &io::Error) -> Fault {
         return Fault::io(&format!("{what}, which the file system there may not take"), error);
     }
     Fault::io(what, error)
+}
+
+#[cfg(all(test, feature = "sim"))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::name::partial;
+    use crate::sim::{Bug, Mishap, SimFs};
+    use crate::wire::Delete;
+
+    /// Replaces these files on a file system that exchanges no names, where of each a call may fail; how many of them, and what is there.
+    fn replaced(names: &[&str], fails: Option<u64>) -> (usize, SimFs) {
+        let fs = SimFs::new(1, Some(Bug::NoSwap), false);
+        let root = Arc::new(fs.root());
+        let place = DestDir::new(Arc::new(fs.clone()), root.clone(), RelPath::default(), None, u64::MAX);
+        let place = place.with(false, false, Some(Delete { most: None, keep: Vec::new() }));
+        let mut done = 0;
+        for (n, name) in (0..).zip(names) {
+            let (path, part) = (RelPath::new(name.as_bytes()).unwrap(), partial(n));
+            fs.users(|users| {
+                users.write(name, b"old", false);
+                users.write(&crate::name::escape(part.bytes()), b"new", false);
+            });
+            let old = fs.stat(&root, &Name::new(name.as_bytes()).unwrap()).unwrap();
+            fs.plan(fails.map(|at| (at, Mishap::Fail(io::ErrorKind::PermissionDenied))), false);
+            done += usize::from(give_name(&place, &root, &part, &path, Some(&old)).is_ok());
+        }
+        (done, fs)
+    }
+
+    #[test]
+    fn what_is_replaced_without_an_exchange_lies_in_one_run_of_the_trash() {
+        let (done, fs) = replaced(&["a", "b", "c"], None);
+        let trash = crate::trash::open(&fs, &fs.root()).unwrap();
+        assert_eq!((done, crate::trash::runs(&fs, &trash).unwrap().len()), (3, 1));
+        fs.users(|users| {
+            let files = users.files();
+            assert_eq!((files.len(), &files["a"][..]), (6, &b"new"[..]), "{files:?}");
+        });
+    }
+
+    #[test]
+    fn a_name_that_is_replaced_without_an_exchange_is_there_whichever_call_fails() {
+        let mut failed = 0;
+        for call in 1..40 {
+            let (done, fs) = replaced(&["a"], Some(call));
+            failed += 1 - done;
+            fs.users(|users| {
+                let files = users.files();
+                let want: &[u8] = if done == 1 { b"new" } else { b"old" };
+                assert_eq!(files.get("a").map(Vec::as_slice), Some(want), "call {call}: {files:?}");
+                assert!(files.values().any(|bytes| bytes == b"new"), "call {call}: {files:?}");
+            });
+        }
+        assert!(failed > 10, "{failed} failed");
+    }
 }
