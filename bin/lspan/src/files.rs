@@ -255,11 +255,11 @@ pub(crate) fn du(args: &DuArgs) -> Result<Exit, Failure> {
 
 pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let place = Place::whole(&args.at)?;
-    let Local { dir, name, .. } = Local::find(&args.own)?;
+    let Local { dir, name, opened, .. } = Local::find(&args.own)?;
     let mut client = connect(&place.peer, &args.peer)?;
     let (mut out, mut exit, mut broken) = (Out::default(), Exit::Ok, None);
     let (mut files, mut others) = (0u64, 0u64);
-    let start = Start { dir, name: Some(name), path: RelPath::default(), shallow: false };
+    let start = Start { dir, name: Some(name), path: RelPath::default(), shallow: false, opened };
     let shown = |path: &RelPath| {
         let below = std::ffi::OsString::from_vec(path.bytes().to_vec());
         let whole = if path.is_root() { args.own.clone() } else { args.own.join(below) };

@@ -263,13 +263,21 @@ impl Core {
     }
 
     fn starts(&self, due: &Due) -> Vec<Start<RealFs>> {
-        let all = || vec![Start { dir: self.own.clone(), name: None, path: RelPath::default(), shallow: false }];
+        let all = || {
+            vec![Start { dir: self.own.clone(), name: None, path: RelPath::default(), shallow: false, opened: None }]
+        };
         let Due::Some(dirs) = due else { return all() };
         let mut starts = Vec::new();
         for (path, deep) in dirs {
             match RealFs.open_dir(&self.own, path, Links::Refuse) {
                 Ok(dir) => {
-                    starts.push(Start { dir: Arc::new(dir), name: None, path: path.clone(), shallow: !deep });
+                    starts.push(Start {
+                        dir: Arc::new(dir),
+                        name: None,
+                        path: path.clone(),
+                        shallow: !deep,
+                        opened: None,
+                    });
                 }
                 // One that has gone: the directory that it was in is compared as well.
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}

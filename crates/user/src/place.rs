@@ -1,13 +1,14 @@
 //! Places on peers and files of this host, as people and programs write them.
 
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use linkspan_files::fs::RealFs;
+use linkspan_files::fs::{Fs, RealFs};
 use linkspan_files::name::{BadName, Name, RelPath, escape};
 use linkspan_files::wire::PeerPath;
 use rustix::fs::{FlockOperation, flock};
@@ -133,6 +134,8 @@ pub struct Local {
     pub name: Name,
     /// What it was called: a link has a name of its own.
     pub called: Vec<u8>,
+    /// The directory itself, where another file system is mounted at it.
+    pub opened: Option<Arc<OwnedFd>>,
 }
 
 impl Local {
@@ -149,7 +152,14 @@ impl Local {
         let called = path.file_name().unwrap_or(name).as_bytes().to_vec();
         let name = Name::new(name.as_bytes())
             .map_err(|why| Error::Usage(format!("{} cannot be sent: {why}", path.display())))?;
-        Ok(Local { dir: Arc::new(RealFs::root(parent).map_err(failed)?), name, called })
+        let dir = Arc::new(RealFs::root(parent).map_err(failed)?);
+        let opened = match RealFs.open_child(&dir, &name) {
+            Err(error) if error.kind() == ErrorKind::CrossesDevices => {
+                Some(Arc::new(RealFs::root(&real).map_err(failed)?))
+            }
+            _ => None,
+        };
+        Ok(Local { dir, name, called, opened })
     }
 }
 
@@ -191,7 +201,7 @@ pub fn lock_service(say: &Say) -> Result<File, Error> {
 pub(crate) fn read_state<T: DeserializeOwned + Default>(path: &Path, say: &Say) -> (T, Option<String>) {
     match std::fs::read(path).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?)) {
         Ok(state) => (state, None),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => (T::default(), None),
+        Err(error) if error.kind() == ErrorKind::NotFound => (T::default(), None),
         Err(error) => {
             let why = format!("LS1850 {} cannot be read: {error}", path.display());
             say(&why);
@@ -217,7 +227,7 @@ fn below(variable: &str, home: &str, part: &str) -> Result<PathBuf, Error> {
     let Some(base) = base else {
         return Err(Error::system(
             format!("neither {variable} nor HOME names a directory"),
-            std::io::ErrorKind::NotFound.into(),
+            ErrorKind::NotFound.into(),
         ));
     };
     let dir = base.join("linkspan").join(part);

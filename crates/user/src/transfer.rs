@@ -128,6 +128,7 @@ impl Sending {
             name: Some(from.name.clone()),
             path: path.clone(),
             shallow: false,
+            opened: from.opened.clone(),
         };
         self.sources.iter().zip(&self.paths).map(start).collect()
     }
@@ -152,8 +153,11 @@ impl Sending {
 /// Bytes of these entries and all below them. What cannot be counted is not.
 pub fn bytes(of: &[Local]) -> u64 {
     let one = |from: &Local| {
-        let path = RelPath::new(from.name.bytes()).unwrap_or_default();
-        client::usage(&from.dir, &path).map_or(0, |sum| sum.bytes)
+        let usage = match &from.opened {
+            Some(dir) => client::usage(dir, &RelPath::default()),
+            None => client::usage(&from.dir, &RelPath::new(from.name.bytes()).unwrap_or_default()),
+        };
+        usage.map_or(0, |sum| sum.bytes)
     };
     of.iter().map(one).sum()
 }

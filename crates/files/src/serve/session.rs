@@ -415,9 +415,9 @@ impl<'a> Session<'a> {
         if to.is_root() {
             // What is in it, not it.
             let dir = fs.open_dir(&root, &at.path, Links::Follow).map_err(|error| Fault::io(&at.share, &error))?;
-            return Ok(Start { dir: Arc::new(dir), name: None, path: to.clone(), shallow });
+            return Ok(Start { dir: Arc::new(dir), name: None, path: to.clone(), shallow, opened: None });
         }
         let (dir, name): (OwnedFd, _) = ops::parent(fs, &root, &at.path, Links::Follow)?;
-        Ok(Start { dir: Arc::new(dir), name: Some(name), path: to.clone(), shallow })
+        Ok(Start { dir: Arc::new(dir), name: Some(name), path: to.clone(), shallow, opened: None })
     }
 }

@@ -520,6 +520,7 @@ impl World {
             name: Name::new(name.as_bytes()).ok(),
             path: at(to),
             shallow: false,
+            opened: None,
         });
         let (fs, state) = (Arc::new(self.dst.clone()), state.map(Arc::new));
         let place = DestDir::new(fs, Arc::new(to), RelPath::default(), state, u64::MAX);

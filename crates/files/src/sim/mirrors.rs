@@ -267,7 +267,7 @@ impl World {
             let shallow = !deep || (self.bug == Some(MirrorBug::NewDirNotScanned) && !path.is_root());
             // One that has gone: its parent tells.
             if let Ok(dir) = open(&self.src, &whole) {
-                starts.push(Start { dir: Arc::new(dir), name: None, path, shallow });
+                starts.push(Start { dir: Arc::new(dir), name: None, path, shallow, opened: None });
             }
         }
         let (fs, state) = (Arc::new(self.dst.clone()), Some(Arc::new(state)));

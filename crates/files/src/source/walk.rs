@@ -19,6 +19,8 @@ pub struct Start<F: Fs> {
     pub path: RelPath,
     /// Of a directory without a name: those in it are named, not entered.
     pub shallow: bool,
+    /// The directory that has the name, where another file system is mounted there: such are not entered by themselves.
+    pub opened: Option<Arc<F::Dir>>,
 }
 
 /// An entry that was found.
@@ -68,9 +70,9 @@ impl<F: Fs> Walk<F> {
     pub(super) fn next(&mut self, fs: &F) -> Option<(RelPath, Step<F>)> {
         loop {
             let Some(level) = self.levels.last_mut() else {
-                let Start { dir, name, path, shallow } = self.starts.next()?;
+                let Start { dir, name, path, shallow, opened } = self.starts.next()?;
                 match name {
-                    Some(name) => match self.found(fs, dir, name, path.clone()) {
+                    Some(name) => match self.found(fs, dir, name, path.clone(), opened) {
                         Some(step) => return Some((path, step)),
                         None => {
                             let gone = std::io::Error::from(std::io::ErrorKind::NotFound);
@@ -107,7 +109,7 @@ impl<F: Fs> Walk<F> {
                     let path = Name::new(&name).and_then(|name| Ok((parent.join(&name)?, name)));
                     match path {
                         Ok((path, name)) => {
-                            if let Some(step) = self.found(fs, dir, name, path.clone()) {
+                            if let Some(step) = self.found(fs, dir, name, path.clone(), None) {
                                 return Some((path, step));
                             }
                         }
@@ -129,7 +131,14 @@ impl<F: Fs> Walk<F> {
     }
 
     /// `None`: it has gone since it was listed.
-    fn found(&mut self, fs: &F, dir: Arc<F::Dir>, name: Name, path: RelPath) -> Option<Step<F>> {
+    fn found(
+        &mut self,
+        fs: &F,
+        dir: Arc<F::Dir>,
+        name: Name,
+        path: RelPath,
+        opened: Option<Arc<F::Dir>>,
+    ) -> Option<Step<F>> {
         let stat = match fs.stat(&dir, &name) {
             Ok(stat) => stat,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
@@ -139,10 +148,10 @@ impl<F: Fs> Walk<F> {
             return Some(Step::Left);
         }
         if stat.kind == Kind::Dir && !self.levels.last().is_some_and(|level| level.shallow) {
-            let entered = fs
-                .open_child(&dir, &name)
+            let entered = opened
+                .map_or_else(|| fs.open_child(&dir, &name).map(Arc::new), Ok)
                 .map_err(|error| Fault::io("the directory", &error))
-                .and_then(|below| self.enter(fs, Arc::new(below), path.clone(), false));
+                .and_then(|below| self.enter(fs, below, path.clone(), false));
             if let Err(fault) = entered {
                 return Some(Step::Failed(fault, true));
             }

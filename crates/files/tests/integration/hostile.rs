@@ -205,7 +205,7 @@ fn source(fs: &SimFs) -> Source<SimFs> {
     let dir = Arc::new(fs.open_dir(&fs.root(), &path("d"), Links::Refuse).unwrap());
     let mut load = Load::new(Arc::new(fs.clone()), u64::MAX);
     load.geometry = GEOMETRY;
-    let starts = vec![Start { dir, name: None, path: RelPath::default(), shallow: false }];
+    let starts = vec![Start { dir, name: None, path: RelPath::default(), shallow: false, opened: None }];
     let mut source = Source::new(load, Arc::default(), starts);
     source.pump();
     source

@@ -232,7 +232,7 @@ fn a_client_whose_transfer_was_stopped_asks_and_sends_on() {
     let send = |client: &mut Client, most| {
         let load = Load::new(Arc::new(RealFs), u64::MAX);
         let (name, path) = (Name::new(b"f").ok(), RelPath::new(b"f").unwrap());
-        let start = Start { dir: root.clone(), name, path, shallow: false };
+        let start = Start { dir: root.clone(), name, path, shallow: false, opened: None };
         let mut watcher = StopAfter { most, busy: false };
         let result = client.send(load, vec![start], &place(), true, None, &mut watcher);
         assert!(!watcher.busy, "the transfer before has not ended");
@@ -580,7 +580,7 @@ fn a_transfer_is_not_begun_over_another_connection_than_the_last_answer_and_the_
     *url.lock().unwrap() = peer.ask("next").parse().unwrap();
     let root = Arc::new(RealFs::root(&folder.0.join("src")).unwrap());
     let mut send = || {
-        let start = Start { dir: root.clone(), name: None, path: RelPath::default(), shallow: false };
+        let start = Start { dir: root.clone(), name: None, path: RelPath::default(), shallow: false, opened: None };
         let load = Load::new(Arc::new(RealFs), u64::MAX);
         client.send(load, vec![start], &place(), true, None, &mut StopAfter { most: u64::MAX, busy: false })
     };
@@ -621,7 +621,7 @@ fn what_a_peer_still_says_of_a_transfer_that_failed_is_no_answer_to_the_next_req
     let peer = Peer::start("stale");
     let root = Arc::new(RealFs::root(&folder.0.join("src")).unwrap());
     let mut client = peer.client().unwrap();
-    let start = Start { dir: root, name: None, path: RelPath::default(), shallow: false };
+    let start = Start { dir: root, name: None, path: RelPath::default(), shallow: false, opened: None };
     let load = Load::new(Arc::new(RealFs), u64::MAX);
     let failed = client.send(load, vec![start], &place(), true, None, &mut StopAfter { most: u64::MAX, busy: false });
     assert!(matches!(failed, Err(Error::Violation(_))), "{failed:?}");
@@ -714,7 +714,8 @@ fn files_from_a_size_on_leave_the_page_cache_where_they_are_read_and_written_and
     let path = |text: &str| RelPath::new(text.as_bytes()).unwrap();
     let mut watcher = StopAfter { most: u64::MAX, busy: false };
     let load = Load::new(Arc::new(RealFs), 16 << 20);
-    let start = Start { dir: root.clone(), name: Name::new(b"src").ok(), path: path("src"), shallow: false };
+    let start =
+        Start { dir: root.clone(), name: Name::new(b"src").ok(), path: path("src"), shallow: false, opened: None };
     client.send(load, vec![start], &place(), true, None, &mut watcher).unwrap();
     let read = count("src");
     let from = PeerPath { share: "data".into(), path: path("src") };

@@ -56,6 +56,26 @@ fn a_full_disk_is_said_before_a_byte_is_written_and_what_fits_arrives() {
 }
 
 #[test]
+fn a_directory_at_which_a_disk_is_mounted_is_sent_and_verified() {
+    let world = World::new("mounted");
+    let _server = world.serve(&[], ":rw");
+    let flags = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
+    let mount = "mount -t tmpfs tmpfs src && echo x > src/f";
+    let send = "\"$0\" send src 127.0.0.1:data/ --port $1 && \"$0\" verify src 127.0.0.1:data/src --port $1";
+    for script in [mount, &format!("{mount} && {send}")] {
+        let mut command = Command::new("unshare");
+        command.args([flags, "sh", "-c", script, env!("CARGO_BIN_EXE_lspan"), &world.port.to_string()]);
+        world.settings(&mut command);
+        let output = command.output().unwrap();
+        if script == mount && !output.status.success() {
+            return eprintln!("skipped: nothing can be mounted here: {}", err(&output));
+        }
+        assert!(output.status.success(), "{}", err(&output));
+    }
+    assert_eq!(fs::read(world.path("share/src/f")).unwrap(), b"x\n");
+}
+
+#[test]
 fn a_share_on_a_read_only_file_system_is_read_and_refuses_the_rest_with_a_reason() {
     let world = World::new("readonly-disk");
     fs::write(world.path("share/f"), b"x").unwrap();
