@@ -18,7 +18,7 @@ pub struct Stream {
     socket: Arc<Socket>,
     local: SocketAddr,
     peer: SocketAddr,
-    congestion: Congestion,
+    congestion: Box<Congestion>,
     interface: OnceLock<String>,
 }
 
@@ -27,7 +27,7 @@ impl Stream {
         let peer =
             ip(socket.peer_addr()).map_err(|source| Error::Stillborn { peer: "an unknown peer".into(), source })?;
         let local = ip(socket.local_addr()).map_err(|source| Error::Stillborn { peer: peer.to_string(), source })?;
-        Ok(Stream { socket: socket.into(), local, peer, congestion, interface: OnceLock::new() })
+        Ok(Stream { socket: socket.into(), local, peer, congestion: congestion.into(), interface: OnceLock::new() })
     }
 
     /// Reads what is there: `Some(0)` is the end of the stream, `None` that nothing has come.
