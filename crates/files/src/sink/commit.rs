@@ -160,6 +160,7 @@ pub(super) fn refused(what: &str, error: &io::Error) -> Fault {
 }
 
 #[cfg(all(test, feature = "sim"))]
+#[allow(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
 mod tests {
     use std::sync::Arc;
 
