@@ -263,7 +263,7 @@ impl Accepting {
         let common = Common::new(config, own, peer, deadline)?;
         if let Some(user) = aside_full() {
             let why =
-                format!("user {user} connects with what takes long to close, and 256 wait for it: end its processes");
+                format!("user {user} sent what takes long to close, and too much waits for it: end its processes");
             return Err(SetupError::Peer(why));
         }
         let listener = socket()?;

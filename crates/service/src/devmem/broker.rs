@@ -193,7 +193,7 @@ impl DevmemBroker {
             let full = aside_full();
             if let (Some(user), true) = (full, full != held_up) {
                 say(&format!(
-                    "no process can connect: user {user} sent what takes long to close, and 256 wait: end its processes"
+                    "no process can connect: user {user} sent what takes long to close, and too much waits for it: end its processes"
                 ));
             }
             held_up = full;
