@@ -228,7 +228,7 @@ fn same(one: &Path, other: &Path) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::Job;
+    use super::{Command, Job};
 
     #[test]
     fn options_are_read_and_others_refused() {
@@ -237,5 +237,25 @@ mod tests {
         assert!(
             Job::read(&["--on"]).is_err() && Job::read(&["--on", "sid"]).is_err() && Job::read(&["--once"]).is_err()
         );
+    }
+
+    /// As `dkms autoinstall` reads it: `kernelver` of the function is of another build.
+    #[test]
+    fn dkms_is_not_asked_to_install_the_module_for_a_kernel_that_it_leaves_out() {
+        let read = "safe_source() { (. ../kernel/dkms.conf && echo \"$AUTOINSTALL\"); }; read_conf() { local kernelver=$1; safe_source; }; \
+                    kernelver=($1); read_conf \"$2\"";
+        for built in ["", "6.12.95+deb12-amd64"] {
+            for (kernel, want) in
+                [("6.1.0-50-amd64", ""), ("6.8.0-151-generic", "yes"), ("7.3.4+deb13-amd64", "yes"), ("", "yes")]
+            {
+                let said = Command::new("bash").args(["-c", read, "bash", kernel, built]).output().unwrap();
+                assert_eq!(
+                    String::from_utf8_lossy(&said.stdout).trim(),
+                    want,
+                    "for {kernel:?} where {built:?} is built"
+                );
+                assert!(said.status.success(), "{said:?}");
+            }
+        }
     }
 }
