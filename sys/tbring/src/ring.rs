@@ -90,6 +90,8 @@ pub struct Completion {
 pub(crate) struct Map {
     base: NonNull<u8>,
     bytes: usize,
+    /// The process that has it; a child of fork() has none of a device, and may have other memory there.
+    owner: Option<u32>,
 }
 
 // SAFETY: an address; what may be done with it is settled by the queues over it.
@@ -98,14 +100,14 @@ unsafe impl Send for Map {}
 impl Map {
     /// Memory of its own, all zeros.
     pub(crate) fn anonymous(bytes: usize) -> Result<Map> {
-        Map::new(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+        Map::new(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, None)
     }
 
-    fn new(bytes: usize, flags: i32, fd: i32) -> Result<Map> {
+    fn new(bytes: usize, flags: i32, fd: i32, owner: Option<u32>) -> Result<Map> {
         // SAFETY: a fresh mapping at an address of the kernel's choice.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) };
         match NonNull::new(base.cast::<u8>()) {
-            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => Ok(Map { base, bytes }),
+            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => Ok(Map { base, bytes, owner }),
             _ => Err(Error::call("mapping memory")),
         }
     }
@@ -118,6 +120,9 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
+        if self.owner.is_some_and(|owner| owner != std::process::id()) {
+            return;
+        }
         // SAFETY: our own mapping; what was built over it goes with the one that holds both.
         let unmapped = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
         debug_assert_eq!(unmapped, 0);
@@ -244,7 +249,7 @@ impl Ring {
         }
         let bytes =
             usize::try_from(hello.map_bytes).map_err(|_| Error::Queues { what: "a map larger than the memory" })?;
-        let map = Map::new(bytes, libc::MAP_SHARED, fd.as_raw_fd())?;
+        let map = Map::new(bytes, libc::MAP_SHARED, fd.as_raw_fd(), Some(std::process::id()))?;
         // SAFETY: the map is held beside the queues and dropped after them, by the order of the fields.
         let queues = unsafe { Queues::new(map.base, hello.map_bytes, &hello)? };
         Ok(Ring { queues, _map: map, device: Device::new(fd), threaded: options.thread.is_some() })

@@ -119,7 +119,7 @@ impl Swap {
     /// last one may be on its way when this returns: [`Swap::flush`].
     ///
     /// # Errors
-    /// [`Error::Range`]: the message is empty or longer than the buffer. [`Error::Ended`]: the other side has closed
+    /// [`Error::Range`]: the message is longer than the buffer. [`Error::Ended`]: the other side has closed
     /// the channel; what it sent before can still be received. [`Error::Late`]: the other side took nothing in time; the message is still being sent, and `front`
     /// or `flush` must wait for it before the next one. [`Error::Gone`], [`Error::Refused`].
     pub fn send(&mut self, length: u64) -> Result<()> {

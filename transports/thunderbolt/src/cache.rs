@@ -16,8 +16,8 @@ use linkspan_uffd::Unmaps;
 
 use crate::device::{Registrar, RingDevice};
 
-/// Regions that a rail keeps before it begins anew; a file has at most 1,024.
-const KEEP: usize = 512;
+/// Regions that a rail keeps before it begins anew; a file has at most 1,024, with dma-bufs and with those that chunks under way hold then.
+const KEEP: usize = 384;
 
 /// Most dma-bufs that are registered with a rail: what is left of a file's regions.
 const DMABUFS: usize = 448;
@@ -198,6 +198,8 @@ pub(crate) struct Cache<D: RingDevice> {
     devices: Seen<D::Region>,
     memory: CableMemory,
     generation: u64,
+    /// No more memory could be locked at some time.
+    pub(crate) short: bool,
 }
 
 impl<D: RingDevice> Cache<D> {
@@ -210,7 +212,16 @@ impl<D: RingDevice> Cache<D> {
         });
         let devices = Seen::new(&shared);
         let memory = CableMemory(Arc::new(Mutex::new(Some(shared))));
-        Cache { host: Regions::default(), told: UnmapSource::Owner, epoch: 0, seen: 0, devices, memory, generation: 0 }
+        Cache {
+            host: Regions::default(),
+            told: UnmapSource::Owner,
+            epoch: 0,
+            seen: 0,
+            devices,
+            memory,
+            generation: 0,
+            short: false,
+        }
     }
 
     /// From now on unmapped host memory is noticed without a call. `Err`: why none is kept.
@@ -246,6 +257,28 @@ impl<D: RingDevice> Cache<D> {
                 hint: "; its owner has not registered it with this rail, or has taken it back",
             });
         }
+        if let Some(held) = self.known(mem, target) {
+            return Ok(held);
+        }
+        let keep = self.is_told(mem);
+        let held = self.register(device, mem, target)?;
+        if keep {
+            self.host.insert(mem, held.clone(), target);
+        }
+        Ok(held)
+    }
+
+    /// Registers host memory before it is used, where it would be kept until then and is not refused.
+    pub(crate) fn prepare(&mut self, device: &mut D, mem: MemSlice, target: bool) {
+        if self.known(mem, target).is_none()
+            && self.is_told(mem)
+            && let Ok(held) = self.register(device, mem, target)
+        {
+            self.host.insert(mem, held, target);
+        }
+    }
+
+    fn known(&mut self, mem: MemSlice, target: bool) -> Option<Arc<Held<D::Region>>> {
         if let UnmapSource::Kernel(unmaps) = self.told {
             unmaps.settle();
         }
@@ -257,24 +290,32 @@ impl<D: RingDevice> Cache<D> {
             self.host = Regions::default();
             self.generation = generation;
         }
-        if let Some(held) = self.host.find(mem, target) {
-            return Ok(held.clone());
-        }
+        self.host.find(mem, target).cloned()
+    }
+
+    /// Whether somebody says when this host memory goes: from here on, so before it is registered.
+    fn is_told(&self, mem: MemSlice) -> bool {
         let from = mem.as_ptr() as u64;
         let promised = || gone::is_promised((from, from.saturating_add(mem.len() as u64)));
-        // Before it is registered: what goes from here on is told.
-        let keep = match self.told {
+        match self.told {
             UnmapSource::Owner => true,
             UnmapSource::Kernel(unmaps) => unmaps.watch(mem).is_ok() || promised(),
             UnmapSource::Nobody => promised(),
-        };
-        // What is received into is often sent from later; what is sent from may be memory that cannot be written.
-        let region = device.register(mem, if target { Access::Both } else { Access::Send })?;
-        let held = Arc::new(Held { region, mem, head: 0 });
-        if keep {
-            self.host.insert(mem, held.clone(), target);
         }
-        Ok(held)
+    }
+
+    fn register(&mut self, device: &mut D, mem: MemSlice, target: bool) -> Result<Arc<Held<D::Region>>, Error> {
+        // What is received into is often sent from later; what is sent from may be memory that cannot be written.
+        let access = if target { Access::Both } else { Access::Send };
+        let region = match device.register(mem, access) {
+            // What is kept for later must not be in the way of what is needed now.
+            Err(error) if error.errno() == Some(ENOMEM) => {
+                (self.host, self.short) = (Regions::default(), true);
+                device.register(mem, access)?
+            }
+            region => region?,
+        };
+        Ok(Arc::new(Held { region, mem, head: 0 }))
     }
 }
 
@@ -287,6 +328,8 @@ impl<D: RingDevice> Drop for Cache<D> {
 
 /// `errno.h`: a bad address.
 const EFAULT: i32 = 14;
+/// No more memory may be locked.
+const ENOMEM: i32 = 12;
 
 #[cfg(test)]
 mod tests;

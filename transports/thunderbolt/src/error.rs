@@ -6,9 +6,6 @@ use crate::tier::Tier;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The device.
-    #[error(transparent)]
-    Device(#[from] linkspan_tbring::Error),
     /// No cable joins both hosts at a tier that both may use.
     #[error("LS1521 no Thunderbolt or USB4 cable that linkspan can use joins this host and the peer: {why}")]
     NoCable {

@@ -97,8 +97,12 @@ pub(crate) struct RingIo<D: RingDevice> {
 }
 
 impl<D: RingDevice> RingIo<D> {
-    pub(crate) fn region(&mut self, mem: MemSlice, target: bool) -> Result<Arc<Held<D::Region>>, End> {
-        self.cache.get(&mut self.device, mem, target).map_err(lost)
+    /// The registered memory that holds `mem`; `None`: no more may be locked.
+    pub(crate) fn region(&mut self, mem: MemSlice, target: bool) -> Result<Option<Arc<Held<D::Region>>>, End> {
+        match self.cache.get(&mut self.device, mem, target) {
+            Err(error) if error.errno() == Some(ENOMEM) => Ok(None),
+            held => held.map(Some).map_err(lost),
+        }
     }
 
     /// What was put fits always: the queues hold more than all that may be under way.
@@ -125,6 +129,8 @@ pub struct RingRail<D: RingDevice> {
     busy: bool,
     /// It has said hello, and its handshake is not over.
     joining: bool,
+    /// That little memory may be locked was told.
+    told: bool,
     end: Option<End>,
 }
 
@@ -167,7 +173,7 @@ impl<D: RingDevice> RingRail<D> {
             tells_end: false,
         };
         let info = RailInfo::new(NAME, path, reason, caps);
-        Ok(RingRail { port, tx: Tx::new(), rx: Rx::new(), info, busy, joining: false, end: None })
+        Ok(RingRail { port, tx: Tx::new(), rx: Rx::new(), info, busy, joining: false, told: false, end: None })
     }
 
     /// The same, for owners of memory who do not say when they unmap it: the kernel does, by userfaultfd; memory of which it
@@ -217,7 +223,9 @@ impl<D: RingDevice> RingRail<D> {
     }
 }
 
-/// `errno.h`: the other side has closed.
+/// `errno.h`: no more memory may be locked.
+pub(crate) const ENOMEM: i32 = 12;
+/// The other side has closed.
 const EPIPE: i32 = 32;
 /// A signal came.
 const EINTR: i32 = 4;
@@ -248,15 +256,15 @@ unsafe impl<D: RingDevice> Rail for RingRail<D> {
         }
         let done = match src.len() <= INLINE {
             true => self.tx.message(&mut self.port, head, src),
-            false => self.tx.chunk(&mut self.port, head, src),
+            false => self.tx.chunk(&mut self.port, head, src, self.rx.is_arriving()),
         };
         done.or_else(|end| self.busy(end))
     }
 
     fn prepare(&mut self, mem: MemSlice, target: bool) {
         // Where it fails, the chunk that needs it says so.
-        if self.end.is_none() && mem.len() > INLINE && mem.is_host() {
-            let _ = self.port.region(mem, target);
+        if self.end.is_none() && mem.len() > INLINE && mem.is_host() && (target || self.tx.takes()) {
+            self.port.cache.prepare(&mut self.port.device, mem, target);
         }
     }
 
@@ -316,6 +324,18 @@ unsafe impl<D: RingDevice> Rail for RingRail<D> {
             return Err(self.ended(End::Gone("it closed the rail".into())));
         }
         Ok(if found > 0 { Poll::Active } else { Poll::Idle })
+    }
+
+    /// That memory is registered over and over, once.
+    fn event(&mut self) -> Option<String> {
+        let first = self.port.cache.short && !self.told;
+        self.told |= first;
+        first.then(|| {
+            format!(
+                "{}: no more memory may be locked (`ulimit -l`), so that it is registered for each message or chunk anew, which is slower",
+                self.info.path
+            )
+        })
     }
 
     fn registrar(&self) -> Option<Arc<dyn Registrar>> {

@@ -134,8 +134,8 @@ impl Setup {
     /// Takes bytes from the peer. Returns how many belonged to the handshake.
     ///
     /// # Errors
-    /// [`Error::BadOffer`], [`Error::NoCable`], [`Error::Elsewhere`], [`Error::Forced`], [`Error::Device`]: the
-    /// handshake cannot succeed any more.
+    /// [`Error::BadOffer`], [`Error::NoCable`], [`Error::Elsewhere`], [`Error::Forced`]: the handshake cannot succeed any
+    /// more.
     pub fn input(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let mut used = 0;
         loop {
@@ -262,10 +262,11 @@ impl Setup {
                 if !self.joins.contains(&(own, their)) {
                     return Err(Error::BadOffer("a cable that does not join us".into()));
                 }
-                let answer = match self.open(own, Some(channels)) {
-                    Ok((medium, channels)) => {
+                let opened = self.open(own, Some(channels));
+                let answer = match opened.and_then(|(medium, channels)| self.rail(own, their, medium, channels)) {
+                    Ok(rail) => {
                         self.out.extend_from_slice(&Word::Yes { of: self.asked }.encode());
-                        return self.up(own, their, medium, channels, 0);
+                        return self.up(rail, 0);
                     }
                     Err(why) => {
                         self.refused.push(why);
@@ -281,7 +282,13 @@ impl Setup {
             }
             (Word::Yes { of }, State::Asked { at, medium, channels, .. }) if of == self.asked => {
                 let (own, their) = self.joins[at];
-                self.up(own, their, medium, channels, at)
+                match self.rail(own, their, medium, channels) {
+                    Ok(rail) => self.up(rail, at),
+                    Err(why) => {
+                        self.refused.push(why);
+                        self.ask(at + 1, 0)
+                    }
+                }
             }
             (Word::No { of }, State::Up { rail, at, heard: false, .. })
                 if of == self.asked && self.role == Role::Caller =>
@@ -322,15 +329,14 @@ impl Setup {
         self.joins.get(at).map_or_else(String::new, |(own, _)| self.ports.cables[*own].name.clone())
     }
 
-    /// Both ends are open: the rail is made, and the peer is shown who is here.
-    fn up(
+    /// The rail over a cable of ours that is open; or why there is none.
+    fn rail(
         &mut self,
         own: usize,
         their: usize,
         medium: OpenedCable,
         channels: (u32, u32),
-        at: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<Box<dyn CableRail>, String> {
         let cable = &self.ports.cables[own];
         let rings = [cable.ring.into(), self.theirs.as_ref().map_or(0, |theirs| theirs.ring(their))];
         let speed = match cable.speed {
@@ -343,10 +349,16 @@ impl Setup {
             _ => format!("the kernel's stream on a cable to the peer; no {}: {}", Tier::Ring, self.why_no_ring()),
         };
         let about = About { path: self.path.clone(), reason, speed: cable.speed, plug: cable.link.clone() };
-        let mut rail: Box<dyn CableRail> = match medium {
-            OpenedCable::Ring(ring) => ring.into_rail(channels, about, &self.config)?,
-            OpenedCable::Stream(stream) => Box::new(StreamRail::new(stream, rings, about)),
-        };
+        match medium {
+            OpenedCable::Ring(ring) => {
+                ring.into_rail(channels, about, &self.config).map_err(|error| format!("{}: {error}", cable.name))
+            }
+            OpenedCable::Stream(stream) => Ok(Box::new(StreamRail::new(stream, rings, about))),
+        }
+    }
+
+    /// Both ends are open: the peer is shown who is here.
+    fn up(&mut self, mut rail: Box<dyn CableRail>, at: usize) -> Result<(), Error> {
         let said = rail.hello(&self.ours.nonce);
         self.state = State::Up { rail, at, since: Instant::now(), heard: false, told: false };
         said.or_else(|down| self.not_this(&down.to_string()))
@@ -462,7 +474,7 @@ fn id(uuid: &[u8; 16]) -> String {
 /// Joins two sides in one process; for tests and tools.
 ///
 /// # Errors
-/// [`Error::BadOffer`], [`Error::NoCable`], [`Error::Elsewhere`], [`Error::Forced`], [`Error::OtherPeer`], [`Error::Deadline`], [`Error::Device`].
+/// [`Error::BadOffer`], [`Error::NoCable`], [`Error::Elsewhere`], [`Error::Forced`], [`Error::OtherPeer`], [`Error::Deadline`].
 pub fn join(mut a: Setup, mut b: Setup) -> Result<(BoxRail, BoxRail), Error> {
     loop {
         b.input(&a.output())?;

@@ -55,6 +55,18 @@ pub(crate) fn inherit(device: &str, channel: u32) -> Done {
         tell(no_map && matches!(ring.close_channel(channel), Err(Error::Gone)));
         // SAFETY: one descriptor.
         tell(unsafe { libc::poll(&raw mut waits, 1, -1) } == 1 && waits.revents & libc::POLLHUP != 0);
+        // Some of them where the parent has its queues.
+        let pages = [(); 256].map(|()| {
+            let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            // SAFETY: new memory, which replaces none.
+            unsafe { libc::mmap(std::ptr::null_mut(), 4096, prot, flags, -1, 0) }
+        });
+        drop(ring);
+        for page in pages {
+            // SAFETY: the page of before, or none, which ends the child.
+            unsafe { page.cast::<u8>().write_volatile(1) };
+        }
+        tell(true);
         loop {
             // SAFETY: it waits to be killed.
             unsafe { libc::pause() };
@@ -68,6 +80,7 @@ pub(crate) fn inherit(device: &str, channel: u32) -> Done {
     let mut told = [0];
     end.read_exact(&mut told).map_err(|e| e.to_string())?;
     expect(told == [1], || "the child was not told of the end by poll()".into())?;
+    end.read_exact(&mut told).map_err(|e| format!("the child's drop took its own memory away: {e}"))?;
     let again = open(device)?;
     let opened = again.open_channel(channel).map_err(text);
     // SAFETY: a child of ours.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use linkspan_proto::Head;
 use linkspan_proto::head::HEAD_LEN;
-use linkspan_transport::{Buf, End, Sink};
+use linkspan_transport::{Buf, End, MemSlice, Sink};
 
 use super::{CHUNK, CHUNKS, Of, RingIo, SLOT, SLOTS, Slots, is_apart, uncopied};
 use crate::cache::Held;
@@ -27,6 +27,8 @@ struct IncomingChunk<R> {
     landed: bool,
     /// Keeps the memory registered.
     _region: Option<Arc<Held<R>>>,
+    /// Where it is copied to from scratch.
+    copied: Option<MemSlice>,
 }
 
 pub(crate) struct Rx<D: RingDevice> {
@@ -34,6 +36,8 @@ pub(crate) struct Rx<D: RingDevice> {
     /// The slot that the next message is in: receives meet messages in the order in which they were posted.
     next: usize,
     arriving: VecDeque<IncomingChunk<D::Region>>,
+    /// A chunk that has a place, of which no more memory may be locked: it comes when those before have landed, by scratch if need be.
+    waiting: Option<(Head, MemSlice)>,
     /// Number of the first of those.
     first: u64,
     scratch: Box<[u8]>,
@@ -51,6 +55,7 @@ impl<D: RingDevice> Rx<D> {
             came: [Came::Not; SLOTS],
             next: 0,
             arriving: VecDeque::with_capacity(CHUNKS),
+            waiting: None,
             first: 0,
             scratch: vec![0; SLOT].into(),
             hello: None,
@@ -63,6 +68,17 @@ impl<D: RingDevice> Rx<D> {
     /// Whether all that the peer sent before it closed has been seen.
     pub(crate) fn is_over(&self) -> bool {
         self.over
+    }
+
+    /// Whether the next chunk may be placed.
+    fn takes(&self) -> bool {
+        let by_scratch = self.arriving.front().is_some_and(|chunk| chunk.copied.is_some());
+        self.arriving.len() < CHUNKS && self.waiting.is_none() && !by_scratch
+    }
+
+    /// Whether chunks are on their way to us.
+    pub(crate) fn is_arriving(&self) -> bool {
+        !self.arriving.is_empty()
     }
 
     fn mark(&mut self, slot: u64, came: Came) -> Result<(), End> {
@@ -94,7 +110,7 @@ impl<D: RingDevice> Rx<D> {
 
     /// Looks at messages as far as chunks may be placed.
     pub(crate) fn go_on(&mut self, port: &mut RingIo<D>, sink: &mut dyn Sink) -> Result<(), End> {
-        while (self.lost || self.arriving.len() < CHUNKS) && !(self.one && self.hello.is_some()) {
+        while (self.lost || self.takes()) && !(self.one && self.hello.is_some()) {
             let len = match self.came[self.next] {
                 Came::Not => return Ok(()),
                 Came::Closed => {
@@ -157,7 +173,7 @@ impl<D: RingDevice> Rx<D> {
             Some(mem) if !mem.fill(0, body) => return Err(uncopied("to")),
             _ => {}
         }
-        self.arriving.push_back(IncomingChunk { head, landed: true, _region: None });
+        self.arriving.push_back(IncomingChunk { head, landed: true, _region: None, copied: None });
         self.land(sink)
     }
 
@@ -167,23 +183,38 @@ impl<D: RingDevice> Rx<D> {
         if len > CHUNK {
             return Err(End::Protocol(format!("a chunk of {len} bytes, {CHUNK} is most")));
         }
-        let cookie = Of::DataReceived.cookie(self.first + self.arriving.len() as u64);
-        let region = match sink.place(head)? {
-            Some(mem) if mem.len() == len => {
-                let held = port.region(mem, true)?;
-                let put = port.device.receive(port.data, held.region(), held.offset(mem), len as u64, cookie);
-                port.put(put)?;
-                Some(held)
+        match sink.place(head)? {
+            Some(mem) if mem.len() == len => self.post(port, *head, mem),
+            Some(mem) => Err(misplaced(head, mem.len())),
+            None => self.scratch(port, *head, None),
+        }
+    }
+
+    /// Of the next chunk.
+    fn cookie(&self) -> u64 {
+        Of::DataReceived.cookie(self.first + self.arriving.len() as u64)
+    }
+
+    /// Receives a chunk into its place; where no more memory may be locked, into scratch, which is used by no other then.
+    fn post(&mut self, port: &mut RingIo<D>, head: Head, mem: MemSlice) -> Result<(), End> {
+        let Some(held) = port.region(mem, true)? else {
+            if self.is_arriving() {
+                self.waiting = Some((head, mem));
+                return Ok(());
             }
-            Some(mem) => return Err(misplaced(head, mem.len())),
-            None => {
-                let at = Slots::<D>::SCRATCH;
-                let put = port.device.receive(port.data, &port.slots.region, at, len as u64, cookie);
-                port.put(put)?;
-                None
-            }
+            return self.scratch(port, head, Some(mem));
         };
-        self.arriving.push_back(IncomingChunk { head: *head, landed: false, _region: region });
+        let put = port.device.receive(port.data, held.region(), held.offset(mem), mem.len() as u64, self.cookie());
+        port.put(put)?;
+        self.arriving.push_back(IncomingChunk { head, landed: false, _region: Some(held), copied: None });
+        Ok(())
+    }
+
+    fn scratch(&mut self, port: &mut RingIo<D>, head: Head, copied: Option<MemSlice>) -> Result<(), End> {
+        let len = head.len.get().into();
+        let put = port.device.receive(port.data, &port.slots.region, Slots::<D>::SCRATCH, len, self.cookie());
+        port.put(put)?;
+        self.arriving.push_back(IncomingChunk { head, landed: false, _region: None, copied });
         Ok(())
     }
 
@@ -196,7 +227,15 @@ impl<D: RingDevice> Rx<D> {
             return Err(End::Protocol(format!("{length} bytes of a chunk of {}", chunk.head.len.get())));
         }
         chunk.landed = true;
+        if let Some(mem) = chunk.copied
+            && !port.slots.mem.sub(Slots::<D>::SCRATCH, length).is_some_and(|from| from.copy_to_host(mem))
+        {
+            return Err(uncopied("to"));
+        }
         self.land(sink)?;
+        if let Some((head, mem)) = self.waiting.take_if(|_| !self.lost) {
+            self.post(port, head, mem)?;
+        }
         self.go_on(port, sink)
     }
 

@@ -7,7 +7,7 @@ use linkspan_proto::Head;
 use linkspan_proto::head::HEAD_LEN;
 use linkspan_transport::{Buf, End, MemSlice};
 
-use super::{CHUNKS, Of, RingIo, SLOT, SLOTS, Slots, uncopied};
+use super::{CHUNKS, ENOMEM, Of, RingIo, SLOT, SLOTS, Slots, uncopied};
 use crate::cache::Held;
 use crate::device::RingDevice;
 
@@ -50,6 +50,11 @@ impl<D: RingDevice> Tx<D> {
         !self.items.is_empty() || self.free.len() < SLOTS
     }
 
+    /// Whether there is space for a chunk.
+    pub(crate) fn takes(&self) -> bool {
+        self.chunks < CHUNKS && !self.free.is_empty()
+    }
+
     fn accept(&mut self, left: u8, region: Option<Arc<Held<D::Region>>>) -> u64 {
         self.items.push_back(Item { left, region });
         self.taken + self.items.len() as u64
@@ -82,12 +87,19 @@ impl<D: RingDevice> Tx<D> {
         Ok(n)
     }
 
-    /// A head, and its payload on the other channel.
-    pub(crate) fn chunk(&mut self, port: &mut RingIo<D>, head: &Head, src: MemSlice) -> Result<u64, Option<End>> {
-        if self.chunks >= CHUNKS || self.free.is_empty() {
+    /// A head, and its payload on the other channel. `arriving`: so are chunks of the peer, whose memory is locked until they are here.
+    pub(crate) fn chunk(
+        &mut self,
+        port: &mut RingIo<D>,
+        head: &Head,
+        src: MemSlice,
+        arriving: bool,
+    ) -> Result<u64, Option<End>> {
+        if !self.takes() {
             return Err(None);
         }
         let held = port.region(src, false)?;
+        let held = held.ok_or_else(|| (self.chunks == 0 && !arriving).then_some(End::System(LOCK, ENOMEM)))?;
         let offset = held.offset(src);
         let n = self.message(port, head, MemSlice::NONE)?;
         let put = port.device.send(port.data, held.region(), offset, src.len() as u64, Of::DataSent.cookie(n));
@@ -125,6 +137,9 @@ impl<D: RingDevice> Tx<D> {
         }
     }
 }
+
+/// What failed where there is not even as much for one chunk.
+const LOCK: &str = "locking the memory of a message (raise its limit: ulimit -l)";
 
 /// Copies a body behind the head in a slot. Bodies are at most `EAGER_MAX` bytes.
 fn copy(body: MemSlice, slot: MemSlice) -> bool {

@@ -212,6 +212,24 @@ fn cables_that_look_alike_are_told_apart_by_what_comes_over_them() {
     assert_eq!(pairs.len(), 2);
 }
 
+/// The answerer's memory, then the caller's alone: a rail takes about 1 MiB.
+#[test]
+fn a_cable_whose_rail_gets_no_memory_is_passed_over_for_the_next() {
+    for limit in [0, 3 << 19] {
+        let links = [SoftRingLink::new(), SoftRingLink::new()];
+        links[0].limit(limit);
+        let side = |side: usize| {
+            let one =
+                |n: usize| Cable { link: format!("0-{n}"), ..cable(side, Tier::Ring, links[n].address(side), (0, 0)) };
+            setup(side, vec![one(0), one(1)])
+        };
+        let (a, b) = join(side(0), side(1)).expect("joined");
+        for rail in [&a, &b] {
+            assert_eq!(rail.info().plug.as_deref(), Some("0-1"), "with {limit} bytes");
+        }
+    }
+}
+
 /// Each of two cables between the same host interfaces, offered alone as when it was lost: a wrong one is waited for seconds.
 #[test]
 fn a_lost_cable_is_the_second_at_most_that_is_tried() {

@@ -27,12 +27,24 @@ const EINVAL: i32 = 22;
 const EOPNOTSUPP: i32 = 95;
 
 /// Registered memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct SoftRegion {
     mem: MemSlice,
     /// Bytes before it, which are unused.
     head: u64,
     access: Access,
+    /// What is to have its bytes back.
+    locked: Option<SoftRingLink>,
+}
+
+impl Drop for SoftRegion {
+    fn drop(&mut self) {
+        if let Some(link) = &self.locked
+            && let Some(left) = &mut link.lock().locked
+        {
+            *left += self.mem.len() as u64;
+        }
+    }
 }
 
 impl SoftRegion {
@@ -216,7 +228,7 @@ impl SoftRingLink {
         self.lock().no_dmabufs = true;
     }
 
-    /// Lets no more than so many bytes be registered from now on.
+    /// Lets no more than so many bytes be registered at a time, beside what is registered now.
     pub fn limit(&self, bytes: u64) {
         self.lock().locked = Some(bytes);
     }
@@ -406,7 +418,7 @@ unsafe impl Registrar<SoftRegion> for SoftRegistrar {
             () if world.unplugged || world.epoch != self.1 => Err(Error::Gone),
             () if world.no_dmabufs => Err(refused("registering memory", EOPNOTSUPP)),
             () if !offset.is_multiple_of(4096) => Err(refused("registering memory", EINVAL)),
-            () => Ok(SoftRegion { mem, head, access }),
+            () => Ok(SoftRegion { mem, head, access, locked: None }),
         }
     }
 }
@@ -430,7 +442,8 @@ unsafe impl RingDevice for SoftRing {
             *left = left.checked_sub(mem.len() as u64).ok_or(refused("registering memory", ENOMEM))?;
         }
         world.registered += 1;
-        Ok(SoftRegion { mem, head: 0, access })
+        let locked = world.locked.is_some().then(|| self.link.clone());
+        Ok(SoftRegion { mem, head: 0, access, locked })
     }
 
     fn open_channel(&mut self, channel: u32) -> Result<(), Error> {
