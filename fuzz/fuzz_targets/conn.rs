@@ -388,6 +388,8 @@ impl Victim {
     }
 
     fn check_bounds(&self) {
+        // The engine tells it where it is fuzzed; the gate only compiles this.
+        #[cfg(fuzzing)]
         for (name, len, most) in self.engine.held() {
             assert!(len <= most, "{len} {name}, the bound is {most}");
         }

@@ -221,7 +221,7 @@ fn plan(streams: &mut [Stream], at: usize, input: &mut Input<'_>) -> bool {
     if input.u8() > 230 {
         numbers.push(NUMBERS[input.below(NUMBERS.len())]);
     }
-    let carrier = [Carrier::Tcp, Carrier::Tcp, Carrier::Shm, Carrier::Verbs, Carrier::Devmem][input.below(5)];
+    let carrier = [Carrier::Tcp, Carrier::Tcp, Carrier::Shm, Carrier::Offered, Carrier::Devmem][input.below(5)];
     let keepalive = (input.u8() & 3 == 0).then_some(32);
     let mut bytes = Plan { carrier, acked: input.u8() & 1 == 0, streams: numbers, keepalive }.encode();
     if input.u8() > 230 {
