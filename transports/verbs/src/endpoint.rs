@@ -237,14 +237,14 @@ impl<N: Nic> VerbsRail<N> {
                 }
                 sink.ctrl(&head, body).map_err(|v| v.0)
             }
-            Say::Ask => {
+            Say::Ask | Say::Written => {
+                let ask = (say == Say::Ask).then_some(id);
                 let cache = &mut self.cache;
-                return self.rx.asked(sink, id, &head, |mem| cache.get(mem, true).map_err(unregistered));
+                return self.rx.came(sink, ask, &head, |mem| cache.get(mem, true).map_err(unregistered));
             }
             Say::Place => self.tx.answered(id, Some(place)),
             Say::Nowhere => self.tx.answered(id, None),
             Say::Landed => self.rx.landed(sink, id),
-            Say::Written => self.rx.written(sink, &head),
             Say::Granted => {
                 self.tx.granted(id, place.0, place.1, place.2);
                 Ok(())

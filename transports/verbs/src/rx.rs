@@ -38,8 +38,8 @@ pub(crate) struct Rx<M> {
     repost: Vec<RecvWr>,
     pub(crate) scratch: Box<[u8]>,
     arriving: VecDeque<IncomingChunk<M>>,
-    /// Chunks whose place is not known yet, oldest first.
-    waiting: VecDeque<(u32, Head)>,
+    /// Chunks that the sink has not placed yet, oldest first: those that ask, and those that were written behind one that does.
+    waiting: VecDeque<(Option<u32>, Head)>,
     pub(crate) replies: VecDeque<Reply>,
     next_ask: u32,
     /// By the low bits of the receive's number, as the peer keeps them.
@@ -110,57 +110,66 @@ impl<M: Mr> Rx<M> {
         self.repost.drain(..n);
     }
 
-    /// A chunk asks for its place; `find` gives the region of one.
-    pub(crate) fn asked<I: Sink + ?Sized>(
+    /// A chunk has come: it asks for its place, or was written to that of its grant. `find` gives the region of a place.
+    pub(crate) fn came<I: Sink + ?Sized>(
         &mut self,
         sink: &mut I,
-        ask: u32,
+        ask: Option<u32>,
         head: &Head,
         find: impl FnMut(MemSlice) -> Result<Arc<CachedRegion<M>>, End>,
     ) -> Result<(), End> {
-        let under_way = self.arriving.len() + self.waiting.len();
-        if ask != self.next_ask || under_way >= CHUNKS {
-            return Err(End::Protocol(format!("chunk {ask} asks, {} was due and {under_way} arrive", self.next_ask)));
+        if self.arriving.len() + self.waiting.len() >= CHUNKS {
+            return Err(End::Protocol(format!("a chunk comes while {CHUNKS} arrive")));
         }
-        self.next_ask = ask.wrapping_add(1);
+        if let Some(ask) = ask {
+            if ask != self.next_ask {
+                return Err(End::Protocol(format!("chunk {ask} asks, {} was due", self.next_ask)));
+            }
+            self.next_ask = ask.wrapping_add(1);
+        }
         self.waiting.push_back((ask, *head));
         self.assign(sink, find)
     }
 
-    /// Whether chunks wait for their place.
+    /// Whether chunks wait for their turn.
     pub(crate) fn waits(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Gives places to the chunks that asked, in their order, as far as there are any.
+    /// Places the chunks that wait, in their order, as far as there are places. One that was written has its own.
     pub(crate) fn assign<I: Sink + ?Sized>(
         &mut self,
         sink: &mut I,
         mut find: impl FnMut(MemSlice) -> Result<Arc<CachedRegion<M>>, End>,
     ) -> Result<(), End> {
         while let Some(&(ask, head)) = self.waiting.front() {
-            if !sink.ready(&head) {
+            if ask.is_some() && !sink.ready(&head) {
                 return Ok(());
             }
-            match sink.place(&head).map_err(|v| End::Protocol(v.0))? {
-                Some(mem) if mem.len() == head.len.get() as usize => {
+            let place = sink.place(&head).map_err(|v| End::Protocol(v.0))?;
+            if let Some(mem) = place.filter(|mem| mem.len() != head.len.get() as usize) {
+                return Err(End::Protocol(other_length(&head, mem)));
+            }
+            let region = match (ask, place) {
+                (Some(ask), Some(mem)) => {
                     let region = find(mem)?;
                     let place = (mem.as_ptr() as u64, region.keys().rkey(), mem.len() as u64);
                     self.replies.push_back((ask, Some(place)));
-                    self.arriving.push_back(IncomingChunk {
-                        ask: Some(ask),
-                        head,
-                        landed: false,
-                        _region: Some(region),
-                    });
+                    Some(region)
                 }
-                Some(mem) => return Err(End::Protocol(other_length(&head, mem))),
-                None => {
+                (Some(ask), None) => {
                     self.replies.push_back((ask, None));
-                    self.arriving.push_back(IncomingChunk { ask: None, head, landed: true, _region: None });
-                    self.land(sink).map_err(End::Protocol)?;
+                    None
                 }
-            }
+                (None, Some(_)) => None,
+                (None, None) => {
+                    let why = format!("a write into receive {:#x}, which has ended", head.id.get());
+                    return Err(End::Protocol(why));
+                }
+            };
+            let landed = region.is_none();
+            self.arriving.push_back(IncomingChunk { ask: ask.filter(|_| !landed), head, landed, _region: region });
+            self.land(sink).map_err(End::Protocol)?;
             self.waiting.pop_front();
         }
         Ok(())
@@ -175,20 +184,6 @@ impl<M: Mr> Rx<M> {
             return Err(format!("the end of chunk {ask}, which was not told its place"));
         }
         chunk.landed = true;
-        self.land(sink)
-    }
-
-    /// A chunk has been written to the place of its grant.
-    pub(crate) fn written<I: Sink + ?Sized>(&mut self, sink: &mut I, head: &Head) -> Result<(), String> {
-        if self.arriving.len() >= CHUNKS {
-            return Err(format!("{CHUNKS} chunks arrive and one more"));
-        }
-        match sink.place(head).map_err(|v| v.0)? {
-            Some(mem) if mem.len() == head.len.get() as usize => {}
-            Some(mem) => return Err(other_length(head, mem)),
-            None => return Err(format!("a write into receive {:#x}, which has ended", head.id.get())),
-        }
-        self.arriving.push_back(IncomingChunk { ask: None, head: *head, landed: true, _region: None });
         self.land(sink)
     }
 

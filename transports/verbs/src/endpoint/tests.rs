@@ -30,6 +30,34 @@ impl Sink for Places {
     }
 }
 
+/// Ready for a chunk when it is told so; the receives whose chunks were placed, and then those whose chunks landed.
+struct Late {
+    places: Places,
+    open: bool,
+    placed: Vec<u32>,
+    landed: Vec<u32>,
+}
+
+impl Sink for Late {
+    fn ready(&mut self, _: &Head) -> bool {
+        self.open
+    }
+
+    fn ctrl(&mut self, _: &Head, _: &[u8]) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    fn place(&mut self, head: &Head) -> Result<Option<MemSlice>, Violation> {
+        self.placed.push(head.id.get());
+        self.places.place(head)
+    }
+
+    fn landed(&mut self, head: &Head) -> Result<(), Violation> {
+        self.landed.push(head.id.get());
+        Ok(())
+    }
+}
+
 struct Liar {
     qp: SoftQp,
     cq: <SoftNic as Nic>::Cq,
@@ -67,7 +95,7 @@ impl Liar {
 }
 
 /// Polls until the rail is down or has nothing more.
-fn hears(rail: &mut VerbsRail<SoftNic>, sink: &mut Places) -> Result<(), Down> {
+fn hears(rail: &mut VerbsRail<SoftNic>, sink: &mut dyn Sink) -> Result<(), Down> {
     let mut idle = 0;
     while idle < 5 {
         idle = if rail.poll(sink)? == Poll::Active { 0 } else { idle + 1 };
@@ -140,6 +168,32 @@ fn every_lie_ends_the_rail_by_name() {
         assert!(rail.flush().is_err() && rail.poll(&mut sink).is_err() && rail.arm().is_none(), "{want}: forever");
         assert!(rail.ctrl(&Head::new(Kind::GoAway), MemSlice::NONE).is_err());
     }
+}
+
+#[test]
+fn a_chunk_that_was_written_waits_for_those_that_asked_before_it() {
+    let (mut rail, mut liar) = against();
+    let places = Places(StaticBuf::new(4096), 0);
+    let mut sink = Late { places, open: false, placed: Vec::new(), landed: Vec::new() };
+    for bytes in [with(frame(Say::Ask, 0), chunk(1, 10), &[]), with(frame(Say::Written, 0), chunk(2, 10), &[])] {
+        liar.say(&bytes);
+        hears(&mut rail, &mut sink).expect("up");
+    }
+    assert_eq!(sink.placed, [0; 0], "its turn has not come");
+    sink.open = true;
+    hears(&mut rail, &mut sink).expect("up");
+    assert_eq!((&sink.placed[..], &sink.landed[..]), (&[1, 2][..], &[][..]));
+    liar.say(frame(Say::Landed, 0).as_wire());
+    hears(&mut rail, &mut sink).expect("up");
+    assert_eq!(sink.landed, [1, 2]);
+    // No more wait than may arrive.
+    sink.open = false;
+    liar.say(&with(frame(Say::Ask, 1), chunk(3, 10), &[]));
+    let more = (0..64).find_map(|n| {
+        liar.say(&with(frame(Say::Written, 0), chunk(4, 10), &[]));
+        hears(&mut rail, &mut sink).err().map(|down| (n, down.to_string()))
+    });
+    assert!(matches!(&more, Some((63, why)) if why.contains("64 arrive")), "{more:?}");
 }
 
 #[test]
