@@ -3,7 +3,7 @@
 //! A control message is copied from slot to slot; a chunk is written by the card before into a piece of registered memory of
 //! ours and from there by our card to the next host. The first chunk of a message leaves before the last has come. Where the
 //! next host takes no more, chunks are told no place and receives are not posted again, so the peer stops as if the receiver
-//! were its neighbour, and memory is bounded by [`BOUNCE`] and a ring of slots each way.
+//! were its neighbour, and memory is bounded by [`BOUNCE`], a number of chunks, and a ring of slots each way.
 
 mod direction;
 

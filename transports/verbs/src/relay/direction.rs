@@ -9,12 +9,16 @@ use linkspan_verbs_sys::Nic;
 
 use super::{BOUNCE, bounce};
 use crate::VerbsRail;
+use crate::tx::CHUNKS;
 
 /// Bytes of a control message, kept.
 const SLOT: usize = EAGER_MAX;
 
 /// Largest chunk.
 const PIECE_MOST: usize = BOUNCE / 2;
+
+/// Chunks at a time, however small: what both rails have under way.
+const CHUNKS_MOST: usize = 2 * CHUNKS;
 
 pub(super) struct RelayDirection {
     memory: MemSlice,
@@ -49,11 +53,11 @@ impl RelayDirection {
         RelayDirection {
             memory,
             _chunks: chunks,
-            pieces: VecDeque::with_capacity(64),
+            pieces: VecDeque::with_capacity(CHUNKS_MOST),
             next: 0,
-            arriving: VecDeque::with_capacity(64),
-            leaving: VecDeque::with_capacity(64),
-            sent: VecDeque::with_capacity(64),
+            arriving: VecDeque::with_capacity(CHUNKS),
+            leaving: VecDeque::with_capacity(CHUNKS_MOST),
+            sent: VecDeque::with_capacity(CHUNKS),
             slots,
             _bodies: bodies,
             space,
@@ -81,6 +85,9 @@ impl RelayDirection {
 
     /// Where in the memory there is space for a piece, if anywhere: they are given and given back in order, so it is used like a ring.
     fn gap(&self, len: usize) -> Option<usize> {
+        if self.pieces.len() >= CHUNKS_MOST {
+            return None;
+        }
         match self.pieces.front() {
             None => Some(0),
             Some(&(oldest, _)) if self.next >= oldest => match () {

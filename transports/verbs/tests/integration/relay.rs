@@ -329,6 +329,31 @@ fn a_chunk_too_large_ends_the_rail() {
     }
 }
 
+/// Empty chunks need no memory, and of others of one byte a million would find space.
+#[test]
+fn the_smallest_chunks_wait_at_their_sender_too_where_the_next_host_takes_none() {
+    for len in [0, 1] {
+        let line = Line::new(2);
+        let (mut a, mut relays, mut b) = line.parts();
+        let (src, mut back, mut sent) = (StaticBuf::new(1), Bag::default(), 0);
+        let mem = src.slice().sub(0, len).expect("inside");
+        for _ in 0..4000 {
+            sent += u32::from(a.data(&chunk(sent, len as usize), mem).is_ok());
+            a.flush().and_then(|_| a.poll(&mut back)).expect("up");
+            relays[0].poll().expect("up");
+        }
+        assert!((128..=256).contains(&sent), "{sent} chunks of {len} bytes taken");
+        let (mut bag, since) = (Bag::default(), Instant::now());
+        while bag.chunks.len() < sent as usize {
+            assert!(since.elapsed() < Duration::from_secs(30), "stuck at {} of {sent}", bag.chunks.len());
+            b.poll(&mut bag).and_then(|_| b.flush()).expect("up");
+            a.flush().and_then(|_| a.poll(&mut back)).expect("up");
+            relays[0].poll().expect("up");
+        }
+        assert!(bag.chunks.iter().enumerate().all(|(n, head)| head.seq.get() == n as u32), "in order");
+    }
+}
+
 /// Two hops whose devices have scripts: the ends, the relay, and the device that it sends on to the second end from.
 fn scripted() -> (VerbsRail<Mock>, Relay<Mock>, VerbsRail<Mock>, Domain<Mock>) {
     let net = SoftNet::new(1);
