@@ -349,7 +349,8 @@ public:
 
     linkspan_memory *handle() const noexcept { return state_ ? state_->handle : nullptr; }
 
-    /// Gives it back, waiting at most so long; throws LINKSPAN_MEMORY_IN_USE where that does not suffice, and stays as it was.
+    /// Gives it back, waiting at most so long; throws LINKSPAN_MEMORY_IN_USE where that does not suffice, and stays registered. What was
+    /// exposed of it has been taken back then, too.
     void release(milliseconds timeout = forever) {
         take_back();
         detail::check(linkspan_memory_release(handle(), timeout.count()));
@@ -507,6 +508,10 @@ Exposed Memory::exposed_by(T *owner, const View &part, Access access) const {
     const auto take_back = [](void *from, const linkspan_remote *remote) {
         return unexpose(static_cast<T *>(from), remote, 1000);
     };
+    static_cast<void>(info()); // an Error where it was released
+    if (part.raw().memory != handle()) {
+        detail::raise(LINKSPAN_HANDLE, "LS1152 the view is not of the memory of which a part is to be exposed");
+    }
     Right right{owner, take_back, {}};
     std::uint32_t reused = 0;
     const std::lock_guard<std::mutex> hold(state_->lock);
@@ -744,7 +749,7 @@ public:
         return info;
     }
 
-    /// Gives the peer access to a memory, or to a part of it, as long as the result lives.
+    /// Gives the peer access to a memory, or to a part of it, as long as the result lives. `part` is a view of `memory`.
     Exposed expose(const Memory &memory, Access access) const { return expose(memory, memory.view(), access); }
     Exposed expose(const Memory &memory, const View &part, Access access) const {
         return memory.exposed_by<linkspan_transport_expose, linkspan_transport_unexpose>(handle(), part, access);
@@ -1044,7 +1049,8 @@ public:
     /// Closes the connection to a peer. It may connect again.
     void remove(const std::string &peer) const { detail::check(linkspan_endpoint_remove(handle(), peer.c_str())); }
 
-    /// Gives all peers access to a memory, or to a part of it, as long as the result lives: those to come included.
+    /// Gives all peers access to a memory, or to a part of it, as long as the result lives: those to come included. `part` is a view of
+    /// `memory`.
     Exposed expose(const Memory &memory, Access access) const { return expose(memory, memory.view(), access); }
     Exposed expose(const Memory &memory, const View &part, Access access) const {
         return memory.exposed_by<linkspan_endpoint_expose, linkspan_endpoint_unexpose>(handle(), part, access);

@@ -186,10 +186,22 @@ void rights_end_with_their_owner() {
     late.reset();
     Memory kept(bytes);
     Operation read = pair.a.recv_async(1, kept.mutable_view(), linkspan::forever);
+    const Exposed taken = pair.b.expose(kept, Access::write);
     THROWS(Error, LINKSPAN_MEMORY_IN_USE, kept.release(20ms));
+    THROWS(Refused, LINKSPAN_REMOTE_ACCESS, pair.a.write(from.view(), taken, {}, patience));
     read.cancel();
     kept.release(patience);
     CHECK(kept.handle() == nullptr);
+}
+
+void only_its_own_views_are_exposed_of_a_memory() {
+    Pair pair;
+    Memory memory = Memory::allocate(4096), other = Memory::allocate(4096);
+    const linkspan::View part = memory.view(0, 100);
+    // It would be taken back by the wrong one: that of `memory` would wait for it for ever.
+    THROWS(Error, LINKSPAN_HANDLE, pair.a.expose(other, part, Access::read));
+    memory.release(patience);
+    THROWS(Error, LINKSPAN_HANDLE, pair.a.expose(memory, part, Access::read));
 }
 
 void futures() {
@@ -307,6 +319,7 @@ int main() try {
         {"view_creation", view_creation},
         {"writes_reads_and_messages", writes_reads_and_messages},
         {"rights_end_with_their_owner", rights_end_with_their_owner},
+        {"only_its_own_views_are_exposed_of_a_memory", only_its_own_views_are_exposed_of_a_memory},
         {"futures", futures},
         {"destructor_cancels_pending_works", destructor_cancels_pending_works},
         {"a_listener_serves_many_peers", a_listener_serves_many_peers},
