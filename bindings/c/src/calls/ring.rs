@@ -370,16 +370,22 @@ pub unsafe extern "C" fn linkspan_ring_wait(
         let (out, mut list) = unsafe { (Out::new(count, "count")?, Rows::new(list, capacity, "list")?) };
         let (until, spin) = (Instant::now() + limit(timeout_ms)?, spin(flags)?);
         let taken = with(ring, |open| {
+            let mut handed = Ok(());
             loop {
-                if open.ring.waiting() > 0 {
-                    open.ring.submit()?;
+                if handed.is_ok() && open.ring.waiting() > 0 {
+                    handed = open.ring.submit().map_err(Refusal::from);
                 }
+                // First: a link that was lost may have left some.
                 let taken = take(&mut open.ring, &mut list)?;
-                let left = until.saturating_duration_since(Instant::now());
-                if taken > 0 || capacity == 0 || left.is_zero() {
+                if taken > 0 {
                     return Ok(taken);
                 }
-                doorbell(&mut open.ring, 1, left, spin)?;
+                handed?;
+                let left = until.saturating_duration_since(Instant::now());
+                if capacity == 0 || left.is_zero() {
+                    return Ok(0);
+                }
+                handed = doorbell(&mut open.ring, 1, left, spin).map(drop);
             }
         })?;
         out.set(taken);

@@ -1,7 +1,14 @@
 // The device of linkspan.ko where there is none: what calls on links, rings and swaps say of wrong arguments. What they do with the
-// device, tests/lab/ring.c shows in the lab's guests.
+// device, tests/lab/ring.c shows in the lab's guests. A stand-in for the driver loses its link at moments that no guest can hit.
 #define _GNU_SOURCE
 #include "common.h"
+
+#include "../../../../kernel/uapi/linkspan.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 
 static const char *const NOWHERE = "/nonexistent/linkspan/7";
 
@@ -118,11 +125,89 @@ static void wrong_handles(void) {
     OK(linkspan_context_close(context));
 }
 
+#define PAGE 4096
+
+// The stand-in's queues, and whether the next doorbell that waits finds the link lost behind a completion.
+static struct ls_queue *queue;
+static bool loses;
+
+// What was taken last has completed, and then the link is lost.
+static void complete_and_lose(uint64_t cookie) {
+    struct ls_cqe *const entries = (struct ls_cqe *)((char *)queue + 2 * PAGE);
+    entries[queue->cq_tail % 8] = (struct ls_cqe){.cookie = cookie, .length = 1, .opcode = LS_OP_RECV};
+    __atomic_store_n(&queue->cq_tail, queue->cq_tail + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&queue->dead, 1, __ATOMIC_RELEASE);
+}
+
+// In front of the system's, for the library too.
+int ioctl(int fd, unsigned long number, ...) {
+    va_list more;
+    va_start(more, number);
+    void *const argument = va_arg(more, void *);
+    va_end(more);
+    if (!queue || _IOC_TYPE(number) != LS_IOC_MAGIC) {
+        return (int)syscall(SYS_ioctl, fd, number, argument);
+    }
+    if (number == LS_IOC_HELLO) {
+        struct ls_ioc_hello *const hello = argument;
+        hello->map_bytes = 3 * PAGE;
+        hello->sq_offset = PAGE;
+        hello->cq_offset = 2 * PAGE;
+    } else if (number == LS_IOC_DOORBELL) {
+        struct ls_ioc_doorbell *const bell = argument;
+        if (bell->min_complete && loses) {
+            complete_and_lose(1);
+        }
+        if (queue->dead) {
+            errno = ENODEV;
+            return -1;
+        }
+        bell->submitted = queue->sq_tail - queue->sq_head;
+        queue->sq_head = queue->sq_tail;
+    }
+    return 0;
+}
+
+// What completed before is told first: when more was put after it, and when the link goes while the call waits.
+static void lost_behind_a_completion(bool waits) {
+    char path[64];
+    const int file = memfd_create("driver", 0);
+    CHECK(file >= 0 && !ftruncate(file, 3 * PAGE));
+    queue = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(queue != MAP_FAILED);
+    queue->flags = LS_QUEUE_WAKE;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    const linkspan_ring_options few = {.submissions = 8, .completions = 8};
+    static unsigned char page[PAGE];
+    linkspan_ring *ring;
+    uint64_t region;
+    OK(linkspan_ring_open(path, &few, &ring));
+    OK(linkspan_ring_register(ring, page, sizeof page, LINKSPAN_RING_RECEIVE, &region));
+    OK(linkspan_ring_open_channel(ring, 5));
+    OK(linkspan_ring_receive(ring, 5, region, 0, 1, 1));
+    loses = waits;
+    if (!waits) {
+        OK(linkspan_ring_submit(ring, NULL));
+        OK(linkspan_ring_receive(ring, 5, region, 0, 1, 2));
+        complete_and_lose(1);
+    }
+    linkspan_completion done[2];
+    size_t count;
+    OK(linkspan_ring_wait(ring, LONG, 0, done, 2, &count));
+    CHECK(count == 1 && done[0].cookie == 1 && done[0].status == LINKSPAN_OK);
+    IS(LINKSPAN_LINK_LOST, linkspan_ring_wait(ring, LONG, 0, done, 2, &count));
+    OK(linkspan_ring_close(ring));
+    CHECK(!munmap(queue, 3 * PAGE) && !close(file));
+    queue = NULL;
+}
+
 int main(void) {
     no_device();
     nulls();
     wrong_options();
     wrong_handles();
+    lost_behind_a_completion(false);
+    lost_behind_a_completion(true);
     CHECK(strstr(linkspan_status_text(LINKSPAN_QUEUE_FULL), "LS1162") && strstr(linkspan_status_text(LINKSPAN_LINK_LOST), "LS1504"));
     return 0;
 }
