@@ -9,8 +9,8 @@
  * std::future<std::uint64_t>, which the engine thread fulfils. An Operation that is dropped is cancelled; a future that is
  * dropped lets its operation go on.
  *
- * Threads: as in linkspan.h, any thread may use any object at any time, except that moving, assigning or destroying one is for
- * one thread alone; and that a Ring or a Swap is for one thread at a time.
+ * Threads: as in linkspan.h, any thread may use any object at any time, close() and cancel() included, except that moving, assigning or
+ * destroying one is for one thread alone, as Memory::release() and Exposed::end() are; and that a Ring or a Swap is for one thread at a time.
  *
  * In a child of fork whose parent had used linkspan every call throws an Error with the status LINKSPAN_FORKED, and destructors leave alone
  * what is the parent's: its connections go on. */
@@ -21,6 +21,7 @@
 #include "linkspan.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -121,15 +122,15 @@ inline void check(std::int32_t status) {
     }
 }
 
-/// The one owner of a handle.
+/// The one owner of a handle. One thread may close it while others call: the library refuses a handle that was closed.
 template <class T, std::int32_t (*close)(T *)> class Handle {
 public:
     Handle() noexcept = default;
     explicit Handle(T *handle) noexcept : handle_(handle) {}
-    Handle(Handle &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Handle(Handle &&other) noexcept : handle_(other.release()) {}
     Handle &operator=(Handle &&other) noexcept {
         if (this != &other) {
-            reset(std::exchange(other.handle_, nullptr));
+            reset(other.release());
         }
         return *this;
     }
@@ -137,17 +138,17 @@ public:
     Handle &operator=(const Handle &) = delete;
     ~Handle() { reset(nullptr); }
 
-    T *get() const noexcept { return handle_; }
-    T *release() noexcept { return std::exchange(handle_, nullptr); }
+    T *get() const noexcept { return handle_.load(std::memory_order_relaxed); }
+    T *release() noexcept { return handle_.exchange(nullptr); }
 
     void reset(T *other) noexcept {
-        if (T *old = std::exchange(handle_, other)) {
+        if (T *old = handle_.exchange(other)) {
             static_cast<void>(close(old));
         }
     }
 
 private:
-    T *handle_ = nullptr;
+    std::atomic<T *> handle_{nullptr};
 };
 
 /// What has contiguous elements: data() and size().

@@ -204,6 +204,35 @@ void only_its_own_views_are_exposed_of_a_memory() {
     THROWS(Error, LINKSPAN_HANDLE, pair.a.expose(memory, part, Access::read));
 }
 
+std::atomic<int> closed{0};
+std::int32_t count(int *) {
+    closed++;
+    return LINKSPAN_OK;
+}
+
+void what_two_threads_close_at_once_is_closed_once() {
+    int thing = 0;
+    std::atomic<int> arrived{0};
+    std::vector<linkspan::detail::Handle<int, count>> owners(5000);
+    for (auto &owner : owners) {
+        owner.reset(&thing);
+    }
+    const auto close = [&] {
+        int both = 0;
+        for (auto &owner : owners) {
+            arrived++;
+            for (both += 2; arrived < both;) {
+                std::this_thread::yield();
+            }
+            owner.reset(nullptr);
+        }
+    };
+    std::thread other(close);
+    close();
+    other.join();
+    CHECK(closed == static_cast<int>(owners.size()));
+}
+
 void futures() {
     Pair pair;
     std::vector<char> out(100, 'x'), in(100);
@@ -320,6 +349,7 @@ int main() try {
         {"writes_reads_and_messages", writes_reads_and_messages},
         {"rights_end_with_their_owner", rights_end_with_their_owner},
         {"only_its_own_views_are_exposed_of_a_memory", only_its_own_views_are_exposed_of_a_memory},
+        {"what_two_threads_close_at_once_is_closed_once", what_two_threads_close_at_once_is_closed_once},
         {"futures", futures},
         {"destructor_cancels_pending_works", destructor_cancels_pending_works},
         {"a_listener_serves_many_peers", a_listener_serves_many_peers},
