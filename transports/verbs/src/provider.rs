@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use linkspan_topology::{IfFilter, LinkLayer as Layer, Machine, Roots};
 use linkspan_transport::{BoxRail, DirectBy, Offer, Provider, Refusal, Relay, Relayer, Role, Setup, Site, chain};
@@ -61,6 +62,10 @@ pub struct RdmaPort {
     pub gpu_direct: Result<DirectBy, String>,
 }
 
+/// How long what does not answer is left alone before it is opened anew: it may have gone for good, and connections that take no
+/// queue pair would open every device each.
+const LEFT_ALONE: Duration = Duration::from_secs(5);
+
 /// Opens devices.
 type Open<N> = dyn Fn(&RdmaConfig) -> Found<N> + Send + Sync;
 
@@ -69,11 +74,14 @@ pub struct Rdma<N: Nic = HwNic> {
     config: RdmaConfig,
     open: Box<Open<N>>,
     found: Mutex<Option<Arc<Found<N>>>>,
+    /// [`LEFT_ALONE`], but in tests.
+    left_alone: Duration,
     /// Memory that was posted is watched, for callers that need not say when they unmap it.
     watch: bool,
 }
 
 struct Found<N: Nic> {
+    opened: Instant,
     domains: Vec<Domain<N>>,
     /// Device, port, and the interface over it where its GIDs belong to none: IPoIB.
     over: Vec<(String, u8, String)>,
@@ -85,7 +93,7 @@ struct Found<N: Nic> {
 
 impl<N: Nic> Found<N> {
     fn new(domains: Vec<Domain<N>>) -> Found<N> {
-        Found { domains, over: Vec::new(), on: Vec::new(), refused: Vec::new() }
+        Found { opened: Instant::now(), domains, over: Vec::new(), on: Vec::new(), refused: Vec::new() }
     }
 }
 
@@ -121,7 +129,13 @@ impl Default for Rdma {
 
 impl<N: Nic> Rdma<N> {
     fn opened_by(open: impl Fn(&RdmaConfig) -> Found<N> + Send + Sync + 'static) -> Rdma<N> {
-        Rdma { config: RdmaConfig::default(), open: Box::new(open), found: Mutex::new(None), watch: false }
+        Rdma {
+            config: RdmaConfig::default(),
+            open: Box::new(open),
+            found: Mutex::new(None),
+            left_alone: LEFT_ALONE,
+            watch: false,
+        }
     }
 
     /// These in place of the machine's own.
@@ -201,7 +215,9 @@ impl<N: Nic> Rdma<N> {
     pub fn pairs(&self, site: &Site<'_>) -> Result<Pairs<N>, String> {
         let found = self.found();
         match self.pairs_of(&found, site) {
-            Err(_) if found.domains.iter().any(is_silent) => self.pairs_of(&self.opened_anew(&found), site),
+            Err(_) if found.opened.elapsed() >= self.left_alone && found.domains.iter().any(is_silent) => {
+                self.pairs_of(&self.opened_anew(&found), site)
+            }
             done => done,
         }
     }

@@ -63,7 +63,8 @@ fn a_device_that_was_reset_is_opened_anew_and_until_it_answers_the_reason_is_tol
     let (other, device) = (net.nic(other), Arc::new(device));
     let (opened, kept) = (device.clone(), other.clone());
     let here = move || opened.lock().unwrap().clone();
-    let rdma = Rdma::opened_by(move |_| Found::new(vec![Domain::new(kept.clone()), Domain::new(here())]));
+    let opened = move |_: &RdmaConfig| Found::new(vec![Domain::new(kept.clone()), Domain::new(here())]);
+    let rdma = Rdma { left_alone: Duration::ZERO, ..Rdma::opened_by(opened) };
     assert!(rdma.pairs(&site()).is_ok());
     let before = rdma.found();
     net.remove(&device.lock().unwrap());
@@ -82,4 +83,24 @@ fn a_device_that_was_reset_is_opened_anew_and_until_it_answers_the_reason_is_tol
     elsewhere.found();
     net.remove(&other);
     assert_eq!(elsewhere.pairs(&site()).err().as_deref(), Some(""), "another interface's: nothing to say");
+}
+
+#[test]
+fn what_has_gone_for_good_is_not_looked_for_by_every_connection() {
+    let net = SoftNet::new(1);
+    let nic = net.nic(SoftConfig::roce("rdma0", Ipv4Addr::LOCALHOST, 77));
+    let opened = Arc::new(Mutex::new(0));
+    let (times, gone) = (opened.clone(), nic.clone());
+    let open = move |_: &RdmaConfig| {
+        *times.lock().unwrap() += 1;
+        Found::new(vec![Domain::new(gone.clone())])
+    };
+    let mut rdma = Rdma { left_alone: Duration::MAX, ..Rdma::opened_by(open) };
+    rdma.found();
+    net.remove(&nic);
+    for (left_alone, times) in [(Duration::MAX, 1), (Duration::MAX, 1), (Duration::ZERO, 2)] {
+        rdma.left_alone = left_alone;
+        assert!(rdma.pairs(&site()).is_err());
+        assert_eq!(*opened.lock().unwrap(), times);
+    }
 }
