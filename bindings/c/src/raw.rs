@@ -214,22 +214,41 @@ pub(crate) unsafe fn lend(
     writable: bool,
     owner: crate::lease::Guard,
 ) -> CallResult<Memory> {
-    if len == 0 {
-        return Ok(Memory::lend(MemSlice::NONE, writable, owner));
+    if len > 0 {
+        let p = checked(p.cast::<u8>(), "address")?;
+        if len > LONGEST || (p.as_ptr() as usize).checked_add(len).is_none() {
+            return Err(Refusal::Value { name: "length", value: len as i128, takes: "no more than there is memory" });
+        }
+        if let Some(gpu) = gpu {
+            linkspan::check_on_gpu(gpu, p.as_ptr() as u64, len)?;
+        }
     }
-    let p = checked(p.cast::<u8>(), "address")?;
-    if len > LONGEST || (p.as_ptr() as usize).checked_add(len).is_none() {
-        return Err(Refusal::Value { name: "length", value: len as i128, takes: "no more than there is memory" });
-    }
-    let Some(gpu) = gpu else {
+    // SAFETY: by the caller's promise.
+    Ok(unsafe { lend_again(gpu, p, len, writable, owner) })
+}
+
+/// The same where that was asked before.
+///
+/// # Safety
+/// As [`lend`], which has taken the range.
+pub(crate) unsafe fn lend_again(
+    gpu: Option<&Arc<dyn Gpu>>,
+    p: *mut c_void,
+    len: usize,
+    writable: bool,
+    owner: crate::lease::Guard,
+) -> Memory {
+    let slice = match gpu {
+        _ if len == 0 => MemSlice::NONE,
         // SAFETY: by the caller's promise; `owner` lives as long as anything uses the memory.
-        return Ok(Memory::lend(unsafe { MemSlice::new(p.as_ptr(), len) }, writable, owner));
+        None => unsafe { MemSlice::new(p.cast(), len) },
+        // SAFETY: as above.
+        Some(gpu) => unsafe { MemSlice::on_device(gpu.place(), p as u64, len) },
     };
-    let address = p.as_ptr() as u64;
-    linkspan::check_on_gpu(gpu, address, len)?;
-    // SAFETY: as above.
-    let slice = unsafe { MemSlice::on_device(gpu.place(), address, len) };
-    Ok(Memory::lend_gpu(gpu, slice, writable, owner))
+    match gpu {
+        Some(gpu) => Memory::lend_gpu(gpu, slice, writable, owner),
+        None => Memory::lend(slice, writable, owner),
+    }
 }
 
 /// Memory of the caller that is used beyond the call.

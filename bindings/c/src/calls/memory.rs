@@ -192,8 +192,8 @@ pub extern "C" fn linkspan_memory_release(memory: *mut linkspan_memory, timeout_
         }
         let (address, length, writable) = slice;
         // SAFETY: the caller's promise at the registration still holds: the release has failed.
-        let memory_again = unsafe { raw::lend(gpu.as_ref(), address, length, writable, lease.guard())? };
-        MEMORIES.resume(id(memory), Arc::new(Registered { memory: memory_again, lease: Some(lease) }))?;
+        let again = unsafe { raw::lend_again(gpu.as_ref(), address, length, writable, lease.guard()) };
+        MEMORIES.resume(id(memory), Arc::new(Registered { memory: again, lease: Some(lease) }))?;
         Err(Refusal::MemoryInUse)
     })
 }

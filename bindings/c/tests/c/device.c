@@ -75,6 +75,19 @@ static linkspan_context *staged_over(int path) {
     return context;
 }
 
+static pair staged_pair(const char *gpu, int path) {
+    pair p = {.contexts = {staged_over(path), staged_over(path)}};
+    char url[LINKSPAN_URL_SIZE];
+    OK(linkspan_transport_open(p.contexts[0], 0, &p.a));
+    OK(linkspan_transport_open(p.contexts[1], 0, &p.b));
+    OK(linkspan_transport_attach(p.a, gpu));
+    OK(linkspan_transport_attach(p.b, gpu));
+    OK(linkspan_transport_bind(p.b, url, sizeof url));
+    OK(linkspan_transport_connect(p.a, url, LONG));
+    OK(linkspan_transport_wait_connected(p.b, LONG));
+    return p;
+}
+
 static linkspan_memory *registered(const char *gpu, address at, size_t length) {
     linkspan_memory *memory;
     linkspan_memory_info info;
@@ -102,15 +115,7 @@ static void holds(const struct gpu *gpu, address at, const unsigned char *want, 
 
 static void gpu_memory_is_written_read_and_exposed(const struct gpu *gpu, int path) {
     static const size_t sizes[] = {1, 8192, 8193, 100000, (3 << 20) + 7};
-    pair p = {.contexts = {staged_over(path), staged_over(path)}};
-    char url[LINKSPAN_URL_SIZE];
-    OK(linkspan_transport_open(p.contexts[0], 0, &p.a));
-    OK(linkspan_transport_open(p.contexts[1], 0, &p.b));
-    OK(linkspan_transport_attach(p.a, gpu->name));
-    OK(linkspan_transport_attach(p.b, gpu->name));
-    OK(linkspan_transport_bind(p.b, url, sizeof url));
-    OK(linkspan_transport_connect(p.a, url, LONG));
-    OK(linkspan_transport_wait_connected(p.b, LONG));
+    pair p = staged_pair(gpu->name, path);
     for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++) {
         const size_t len = sizes[n];
         unsigned char *bytes = malloc(len), *back = malloc(len);
@@ -231,6 +236,24 @@ static void what_is_no_gpu_memory_is_refused(int stand_in) {
     end_pair(p);
 }
 
+// A driver that does not answer for the memory any more: here because it was given back too early.
+static void memory_that_is_in_use_stays_registered_whatever_its_driver_says(void) {
+    pair p = staged_pair("cuda:0", 0);
+    const address at = cuda_alloc(64);
+    linkspan_memory *memory = registered("cuda:0", at, 64), *other;
+    linkspan_memory_info info;
+    linkspan_op *receive;
+    OK(linkspan_recv_start(p.b, 1, part_of(memory, 0, 64), LONG, &receive));
+    CHECK(((int (*)(address))cuda("cuMemFree_v2"))(at) == 0);
+    IS(LINKSPAN_GPU_RANGE, linkspan_memory_register_device("cuda:0", (void *)at, 64, 0, &other));
+    IS(LINKSPAN_MEMORY_IN_USE, linkspan_memory_release(memory, 0));
+    OK(linkspan_memory_get(memory, &info));
+    CHECK((address)info.address == at && info.length == 64 && !strcmp(info.gpu, "cuda:0"));
+    OK(linkspan_op_free(receive));
+    OK(linkspan_memory_release(memory, LONG));
+    end_pair(p);
+}
+
 static void a_descriptor_is_memory(void) {
     pair p = pair_over(0);
     const int fd = memfd_create("pages", MFD_CLOEXEC);
@@ -291,6 +314,9 @@ int main(int argc, char **argv) {
     CHECK(argc < 2 || used == argc - 1);
     if (cuda_too) {
         what_is_no_gpu_memory_is_refused(argc < 2);
+    }
+    if (argc < 2) {
+        memory_that_is_in_use_stays_registered_whatever_its_driver_says();
     }
     a_descriptor_is_memory();
     return 0;
