@@ -21,8 +21,13 @@ pub fn to_dict(value: &impl Serialize) -> Dict {
 }
 
 fn dict(fields: Map<String, Json>) -> Dict {
-    let owned = |(key, field)| Some((key, OwnedValue::try_from(value(field)?).ok()?));
+    let owned = |(key, field)| Some((plain(key), OwnedValue::try_from(value(field)?).ok()?));
     fields.into_iter().filter_map(owned).collect()
+}
+
+/// Without NUL, for which a bus ends the connection of whoever sends it.
+pub(crate) fn plain(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
 
 fn value(json: Json) -> Option<Value<'static>> {
@@ -34,7 +39,7 @@ fn value(json: Json) -> Option<Value<'static>> {
             (None, Some(number)) => number.into(),
             (None, None) => number.as_f64()?.into(),
         },
-        Json::String(text) => text.into(),
+        Json::String(text) => plain(text).into(),
         Json::Array(list) => {
             let mut array = Array::new(&Signature::Variant);
             list.into_iter().filter_map(value).try_for_each(|item| array.append(Value::Value(Box::new(item)))).ok()?;
@@ -97,5 +102,6 @@ mod tests {
         assert_eq!(from_dict::<Json>(&there).unwrap(), value);
         assert_eq!(to_dict(&json!({ "left out": null })), Dict::new());
         assert_eq!(to_dict(&7), Dict::new());
+        assert_eq!(to_dict(&json!({ "a\0": ["\0b"] })), to_dict(&json!({ "a\u{fffd}": ["\u{fffd}b"] })));
     }
 }

@@ -68,6 +68,9 @@ impl Place {
             None => (rest, &b""[..]),
         };
         let share = String::from_utf8(share.to_vec()).map_err(|_| bad("names a share that cannot be"))?;
+        if peer.chars().chain(share.chars()).any(char::is_control) {
+            return Err(bad("has a control character in the name of the peer or the share"));
+        }
         let path = RelPath::new(path).map_err(|why: BadName| bad(&format!("has a path that cannot be: {why}")))?;
         Ok(Place { peer, share, path, dir: rest.ends_with(b"/") })
     }
@@ -265,6 +268,8 @@ mod tests {
             "linkspan:///in",
             "linkspan://a/in/%f",
             "linkspan://a/in/%+1",
+            "linkspan://a%00b/in",
+            "linkspan://a/i%0An/x",
             "a:in/../b",
         ] {
             assert!(Place::parse(bad).is_err(), "{bad}");

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 
 use linkspan_bus::user::{NAME, PATH};
 use linkspan_bus::zbus::blocking::connection::Builder;
-use linkspan_bus::zbus::blocking::fdo::{DBusProxy, ObjectManagerProxy};
+use linkspan_bus::zbus::blocking::fdo::{DBusProxy, ObjectManagerProxy, PropertiesProxy};
 use linkspan_bus::zbus::blocking::{Connection, MessageIterator};
 use linkspan_bus::zbus::zvariant::{DynamicType, OwnedObjectPath};
 use linkspan_bus::zbus::{self, MatchRule, Message};
@@ -264,6 +264,48 @@ fn junk_is_refused_by_name_and_the_service_goes_on() {
     let task = user.begin("Files.Send", &(vec![world.text("missing")], "[127.0.0.1:1]:in", &none));
     let record = user.ended(&task);
     assert!(record["state"] == "failed" && record["error"].as_str().unwrap().contains("missing"), "{record}");
+}
+
+#[test]
+fn a_nul_in_a_place_or_in_a_file_of_state_does_not_end_the_connection_to_the_bus() {
+    let world = World::new("nul", true);
+    let Some(mut user) = world.user("one") else { return };
+    let owner =
+        |user: &User<'_>| DBusProxy::new(&user.client).unwrap().get_name_owner(NAME.try_into().unwrap()).unwrap();
+    let (none, first) = (Dict::new(), owner(&user));
+    let watch = to_dict(&serde_json::json!({ "watch": true, "again": true }));
+    for place in ["linkspan://a%00b/in/", "linkspan://a/i%00n/", "linkspan://a%0Ab/in/"] {
+        for refused in [
+            user.refused("Files.List", &place),
+            user.refused("Files.Send", &(vec!["/x"], place, &none)),
+            user.refused("Files.Mirror", &("/x", place, &watch)),
+        ] {
+            assert!(refused.0 == "InvalidArgument" && refused.1.contains("control character"), "{refused:?}");
+        }
+    }
+    assert!(user.tasks().is_empty() && owner(&user) == first);
+    user.end();
+    // What an earlier release or an editor has left there.
+    let state = |file: &str, what: Value| {
+        fs::write(world.path("one/state/linkspan/service").join(file), format!("{what}\n")).unwrap()
+    };
+    state("history", serde_json::json!({ "id": 1, "ended_unix_s": 1, "error": "a\0b", "c\0d": ["e\0f"] }));
+    let ends = ["linkspan://a%00b/in/", "a\0b:in"]
+        .map(|place| serde_json::json!({ "ends": ["/x", place], "options": { "watch": true } }));
+    state("mirrors.json", ends.into());
+    let share = serde_json::json!({ "name": "a", "directory": "/a\0b", "writable": false });
+    state("shares.json", serde_json::json!({ "shares": [share], "serve": { "bind": ["127.0.0.1"] } }));
+    user.kill_and_restart();
+    let second = owner(&user);
+    let record = serde_json::json!({ "id": 1, "ended_unix_s": 1, "error": "a\u{fffd}b", "c\u{fffd}d": ["e\u{fffd}f"] });
+    assert_eq!(user.history(), [record]);
+    let error = PropertiesProxy::new(&user.client, NAME, PATH).unwrap();
+    let error = error.get(format!("{NAME}.Shares").try_into().unwrap(), "Error").unwrap();
+    assert!(String::try_from(error.clone()).unwrap().contains("/a\u{fffd}b"), "{error:?}");
+    let (_, text) = user.refused("Shares.Serve", &to_dict(&serde_json::json!({ "bind": ["127.0.0.1"] })));
+    assert!(text.contains("/a\u{fffd}b"), "{text}");
+    user.ok("Shares.List", &());
+    assert!(user.tasks().is_empty() && owner(&user) == second);
 }
 
 #[test]

@@ -7,6 +7,8 @@ use linkspan_service::pairing::PairError;
 use linkspan_service::rendezvous::RendezvousError;
 use linkspan_user::Error;
 
+use crate::dict::plain;
+
 /// What a method answers instead of its result. The text begins with an error code and is for people.
 #[derive(Debug, zbus::DBusError)]
 #[zbus(prefix = "org.linkspan.User1.Error")]
@@ -31,7 +33,7 @@ pub enum UserError {
 
 impl From<Error> for UserError {
     fn from(error: Error) -> UserError {
-        let text = error.text();
+        let text = plain(error.text());
         let kind = match &error {
             Error::Usage(_) | Error::Files(FilesError::Rule(_)) => UserError::InvalidArgument,
             Error::Pair(PairError::Line(_)) => UserError::InvalidArgument,

@@ -9,6 +9,7 @@ use zbus::{Connection, interface};
 
 use super::UserError;
 use super::call::{Calls, options, texts};
+use crate::dict::plain;
 use crate::{Dict, to_dict};
 
 /// The interface, with what was last told.
@@ -46,7 +47,7 @@ impl Shares {
     /// Why they are not, though they should be; begins with an error code.
     #[zbus(property)]
     fn error(&self) -> String {
-        self.told().error.clone()
+        plain(self.told().error.clone())
     }
 
     /// All of them. Keys: name, directory (s), writable (b).
