@@ -7,7 +7,8 @@ use rustix::io::Errno;
 use super::{ITEMS_MAX, Malformed, Reader, Writer, end};
 use crate::fs::{Change, Ident, Kind, OpenHow, Rename, Stat, Time};
 use crate::hash::Value;
-use crate::name::{RelPath, escape};
+use crate::name::{Name, RelPath, escape};
+use crate::serve::Share;
 
 /// Most bytes that one request reads or writes: with them it is one message.
 pub const READ_MAX: u32 = 192 << 10;
@@ -378,6 +379,16 @@ fn path(r: &mut Reader<'_>) -> Result<RelPath, Malformed> {
     RelPath::new(r.bytes()?).map_err(|_| Malformed("a path is none that can be given to a file"))
 }
 
+fn share(r: &mut Reader<'_>) -> Result<String, Malformed> {
+    Some(r.text()?).filter(|name| Share::is_name(name)).ok_or(Malformed("a share has a name that none can have"))
+}
+
+fn listed(r: &mut Reader<'_>) -> Result<Entry, Malformed> {
+    Some(Entry::decode(r)?)
+        .filter(|entry| !entry.name.is_empty())
+        .ok_or(Malformed("an entry of a directory has no name"))
+}
+
 fn some(r: &mut Reader<'_>) -> Result<Option<String>, Malformed> {
     Ok(Some(r.text()?).filter(|text| !text.is_empty()))
 }
@@ -611,11 +622,11 @@ impl Answer {
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<Answer, Malformed> {
         Ok(match r.u8()? {
             1 => Answer::Done,
-            2 => Answer::Shares(r.list(1024, |r| Ok((r.text()?, r.flag()?)))?),
+            2 => Answer::Shares(r.list(1024, |r| Ok((share(r)?, r.flag()?)))?),
             3 => Answer::Stat(Entry::decode(r)?),
             4 => {
                 let (more, cursor) = (r.flag()?, r.u32()?);
-                Answer::List(r.list(ITEMS_MAX, Entry::decode)?, more.then_some(cursor))
+                Answer::List(r.list(ITEMS_MAX, listed)?, more.then_some(cursor))
             }
             5 => Answer::Usage(Sum {
                 files: r.u64()?,
@@ -649,6 +660,10 @@ impl Entry {
 
     fn decode(r: &mut Reader<'_>) -> Result<Entry, Malformed> {
         let name = r.bytes()?.to_vec();
+        // The root of a share has none.
+        if !name.is_empty() && Name::any(&name).is_err() {
+            return Err(Malformed("an entry has a name that none can have"));
+        }
         let kind = r.kind()?;
         let (size, mode, mtime, ctime) = (r.u64()?, r.u32()?, r.time()?, r.time()?);
         let (dev, ino, disk, links) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);

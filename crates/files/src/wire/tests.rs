@@ -192,6 +192,24 @@ fn paths_that_leave_the_place_of_a_transfer_are_no_message() {
 }
 
 #[test]
+fn a_name_that_no_entry_or_share_can_have_is_no_message() {
+    let read = |answer: Answer| Message::decode(&Message::Answer { number: 1, result: Ok(answer) }.encode()).is_ok();
+    let entry = |name: &[u8]| Entry { name: name.to_vec(), ..Entry::default() };
+    let list = |name: &[u8]| read(Answer::List(vec![entry(b"a"), entry(name)], None));
+    assert!(list(b"\xff\n") && list(&[b'x'; 255]) && list(b".lspan"));
+    for bad in [&b".."[..], b"a/b", b"a\0b", &[b'x'; 256]] {
+        assert!(!list(bad) && !read(Answer::Stat(entry(bad))), "{bad:?}");
+        assert!(!read(Answer::Opened(1, entry(bad), Time::default(), true)), "{bad:?}");
+    }
+    assert!(read(Answer::Stat(entry(b""))) && !list(b""), "the root of a share alone has no name");
+    let shares = |name: &str| read(Answer::Shares(vec![("a".into(), true), (name.into(), false)]));
+    assert!(shares("data-2.x_Y"));
+    for bad in ["", "a/b", "a\0b", "ä", &"x".repeat(65)] {
+        assert!(!shares(bad), "{bad:?}");
+    }
+}
+
+#[test]
 fn what_a_peer_says_of_a_failure_holds_no_control_characters() {
     let mut w = Writer::default();
     w.u8(19).u32(0).u16(0).u8(0).u8(12).bytes(b"x\x1b[2J\n\xff");
