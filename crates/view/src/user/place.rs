@@ -11,8 +11,8 @@ pub(super) fn encoded(bytes: &[u8]) -> String {
     bytes.iter().map(one).collect()
 }
 
-/// As people read it; what is no text has its `%` and digits left.
-fn decoded(text: &str) -> String {
+/// The bytes of a part.
+fn decoded(text: &str) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((&first, after)) = rest.split_first() {
         let digits = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
@@ -20,7 +20,12 @@ fn decoded(text: &str) -> String {
         bytes.push(byte.unwrap_or(first));
         rest = if byte.is_some() { &after[2..] } else { after };
     }
-    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+    bytes
+}
+
+/// As people read it; what is no text has its `%` and digits left.
+fn read(text: &str) -> String {
+    String::from_utf8(decoded(text)).unwrap_or_else(|_| text.to_owned())
 }
 
 /// A peer, a share of it, and a path in that share.
@@ -39,7 +44,7 @@ impl PlaceAt {
         let (peer, parts): (String, Vec<String>) = match text.strip_prefix("linkspan://") {
             Some(rest) => {
                 let (peer, path) = rest.split_once('/').unwrap_or((rest, ""));
-                (decoded(peer), path.split('/').map(|part| encoded(decoded(part).as_bytes())).collect())
+                (read(peer), path.split('/').map(|part| encoded(&decoded(part))).collect())
             }
             None => {
                 let (peer, path) = match text.strip_prefix('[') {
@@ -87,12 +92,12 @@ impl PlaceAt {
 
     /// Its share, if it names one.
     pub(super) fn share(&self) -> Option<String> {
-        self.parts.first().map(|share| decoded(share))
+        self.parts.first().map(|share| read(share))
     }
 
     /// As people read it.
     pub(super) fn title(&self) -> String {
-        let path: Vec<String> = self.parts.iter().map(|part| decoded(part)).collect();
+        let path: Vec<String> = self.parts.iter().map(|part| read(part)).collect();
         let peer = if self.peer.contains(':') { format!("[{}]", self.peer) } else { self.peer.clone() };
         format!("{peer}:{}", path.join("/"))
     }
@@ -120,6 +125,8 @@ mod tests {
         }
         let place = PlaceAt::parse("a:in").unwrap().below(b"x%/\xff");
         assert_eq!((place.file().as_str(), place.share().unwrap().as_str()), ("linkspan://a/in/x%25%2F%FF", "in"));
+        assert_eq!(PlaceAt::parse(&place.text()), Some(place.clone()), "a part that is no text stays the same one");
+        assert_eq!(place.title(), "a:in/x%25%2F%FF");
         assert_eq!(place.above().unwrap().above().unwrap().above(), None);
     }
 }
