@@ -261,9 +261,9 @@ impl std::fmt::Debug for Tasks {
     }
 }
 
-/// The records of a file, as far as they are some.
-/// One that has no end was cut with its service.
-fn read(file: &std::path::Path) -> VecDeque<Value> {
+/// The records of a file, as far as they are some, and whether one of them is another one now: one that has no end was cut with its
+/// service.
+fn read(file: &std::path::Path) -> (VecDeque<Value>, bool) {
     use std::io::{Read, Seek, SeekFrom};
     let mut bytes = Vec::new();
     if let Ok(mut file) = std::fs::File::open(file) {
@@ -274,21 +274,27 @@ fn read(file: &std::path::Path) -> VecDeque<Value> {
     let records = bytes.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
     let mut records: VecDeque<Value> = records.filter(|record| record["id"].is_u64()).collect();
     records.drain(..records.len().saturating_sub(HISTORY));
+    let mut cut = false;
     for record in records.iter_mut().filter(|record| record["ended_unix_s"].is_null()) {
+        cut = true;
         let why = "LS1855 the service was killed meanwhile: ask for it again, and it goes on where it was";
         (record["state"], record["error"]) = ("failed".into(), why.into());
         record["ended_unix_s"] = now().into();
     }
-    records
+    (records, cut)
 }
 
 impl Tasks {
     /// With the history in this file. `changed` is called when a task has ended.
     pub fn new(file: PathBuf, say: Say, changed: Box<dyn Fn() + Send + Sync>) -> Tasks {
-        let history = read(&file);
+        let (history, cut) = read(&file);
         let next = history.iter().filter_map(|record| record["id"].as_u64()).max().unwrap_or(0).saturating_add(1);
         let inner = Mutex::new(Inner { next, ..Inner::default() });
-        Tasks { inner, one_ended: Condvar::new(), history: Mutex::new(history), file, say, changed }
+        let tasks = Tasks { inner, one_ended: Condvar::new(), history: Mutex::new(history), file, say, changed };
+        if cut {
+            tasks.keep(None);
+        }
+        tasks
     }
 
     /// A place for one more, which [`Tasks::start`] fills.

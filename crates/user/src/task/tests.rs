@@ -158,6 +158,22 @@ fn the_newest_records_are_kept_over_a_restart_and_junk_among_them_is_passed_over
 }
 
 #[test]
+fn a_record_that_was_cut_has_its_end_in_the_file_from_the_next_start_on() {
+    let folder = Folder::new("cut");
+    let file = folder.0.join("history");
+    let whole = json!({ "id": 1, "ended_unix_s": 1, "of_a_newer_release": [1] });
+    std::fs::write(&file, format!("{whole}\n{}\n", json!({ "id": 2, "state": "running" }))).unwrap();
+    let now = folder.tasks().history(0);
+    assert!(now[0]["state"] == "failed" && now[0]["ended_unix_s"].is_u64() && now[1] == whole, "{now:?}");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let there: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(there, [now[1].clone(), now[0].clone()]);
+    // Nothing is written where nothing was cut.
+    std::fs::write(&file, format!("{text}junk\n")).unwrap();
+    assert_eq!((folder.tasks().history(0), std::fs::read_to_string(&file).unwrap()), (now, format!("{text}junk\n")));
+}
+
+#[test]
 fn the_newest_records_are_kept_also_where_all_are_more_than_a_file_has() {
     let folder = Folder::new("long");
     let (tasks, long) = (folder.tasks(), "ä".repeat(HISTORY_MAX as usize / 8));
