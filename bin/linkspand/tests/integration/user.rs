@@ -290,8 +290,9 @@ fn a_nul_in_a_place_or_in_a_file_of_state_does_not_end_the_connection_to_the_bus
         fs::write(world.path("one/state/linkspan/service").join(file), format!("{what}\n")).unwrap()
     };
     state("history", serde_json::json!({ "id": 1, "ended_unix_s": 1, "error": "a\0b", "c\0d": ["e\0f"] }));
-    let ends = ["linkspan://a%00b/in/", "a\0b:in"]
-        .map(|place| serde_json::json!({ "ends": ["/x", place], "options": { "watch": true } }));
+    let long = format!("/{}", "x".repeat(8192));
+    let ends = [["/x", "linkspan://a%00b/in/"], ["/x", "a\0b:in"], [&*long, "a:in"]];
+    let ends = ends.map(|ends| serde_json::json!({ "ends": ends, "options": { "watch": true } }));
     state("mirrors.json", ends.into());
     let share = serde_json::json!({ "name": "a", "directory": "/a\0b", "writable": false });
     state("shares.json", serde_json::json!({ "shares": [share], "serve": { "bind": ["127.0.0.1"] } }));
@@ -306,6 +307,20 @@ fn a_nul_in_a_place_or_in_a_file_of_state_does_not_end_the_connection_to_the_bus
     assert!(text.contains("/a\u{fffd}b"), "{text}");
     user.ok("Shares.List", &());
     assert!(user.tasks().is_empty() && owner(&user) == second);
+}
+
+#[test]
+fn an_error_about_a_long_text_is_short_enough_for_the_bus() {
+    let world = World::new("long", true);
+    let Some(user) = world.user("one") else { return };
+    // The bus takes 32 MiB, and each of these is told as five bytes.
+    let long = "\u{1}".repeat(7 << 20);
+    for refused in [
+        user.refused("Keys.Offer", &("", &*long)),
+        user.refused("Tests.Start", &("bw", "x", to_dict(&serde_json::json!({ "sizes": long })))),
+    ] {
+        assert!(refused.0 == "InvalidArgument" && refused.1.len() <= 8192, "{}: {:.200}", refused.0, refused.1);
+    }
 }
 
 #[test]

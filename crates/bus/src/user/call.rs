@@ -13,6 +13,7 @@ use zbus::zvariant::OwnedObjectPath;
 use linkspan_user::Error;
 use linkspan_user::task::{Kind, Task};
 
+use super::error::told;
 use super::server::User;
 use super::task::TaskObject;
 use super::{PATH, UserError};
@@ -23,7 +24,7 @@ use crate::{Dict, from_dict};
 const CALLS: usize = 32;
 
 /// Longest text, bytes: a path has 4096 at most (PATH_MAX), and a place a peer's name before it.
-const TEXT: usize = 8192;
+pub(super) const TEXT: usize = 8192;
 
 /// Most texts in a list.
 const TEXTS: usize = 1024;
@@ -111,5 +112,5 @@ pub(crate) fn texts<'a>(what: &str, all: impl IntoIterator<Item = &'a String>) -
 
 /// Options; an unknown one is refused.
 pub(crate) fn options<T: DeserializeOwned>(dict: &Dict) -> Result<T, UserError> {
-    from_dict(dict).map_err(|error| UserError::InvalidArgument(format!("LS3245 the options: {error}")))
+    from_dict(dict).map_err(|error| UserError::InvalidArgument(told(format!("LS3245 the options: {error}"))))
 }

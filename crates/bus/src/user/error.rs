@@ -7,6 +7,7 @@ use linkspan_service::pairing::PairError;
 use linkspan_service::rendezvous::RendezvousError;
 use linkspan_user::Error;
 
+use super::call::TEXT;
 use crate::dict::plain;
 
 /// What a method answers instead of its result. The text begins with an error code and is for people.
@@ -31,9 +32,16 @@ pub enum UserError {
     Failed(String),
 }
 
+/// As it is told: a text of the caller's in it may be as long as a message, and be several times that when it is quoted.
+pub(super) fn told(text: String) -> String {
+    let mut text = plain(text);
+    text.truncate(text.floor_char_boundary(TEXT));
+    text
+}
+
 impl From<Error> for UserError {
     fn from(error: Error) -> UserError {
-        let text = plain(error.text());
+        let text = told(error.text());
         let kind = match &error {
             Error::Usage(_) | Error::Files(FilesError::Rule(_)) => UserError::InvalidArgument,
             Error::Pair(PairError::Line(_)) => UserError::InvalidArgument,

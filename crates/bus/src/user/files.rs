@@ -79,6 +79,7 @@ async fn mirror(
     [source, destination]: [String; 2],
     options: Options,
 ) -> Result<OwnedObjectPath, UserError> {
+    texts("places", [&source, &destination])?;
     let Options { init, watch, again, .. } = options;
     if again && (init || !watch) {
         return Err(
@@ -227,7 +228,6 @@ impl Files {
         options: Dict,
     ) -> Result<OwnedObjectPath, UserError> {
         self.0.own(connection, &header).await?;
-        texts("places", [&source, &destination])?;
         mirror(&self.0, objects, [source, destination], self::options(&options)?).await
     }
 
