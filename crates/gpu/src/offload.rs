@@ -12,8 +12,9 @@
 //! All connections of a GPU must name the same bounce buffer: a thread block of NCCL's has space for one. So the buffer is
 //! the [`bounce`] base of the GPU, and pieces of pools further than 4 GiB behind it are left to our own unpack.
 
+use std::any::Any;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex};
 
 use linkspan_transport::gpu::DeviceQueue;
@@ -76,6 +77,9 @@ pub struct Queue {
     /// Pieces that were left to NCCL, and to our own unpack.
     left: AtomicU64,
     taken: AtomicU64,
+    /// What pieces of paths that ended lie in, each with the number behind its last receive, and whether there is any.
+    kept: Mutex<Vec<(u64, Box<dyn Any + Send>)>>,
+    keeps: AtomicBool,
 }
 
 impl Queue {
@@ -102,6 +106,8 @@ impl Queue {
             consumed: AtomicU64::new(0),
             left: AtomicU64::new(0),
             taken: AtomicU64::new(0),
+            kept: Mutex::default(),
+            keeps: AtomicBool::new(false),
         }))
     }
 
@@ -193,6 +199,11 @@ impl Queue {
             first += 1;
         }
         self.consumed.store(first, Relaxed);
+        if self.keeps.load(Relaxed) {
+            let mut kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
+            kept.retain(|(end, _)| *end > first);
+            self.keeps.store(!kept.is_empty(), Relaxed);
+        }
     }
 
     /// Pieces that NCCL's kernels had to put in place, and those that the queue had no space or words for.
@@ -235,6 +246,11 @@ impl DeviceQueue for Queue {
 
     fn consumed(&self) -> u64 {
         self.consumed.load(Relaxed)
+    }
+
+    fn keep(&self, end: u64, pages: Box<dyn Any + Send>) {
+        self.kept.lock().unwrap_or_else(|e| e.into_inner()).push((end, pages));
+        self.keeps.store(true, Relaxed);
     }
 }
 

@@ -94,9 +94,11 @@ unsafe impl<O: Owner> Socket for KernelSocket<O> {
     }
 
     fn bind(&mut self, gpu: &Arc<dyn Gpu>) -> Result<Pool, Error> {
-        let bound = self.cards.bind(&self.interface, self.owner.ends(), self.owner.as_fd(), gpu);
         let not = |why| Error::NotBound { path: self.path.clone(), device: gpu.info().id(), why };
-        bound.map_err(not)
+        let stream = self.owner.as_fd().try_clone_to_owned().map_err(|e| not(format!("another descriptor: {e}")))?;
+        let bound = self.cards.bind(&self.interface, self.owner.ends(), self.owner.as_fd(), gpu);
+        // The last descriptor that is closed gives the stream's pages back.
+        bound.map(|pool| Pool { guard: Box::new((pool.guard, stream)), ..pool }).map_err(not)
     }
 
     fn lend(&mut self, gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, Error> {

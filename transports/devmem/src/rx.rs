@@ -424,7 +424,7 @@ impl Intake {
         }
         let (to, mut assembly) = (self.assembly.placed(), self.assembly);
         assembly.place(part, None).map_err(|why| unplaced(why, pool.id))?;
-        if !kept.queue().push(number, pool.mem.as_ptr() as u64 + offset, len, place.as_ptr() as u64 + to) {
+        if !kept.push(number, pool.mem.as_ptr() as u64 + offset, len, place.as_ptr() as u64 + to) {
             return Ok(false);
         }
         self.assembly = assembly;
@@ -603,10 +603,13 @@ impl Intake {
         Ok(())
     }
 
-    /// Waits until the GPU reads no page and writes no place any more.
+    /// Waits until the GPU reads no page and writes no place any more. Pages that NCCL's kernels have yet to read stay as they are.
     pub(crate) fn finish(&mut self) {
         for run_slot in self.device.iter_mut().flat_map(|d| &mut d.lanes) {
             run_slot.settle();
+        }
+        if let (Some(kept), Some(pool), Some(device)) = (self.kept.take(), self.pool.take(), &self.device) {
+            kept.end(pool, &*device.gpu);
         }
     }
 }

@@ -24,7 +24,7 @@ pub struct Pool {
     pub id: u32,
     /// Pages of it that NCCL's kernels have, over all streams that share it.
     pub lent: Arc<AtomicU64>,
-    /// What keeps it bound and this stream steered to it.
+    /// What keeps it bound and this stream steered to it, and the pages that the stream has brought as they are.
     pub guard: Box<dyn Any + Send>,
 }
 

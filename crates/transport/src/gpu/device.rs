@@ -1,5 +1,6 @@
 //! What a GPU offers to code that moves bytes.
 
+use std::any::Any;
 use std::fmt;
 use std::os::fd::OwnedFd;
 
@@ -154,6 +155,9 @@ pub trait DeviceQueue: Send + Sync {
 
     /// All receives below this number were consumed.
     fn consumed(&self) -> u64;
+
+    /// Keeps what pieces lie in, of a path that ends: until the receives below `end` were consumed, or the queue is dropped.
+    fn keep(&self, end: u64, pages: Box<dyn Any + Send>);
 }
 
 /// Shape of the launch: blocks in x and y, of 256 threads.

@@ -14,7 +14,7 @@ static NEXT: AtomicU32 = AtomicU32::new(1);
 pub(super) struct Card {
     pub(super) pool: MemSlice,
     pub(super) id: u32,
-    _memory: GpuBuf,
+    pub(super) memory: Arc<GpuBuf>,
     /// Fragments in each page.
     held: Vec<u32>,
     free: usize,
@@ -34,7 +34,7 @@ impl Card {
         Ok(Card {
             pool,
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            _memory: memory,
+            memory: Arc::new(memory),
             held: vec![0; pages as usize],
             free: pages as usize,
             last: None,

@@ -13,7 +13,7 @@ use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::offload::{Queue, SLOTS, bounce};
 use linkspan_gpu::{Gpu, SimGpu};
 use linkspan_transport::gpu::DeviceQueue;
-use linkspan_transport::{Buf, Conn, MemSlice, Rail, Ticket};
+use linkspan_transport::{Buf, Conn, Down, MemSlice, Rail, Ticket};
 
 /// The receiving side, and what NCCL's kernel knows of it.
 struct Receiver {
@@ -47,17 +47,19 @@ impl Receiver {
     }
 }
 
-fn world(sim: SimConfig) -> (Conn<SimRail>, Receiver, Arc<dyn Gpu>) {
+fn world(sim: SimConfig, paths: usize) -> (Conn<SimRail>, Receiver, Arc<dyn Gpu>) {
     let gpu = SimGpu::new(linkspan_gpu::SimConfig { seed: sim.seed, ..Default::default() }).unwrap();
     let any: Arc<dyn Gpu> = gpu.clone();
-    let (a, mut b) = rails(&gpu, sim);
-    let (place, first) = b.pool().unwrap();
-    let queue = Queue::new(&any, bounce((place, first))).unwrap();
-    b.offload(&(queue.clone() as Arc<dyn DeviceQueue>));
-    // SAFETY: the handle goes into a value beside the rail, whose pool has so many bytes.
-    let pool = unsafe { MemSlice::on_device(place, first, sim.pages as usize * 4096) };
-    let conn = Conn::new([b], false);
-    (Conn::new([a], false), Receiver { conn, queue, gpu, pool, pieces: 0 }, any)
+    let (a, mut b): (Vec<_>, Vec<_>) = (0..paths).map(|_| rails(&gpu, sim)).unzip();
+    let pools = || b.iter().filter_map(Rail::pool);
+    let (first, last) = (pools().min_by_key(|p| p.1).unwrap(), pools().max_by_key(|p| p.1).unwrap());
+    let queue = Queue::new(&any, bounce(first)).unwrap();
+    b.iter_mut().for_each(|b| b.offload(&(queue.clone() as Arc<dyn DeviceQueue>)));
+    // SAFETY: the handle goes into a value beside the rails; a simulated GPU finds by itself what of it is not theirs.
+    let pool =
+        unsafe { MemSlice::on_device(first.0, first.1, (last.1 - first.1) as usize + sim.pages as usize * 4096) };
+    let conn = Conn::new(b, false);
+    (Conn::new(a, false), Receiver { conn, queue, gpu, pool, pieces: 0 }, any)
 }
 
 /// Where pieces of a message belong, and their bytes.
@@ -70,7 +72,7 @@ const LENGTHS: [usize; 8] = [0, 1, 700, 8192, 8193, 40_000, 123_457, 300_000];
 /// the kernel does not know of. Pages must hold still until the kernel is done with them. Returns the pieces, and what the queue
 /// counted.
 fn run(sim: SimConfig, messages: u64, depth: usize, lengths: &[usize]) -> (u64, (u64, u64)) {
-    let (mut a, mut b, any) = world(sim);
+    let (mut a, mut b, any) = world(sim, 1);
     let most = LENGTHS[7];
     let (src, dst) = (StaticGpuBuf::new(&any, 2 * most).unwrap(), StaticGpuBuf::new(&any, (depth + 3) * most).unwrap());
     let mut late: VecDeque<(u64, Pieces)> = VecDeque::new();
@@ -139,6 +141,53 @@ fn short_segments() {
     let sim = SimConfig { seed: 3, pages: 16_384, mss: 61, linear: 9, plain: 31, ..SimConfig::default() };
     let (pieces, _) = run(sim, 16, 2, &LENGTHS);
     assert!(pieces > 2048, "{pieces} pieces");
+}
+
+/// Its only path, or one of two, ends when it has left pieces to the kernel and before that has read them.
+#[test]
+fn pages_of_a_lost_path_stay_until_the_kernel_has_read_them() {
+    for paths in [1, 2] {
+        let (a, mut b, any) = world(SimConfig { pages: 1024, ..SimConfig::default() }, paths);
+        let len = 3 << 20;
+        let (src, dst) = (StaticGpuBuf::new(&any, len).unwrap(), StaticGpuBuf::new(&any, len).unwrap());
+        let bytes: Vec<u8> = (0..len as u64).map(|i| (i * 31 + (i >> 9)) as u8).collect();
+        assert!(src.slice().fill(0, &bytes));
+        let number = b.queue.open(dst.slice()).unwrap();
+        let recv = b.conn.post_recv(&[(1, dst.slice())]).unwrap().unwrap();
+        let (mut a, mut send, mut lost) = (Some(a), None, paths == 1);
+        until("the message", || {
+            if let Some(a) = &mut a {
+                send = send.or_else(|| a.post_send(1, src.slice()).unwrap());
+                a.progress().unwrap();
+            }
+            let ended = b.conn.progress().is_err();
+            if !lost && b.queue.counts().0 > 100 {
+                lost = true;
+                let why = Down::PeerGone { path: String::new(), why: "a cable is out".into() };
+                b.conn.give_up_rail(0, why).unwrap();
+            }
+            if paths == 2 {
+                return b.conn.test(recv).unwrap();
+            }
+            // The peer closes as soon as it has sent, which may be read before the receive is asked after.
+            if let (Some(sender), Some(send)) = (&mut a, send)
+                && sender.test(send).unwrap().is_some()
+            {
+                a = None;
+            }
+            ended.then(|| b.conn.test(recv).unwrap()).flatten()
+        });
+        b.queue.finish(number);
+        let pages: Vec<u64> = b.kernel(number, dst.slice()).iter().map(|piece| piece.0).collect();
+        assert!(
+            lost && pages.len() > 100 && dst.slice().to_vec() == bytes,
+            "{} pieces over {paths} paths",
+            pages.len()
+        );
+        b.queue.consume(number);
+        let gone = pages.iter().filter(|&&at| !b.pool.read(at, &mut [0])).count();
+        assert!(gone == pages.len() || paths == 2 && gone > 0, "pages of {gone} pieces were given back");
+    }
 }
 
 /// Without them the same runs go well, so what catches each is the bug.
