@@ -205,7 +205,7 @@ unsafe impl Socket for Kernel {
     }
 
     fn lend(&mut self, _: &Arc<dyn Gpu>, _: MemSlice) -> Result<Lent, Error> {
-        Err(Error::NotLent { path: String::new(), device: String::new(), why: "fuzzed".into() })
+        Err(Error::NotLent { path: String::new(), device: String::new(), why: "fuzzed".into(), lasting: true })
     }
 
     fn cut(&mut self) {}

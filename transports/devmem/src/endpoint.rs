@@ -63,7 +63,6 @@ pub struct DevmemRail<C> {
     /// What the user should be told.
     events: VecDeque<String>,
     reported_scarce: u64,
-    reported_refusal: bool,
 }
 
 impl<C: Rail> DevmemRail<C> {
@@ -99,15 +98,13 @@ impl<C: Rail> DevmemRail<C> {
             end: None,
             events: VecDeque::new(),
             reported_scarce: SCARCE_FIRST,
-            reported_refusal: false,
             config,
         })
     }
 
-    /// Says once that device memory is not sent from where it lies.
+    /// Says that device memory is not sent from where it lies.
     fn report_refusal(&mut self) {
-        let Some(why) = self.out.refused.as_ref().filter(|_| !self.reported_refusal) else { return };
-        self.reported_refusal = true;
+        let Some(why) = self.out.refused.take() else { return };
         if self.config.strict {
             self.end.get_or_insert(End::Device(format!("{why} (LINKSPAN_STRICT)")));
         }

@@ -28,6 +28,8 @@ pub enum Error {
         device: String,
         /// Why not.
         why: String,
+        /// As [`crate::NotLent::lasting`].
+        lasting: bool,
     },
     /// The GPU failed.
     #[error(transparent)]

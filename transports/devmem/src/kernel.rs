@@ -12,7 +12,7 @@ use linkspan_net::{Sent, enable_zerocopy, send_mem, sent_notice};
 use linkspan_netdev::{Received, give_back, receive, send_bound};
 use linkspan_transport::MemSlice;
 
-use crate::{Error, Lent, Pool, Socket};
+use crate::{Error, Lent, NotLent, Pool, Socket};
 
 /// Who has the stream.
 pub trait Owner: AsFd + Send + fmt::Debug {
@@ -45,8 +45,8 @@ pub unsafe trait Cards: Send + Sync + fmt::Debug {
     /// Has the interface's card send from this memory.
     ///
     /// # Errors
-    /// A text for the log: which call of the kernel or the broker refused, and why.
-    fn lend(&self, interface: &str, gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, String>;
+    /// [`NotLent`]: which call of the kernel refused and why, or that the memory's owner has not registered it.
+    fn lend(&self, interface: &str, gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, NotLent>;
 }
 
 /// A connected TCP stream of the kernel.
@@ -102,9 +102,13 @@ unsafe impl<O: Owner> Socket for KernelSocket<O> {
     }
 
     fn lend(&mut self, gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, Error> {
-        let not = |why: String| Error::NotLent { path: self.path.clone(), device: gpu.info().id(), why };
+        let not = |NotLent { why, lasting }| {
+            let (path, device) = (self.path.clone(), gpu.info().id());
+            Error::NotLent { path, device, why, lasting }
+        };
         if !self.zerocopy {
-            enable_zerocopy(self.owner.as_fd()).map_err(|e| not(format!("SO_ZEROCOPY: {e}")))?;
+            let cannot = |e| not(NotLent { why: format!("SO_ZEROCOPY: {e}"), lasting: true });
+            enable_zerocopy(self.owner.as_fd()).map_err(cannot)?;
             self.zerocopy = true;
         }
         self.cards.lend(&self.interface, gpu, mem).map_err(not)

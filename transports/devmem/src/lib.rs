@@ -22,4 +22,4 @@ pub use error::Error;
 pub use kernel::{Cards, KernelSocket, Owner};
 #[cfg(feature = "planted")]
 pub use planted::{Bug as PlantedBug, plant};
-pub use socket::{Lent, Pool, Socket};
+pub use socket::{Lent, NotLent, Pool, Socket};

@@ -10,7 +10,8 @@
 //! * Tokens are the lowest free numbers. At most 128 runs and 1024 pages go back in a call; unknown ones do not count.
 //! * Pages are few. Without a free one nothing is taken from the wire. A page that goes back is overwritten.
 //! * What the card has written may be invisible until the device is flushed ([`SimGpu::nic_write`]).
-//! * Memory that is lent is read late, in pieces, and its notices come later still, in ranges.
+//! * Memory that is lent is read late, in pieces, and its notices come later still, in ranges. With too many calls open the stream is
+//!   full, or the kernel has no memory for one more.
 
 mod card;
 mod lending;
@@ -46,13 +47,15 @@ pub struct SimConfig {
     pub plain: u64,
     /// Whether the card sends from device memory.
     pub lends: bool,
+    /// So many times it is asked for memory that it does not know before it lends any.
+    pub unregistered: u32,
     /// Why it binds no memory for receiving.
     pub refuses: Option<&'static str>,
 }
 
 impl Default for SimConfig {
     fn default() -> SimConfig {
-        SimConfig { seed: 1, pages: 512, mss: 1448, linear: 23, plain: 61, lends: true, refuses: None }
+        SimConfig { seed: 1, pages: 512, mss: 1448, linear: 23, plain: 61, lends: true, unregistered: 0, refuses: None }
     }
 }
 
@@ -347,7 +350,8 @@ unsafe impl<O: Owner> Socket for SimSocket<O> {
             true => 1 + self.below(len as u64) as usize,
             false => len,
         };
-        self.lending.take(binding, offset, n)
+        let short = self.chance(2);
+        self.lending.take(binding, offset, n, short)
     }
 
     fn notice(&mut self) -> io::Result<Option<Sent>> {
@@ -367,9 +371,16 @@ unsafe impl<O: Owner> Socket for SimSocket<O> {
     }
 
     fn lend(&mut self, gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, Error> {
+        let not = |why: &str, lasting| {
+            let (path, device) = (self.path.clone(), gpu.info().id());
+            Err(Error::NotLent { path, device, why: why.to_owned(), lasting })
+        };
         if !self.config.lends {
-            let why = "this simulated card does not send from device memory".to_owned();
-            return Err(Error::NotLent { path: self.path.clone(), device: gpu.info().id(), why });
+            return not("this simulated card does not send from device memory", true);
+        }
+        if self.config.unregistered > 0 {
+            self.config.unregistered -= 1;
+            return not("its owner has not registered it with a dma-buf", false);
         }
         Ok(self.lending.lend(mem))
     }

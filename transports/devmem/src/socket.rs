@@ -41,6 +41,15 @@ pub struct Lent {
     pub alive: Arc<AtomicBool>,
 }
 
+/// Why a card does not send from device memory.
+#[derive(Clone, Debug)]
+pub struct NotLent {
+    /// The reason, for people.
+    pub why: String,
+    /// The card, the driver or the kernel cannot at all; else other memory, or another time, may do.
+    pub lasting: bool,
+}
+
 impl Lent {
     /// Where in the binding these bytes are. `None`: not all of them are in it, or it was taken back.
     pub(crate) fn at(&self, mem: MemSlice) -> Option<u64> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use linkspan_gpu::{Gpu, GpuError, StageMemory};
 use linkspan_transport::{Buf, MemSlice, peer_gone};
 
-use crate::{Lent, Socket};
+use crate::{Error, Lent, Socket};
 use notices::Notices;
 use staging::Staging;
 
@@ -23,6 +23,10 @@ const FLUSH: usize = 1 << 20;
 
 /// Ranges of device memory that the card sends from.
 const LENT: usize = 64;
+
+/// linux: asm-generic/errno.h and errno-base.h.
+const ENOBUFS: i32 = 105;
+const ENOMEM: i32 = 12;
 
 /// How a chunk leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +54,14 @@ pub(crate) struct Outgoing {
     open: VecDeque<(u64, u32)>,
     notices: Notices,
     lent: Vec<Lent>,
+    /// Ranges that were refused by themselves, newest first: to ask again costs system calls.
+    unlent: VecDeque<MemSlice>,
+    /// Nothing is sent from where it lies any more.
+    lends_nothing: bool,
     gpu: Option<Arc<dyn Gpu>>,
     memory: StageMemory,
     staging: Option<Staging>,
-    /// Why device memory is not sent from where it lies, once it was asked for.
+    /// Why device memory is not sent from where it lies, for whoever takes it; told once of single ranges.
     pub(crate) refused: Option<String>,
 }
 
@@ -64,6 +72,8 @@ impl Outgoing {
             open: VecDeque::with_capacity(ITEMS),
             notices: Notices::default(),
             lent: Vec::with_capacity(LENT),
+            unlent: VecDeque::with_capacity(LENT),
+            lends_nothing: false,
             gpu: None,
             memory,
             staging: None,
@@ -77,7 +87,8 @@ impl Outgoing {
 
     /// Chunks will be cut from this memory: the card is asked to send from it, once.
     pub(crate) fn prepare(&mut self, socket: &mut dyn Socket, mem: MemSlice) {
-        if mem.is_host() || self.refused.is_some() || self.lent.iter().any(|l| l.at(mem).is_some()) {
+        let known = self.lends_nothing || self.unlent.contains(&mem) || self.lent.iter().any(|l| l.at(mem).is_some());
+        if mem.is_host() || known {
             return;
         }
         let Some(gpu) = &self.gpu else { return };
@@ -88,7 +99,14 @@ impl Outgoing {
         }
         match socket.lend(gpu, mem) {
             Ok(lent) => self.lent.push(lent),
-            Err(error) => self.refused = Some(error.to_string()),
+            Err(error) => {
+                self.lends_nothing = !matches!(error, Error::NotLent { lasting: false, .. });
+                if self.lends_nothing || self.unlent.is_empty() {
+                    self.refused = Some(error.to_string());
+                }
+                self.unlent.truncate(LENT - 1);
+                self.unlent.push_front(mem);
+            }
         }
     }
 
@@ -168,6 +186,8 @@ impl Outgoing {
                                 self.notices.made();
                                 Ok(Some(n))
                             }
+                            // What the socket's notices stand for counts as its memory, or there is none now: what is open gives some back.
+                            Err(e) if is_short(&e) && self.notices.open() > 0 => Ok(None),
                             Err(e) if peer_gone(&e).is_none() => {
                                 // The card's part, not the peer's: what is left goes by way of the host.
                                 self.refuse(format!("LS1345 sendmsg(2) from device memory bound as {binding}: {e}"));
@@ -212,7 +232,8 @@ impl Outgoing {
     /// Nothing is sent from where it lies any more.
     #[cold]
     fn refuse(&mut self, why: String) {
-        self.refused.get_or_insert(why);
+        self.refused = Some(why);
+        self.lends_nothing = true;
         self.lent.clear();
         for item in self.queue.iter_mut().filter(|i| matches!(i.way, SendMode::Lent { .. })) {
             (item.way, item.copied) = (SendMode::Staged, item.sent);
@@ -266,6 +287,14 @@ impl From<GpuError> for Trouble {
     }
 }
 
+/// Whether a call found no memory: ENOBUFS (net.core.optmem_max), ENOMEM.
+fn is_short(error: &io::Error) -> bool {
+    [ENOBUFS, ENOMEM].map(Some).contains(&error.raw_os_error())
+}
+
 fn part(mem: MemSlice, at: usize, len: usize) -> MemSlice {
     mem.sub(at as u64, len as u64).unwrap_or(MemSlice::NONE)
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use linkspan_devmem::{Cards, KernelSocket, Lent, Pool, Socket};
+use linkspan_devmem::{Cards, KernelSocket, Lent, NotLent, Pool, Socket};
 use linkspan_gpu::{Gpu, GpuBuf};
-use linkspan_netdev::{Binding, Rule, bind_receive, bind_send};
+use linkspan_netdev::{Binding, Error as NetdevError, Rule, bind_receive, bind_send};
 use linkspan_stream::Stream;
 use linkspan_transport::{Buf, MemSlice, MemoryDomain};
+use rustix::io::Errno;
 
 use super::client::{self, Session};
 use super::stream::Held;
@@ -183,7 +184,7 @@ unsafe impl Cards for KernelPorts {
         Ok(Pool { mem, id, lent, guard: Box::new(Guard { _rule: rule, _bound: bound }) })
     }
 
-    fn lend(&self, interface: &str, _gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, String> {
+    fn lend(&self, interface: &str, _gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, NotLent> {
         let mut registered = self.0.registered.lock().unwrap_or_else(|e| e.into_inner());
         registered.retain(|r| r.strong_count() > 0);
         let covers = |r: &Registration| {
@@ -192,14 +193,19 @@ unsafe impl Cards for KernelPorts {
             inside && mem.place() == r.mem.place() && r.alive.load(Ordering::Acquire)
         };
         let found = registered.iter().filter_map(Weak::upgrade).find(|r| covers(r));
-        let found = found.ok_or("its owner has not registered it with a dma-buf")?;
+        let not = |why| NotLent { why, lasting: false };
+        let found = found.ok_or_else(|| not("its owner has not registered it with a dma-buf".to_owned()))?;
         drop(registered);
-        let index = index(interface)?;
+        let index = index(interface).map_err(not)?;
         let mut bindings = found.bindings.lock().unwrap_or_else(|e| e.into_inner());
         let id = match bindings.get(&index) {
             Some(binding) => binding.id(),
             None => {
-                let binding = bind_send(index, found.fd.as_fd()).map_err(|e| chain(&e))?;
+                let cannot = |e: &NetdevError| {
+                    matches!(e, NetdevError::NoFamily(_)) || e.errno() == Some(Errno::OPNOTSUPP.raw_os_error())
+                };
+                let binding = bind_send(index, found.fd.as_fd());
+                let binding = binding.map_err(|e| NotLent { why: chain(&e), lasting: cannot(&e) })?;
                 let id = binding.id();
                 bindings.insert(index, binding);
                 id

@@ -20,6 +20,9 @@ const PIECE: usize = 48 << 10;
 /// linux: asm-generic/errno.h; memory that is gone.
 const EFAULT: i32 = 14;
 
+/// linux: asm-generic/errno.h; no memory for the socket's notices.
+const ENOBUFS: i32 = 105;
+
 /// Where every binding begins, so that a forgotten offset shows.
 const OFFSET: u64 = 1 << 20;
 
@@ -41,12 +44,13 @@ impl SimZeroCopy {
         Lent { mem, id, offset: OFFSET, alive: Arc::new(AtomicBool::new(true)) }
     }
 
-    pub(super) fn take(&mut self, binding: u32, offset: u64, len: usize) -> io::Result<Option<usize>> {
+    /// `short`: what is too much finds no memory.
+    pub(super) fn take(&mut self, binding: u32, offset: u64, len: usize, short: bool) -> io::Result<Option<usize>> {
         let mem = self.bindings.get(&binding);
         let part = mem.and_then(|m| m.sub(offset.checked_sub(OFFSET)?, len as u64));
         let part = part.ok_or_else(|| io::Error::from_raw_os_error(super::EINVAL))?;
         if self.queue.len() == CALLS {
-            return Ok(None);
+            return if short { Err(io::Error::from_raw_os_error(ENOBUFS)) } else { Ok(None) };
         }
         self.queue.push_back(part);
         self.made = self.made.wrapping_add(1);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use crate::common::bed::{Devmem, PAYLOAD, run};
 use crate::common::{Leaves, SimRail};
-use linkspan_devmem::{Cards, DevmemRail, KernelSocket, Lent, Pool, RailConfig};
+use linkspan_devmem::{Cards, DevmemRail, KernelSocket, Lent, NotLent, Pool, RailConfig};
 use linkspan_gpu::{Gpu, SimGpu};
 use linkspan_stream::Stream;
 use linkspan_tcp::TcpRail;
@@ -26,9 +26,9 @@ unsafe impl Cards for NoCards {
         Err("Operation not supported (os error 95)".into())
     }
 
-    fn lend(&self, _: &str, _: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, String> {
+    fn lend(&self, _: &str, _: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, NotLent> {
         if self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err() {
-            return Err("Cannot allocate memory (os error 12)".into());
+            return Err(NotLent { why: "Cannot allocate memory (os error 12)".into(), lasting: false });
         }
         Ok(Lent { mem, id: 0x00ff_fff0, offset: 0, alive: Arc::new(AtomicBool::new(true)) })
     }
