@@ -42,13 +42,29 @@ const SCARCE_FIRST: u64 = 32;
 /// How long payload may follow the end of the control stream: both end together, and this is some round trips with a loss.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+/// The stream of payload, and what leaves over it.
+struct Data {
+    out: Outgoing,
+    socket: Box<dyn Socket>,
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        self.out.finish();
+        if self.out.lent() {
+            // Its memory is the owner's again when this returns.
+            self.socket.cut();
+            self.out.wait_given_back(&mut *self.socket);
+        }
+    }
+}
+
 /// A rail whose payload lands in device memory.
 pub struct DevmemRail<C> {
     // In this order they end: the peer sees the end of the control stream first.
     control: C,
     intake: Intake,
-    out: Outgoing,
-    socket: Box<dyn Socket>,
+    data: Data,
     info: RailInfo,
     config: RailConfig,
     gpu: Option<Arc<dyn Gpu>>,
@@ -87,8 +103,7 @@ impl<C: Rail> DevmemRail<C> {
         Ok(DevmemRail {
             control,
             intake: Intake::new(),
-            out: Outgoing::new(config.memory.clone()),
-            socket,
+            data: Data { out: Outgoing::new(config.memory.clone()), socket },
             info,
             gpu: None,
             wake,
@@ -104,7 +119,7 @@ impl<C: Rail> DevmemRail<C> {
 
     /// Says that device memory is not sent from where it lies.
     fn report_refusal(&mut self) {
-        let Some(why) = self.out.refused.take() else { return };
+        let Some(why) = self.data.out.refused.take() else { return };
         if self.config.strict {
             self.end.get_or_insert(End::Device(format!("{why} (LINKSPAN_STRICT)")));
         }
@@ -165,10 +180,10 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
     }
 
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
-        if !self.out.has_space() {
+        if !self.data.out.has_space() {
             return Err(Busy);
         }
-        if let Err(error) = self.out.covers(src) {
+        if let Err(error) = self.data.out.covers(src) {
             self.end.get_or_insert(End::Device(error.to_string()));
             return Err(Busy);
         }
@@ -176,20 +191,20 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
         debug_assert!(filled);
         // SAFETY: a body is read within the call.
         let number = self.control.ctrl(&announcement(), unsafe { self.body.slice() })?;
-        self.out.push(number, src);
+        self.data.out.push(number, src);
         Ok(number)
     }
 
     fn prepare(&mut self, mem: MemSlice, target: bool) {
         if !target {
-            self.out.prepare(&mut *self.socket, mem);
+            self.data.out.prepare(&mut *self.data.socket, mem);
             self.report_refusal();
         }
     }
 
     fn taken(&self) -> u64 {
         let control = self.control.taken();
-        self.out.gone_before().map_or(control, |n| n.min(control))
+        self.data.out.gone_before().map_or(control, |n| n.min(control))
     }
 
     fn flush(&mut self) -> Result<Poll, Down> {
@@ -198,8 +213,10 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
             return Ok(Poll::Idle);
         }
         let mut poll = self.control.flush()?;
-        if self.deaf.is_none() && (self.out.pending() || self.out.lent() || self.out.gone_before().is_some()) {
-            match self.out.flush(&mut *self.socket) {
+        if self.deaf.is_none()
+            && (self.data.out.pending() || self.data.out.lent() || self.data.out.gone_before().is_some())
+        {
+            match self.data.out.flush(&mut *self.data.socket) {
                 Ok(true) => {
                     self.report_refusal();
                     poll = Poll::Active;
@@ -228,7 +245,7 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
                 Err(down) => return Err(down),
             }
         }
-        match self.intake.poll(&mut *self.socket, sink) {
+        match self.intake.poll(&mut *self.data.socket, sink) {
             Ok(true) => poll = Poll::Active,
             Ok(false) => {}
             Err(Fault::End { .. } | Fault::System(_)) if self.control_down.is_some() => {
@@ -258,24 +275,25 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
     fn arm(&mut self) -> Option<WaitFd> {
         let control = self.control.arm();
         let work = self.intake.busy()
-            || self.out.copying()
+            || self.data.out.copying()
             || self.deaf.is_some()
             || self.control_down.is_some()
             || self.end.is_some()
             || self.events.front().is_some();
         let control = control.filter(|_| !work)?;
-        let data = WaitFd { fd: self.socket.fd().as_raw_fd(), read: self.intake.wants(), write: self.out.pending() };
+        let data =
+            WaitFd { fd: self.data.socket.fd().as_raw_fd(), read: self.intake.wants(), write: self.data.out.pending() };
         // A set that cannot be made is no reason to sleep forever: the caller looks again.
         self.wake.arm([Some(control), Some(data)]).ok()
     }
 
     fn stalled(&mut self) -> bool {
-        self.control.stalled() || tcp_info(self.socket.fd()).is_ok_and(|info| is_stalled(&info))
+        self.control.stalled() || tcp_info(self.data.socket.fd()).is_ok_and(|info| is_stalled(&info))
     }
 
     fn health(&self) -> Health {
         let control = self.control.health();
-        let Ok(data) = tcp_info(self.socket.fd()).map(|info| health(&info)) else { return control };
+        let Ok(data) = tcp_info(self.data.socket.fd()).map(|info| health(&info)) else { return control };
         Health {
             dead: control.dead || data.dead,
             retransmitted: control.retransmitted + data.retransmitted,
@@ -319,7 +337,7 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
         let device = gpu.info().id();
         // What the card has written is flushed before the GPU looks: one that cannot is not written by the card.
         let bound = match gpu.flush_writes() {
-            Ok(()) => self.socket.bind(gpu).map_err(|why| with_sources(&why)),
+            Ok(()) => self.data.socket.bind(gpu).map_err(|why| with_sources(&why)),
             Err(why) => Err(with_sources(&why)),
         };
         let pool = match bound {
@@ -338,7 +356,7 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
             self.info.reason = format!("{reason}; payload lands in {mib} MiB of {device}, binding {id}");
         }
         self.intake.attach(gpu, pool, self.config.unpack, &self.config.memory)?;
-        self.out.attach(gpu);
+        self.data.out.attach(gpu);
         self.gpu = Some(gpu.clone());
         Ok(())
     }
@@ -374,10 +392,6 @@ impl<C> Drop for DevmemRail<C> {
     fn drop(&mut self) {
         // The GPU first: pages that a closed socket had are the card's again.
         self.intake.finish();
-        self.out.finish();
-        if self.out.lent() {
-            self.socket.cut();
-        }
     }
 }
 

@@ -19,7 +19,7 @@ pub trait Owner: AsFd + Send + fmt::Debug {
     /// Our end and the peer's.
     fn ends(&self) -> (SocketAddr, SocketAddr);
 
-    /// The stream ends with a reset when this is dropped, whatever is under way.
+    /// Resets the stream, whatever is under way. The descriptor stays.
     fn cut(&mut self);
 }
 

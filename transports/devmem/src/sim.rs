@@ -207,6 +207,10 @@ impl<O> Drop for SimSocket<O> {
     fn drop(&mut self) {
         // An unbound card writes nothing any more: what is on its way lands before the pool is freed.
         let _ = self.gpu.as_ref().map(|gpu| gpu.flush_writes());
+        assert!(
+            std::thread::panicking() || self.lending.is_settled(),
+            "the stream is gone, and the card reads for it still"
+        );
     }
 }
 
@@ -387,6 +391,7 @@ unsafe impl<O: Owner> Socket for SimSocket<O> {
 
     fn cut(&mut self) {
         self.owner.cut();
+        self.lending.cut();
     }
 
     fn path(&self) -> &str {

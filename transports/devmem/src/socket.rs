@@ -118,7 +118,7 @@ pub unsafe trait Socket: Send + fmt::Debug {
     /// [`Error::NotLent`] and others that say why not.
     fn lend(&mut self, gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, Error>;
 
-    /// The next end of this stream is a reset, so that the kernel reads no memory after it.
+    /// Resets this stream: what was not sent is dropped, and the kernel reads no memory of it once its notices have come.
     fn cut(&mut self);
 
     /// The stream for people, as in `eth0 10.0.0.1:4000 -> 10.0.0.2:5000`.

@@ -6,6 +6,7 @@ mod staging;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use linkspan_gpu::{Gpu, GpuError, StageMemory};
 use linkspan_transport::{Buf, MemSlice, peer_gone};
@@ -164,11 +165,7 @@ impl Outgoing {
     /// Hands the stream what it takes, within bounds. Returns whether anything moved.
     pub(crate) fn flush(&mut self, socket: &mut dyn Socket) -> Result<bool, Trouble> {
         let mut moved = false;
-        while self.notices.open() > 0 {
-            let Some(sent) = socket.notice().map_err(Trouble::Recv)? else { break };
-            self.notices.settle(sent.first, sent.last);
-            moved = true;
-        }
+        moved |= self.collect(socket).map_err(Trouble::Recv)?;
         moved |= self.stage()?;
         let mut total = 0;
         while let Some(item) = self.queue.front_mut() {
@@ -227,6 +224,31 @@ impl Outgoing {
         }
         moved |= self.stage()?;
         Ok(moved)
+    }
+
+    /// Takes the notices that have come. Returns whether any did.
+    fn collect(&mut self, socket: &mut dyn Socket) -> io::Result<bool> {
+        let mut any = false;
+        while self.lent() {
+            let Some(sent) = socket.notice()? else { break };
+            self.notices.settle(sent.first, sent.last);
+            any = true;
+        }
+        Ok(any)
+    }
+
+    /// Takes the notices of a stream that was cut until the card reads nothing more. What it has begun on it sends within a millisecond;
+    /// one that does not get on is not waited for.
+    pub(crate) fn wait_given_back(&mut self, socket: &mut dyn Socket) {
+        for _ in 0..100 {
+            let found = self.collect(socket);
+            if !self.lent() {
+                return;
+            }
+            if !matches!(found, Ok(true)) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
     }
 
     /// Nothing is sent from where it lies any more.

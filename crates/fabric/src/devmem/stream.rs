@@ -35,15 +35,16 @@ impl Owner for Held {
 
     fn cut(&mut self) {
         self.cut = true;
+        if let Some(stream) = &self.stream {
+            stream.reset();
+        }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        match self.stream.take() {
-            Some(stream) if self.cut => stream.cut(),
-            Some(stream) => stream.leave(),
-            None => {}
+        if let Some(stream) = self.stream.take().filter(|_| !self.cut) {
+            stream.leave();
         }
     }
 }

@@ -31,7 +31,7 @@ impl Owner for Leaves {
     }
 
     fn cut(&mut self) {
-        self.0.take().unwrap().cut();
+        self.0.as_ref().unwrap().reset();
     }
 }
 

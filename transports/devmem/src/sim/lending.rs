@@ -73,6 +73,17 @@ impl SimZeroCopy {
         Ok(!self.queue.is_empty())
     }
 
+    /// What the wire has not taken is dropped.
+    pub(super) fn cut(&mut self) {
+        self.queue.clear();
+        self.sent = self.made;
+    }
+
+    /// Whether all calls were told of.
+    pub(super) fn is_settled(&self) -> bool {
+        self.told == self.made
+    }
+
     /// A notice of up to `range` calls.
     pub(super) fn notice(&mut self, range: u32) -> Option<Sent> {
         let n = self.sent.wrapping_sub(self.told).min(range);

@@ -1,8 +1,15 @@
 //! The suite of all transports, with device memory on a simulated GPU behind a simulated card. The production code is the one
 //! that runs on the kernel's sockets.
 
+use std::sync::Arc;
+
 use crate::common::bed::{Devmem, PAYLOAD, run};
+use crate::common::rails;
 use linkspan_devmem::sim::SimConfig;
+use linkspan_gpu::conformance::StaticGpuBuf;
+use linkspan_gpu::{Gpu, SimGpu};
+use linkspan_proto::{Head, Kind};
+use linkspan_transport::Rail;
 
 linkspan_transport::conformance_suite!(devmem, Devmem::new(SimConfig::default()));
 
@@ -28,4 +35,19 @@ fn a_card_that_refuses() {
     run(&PAYLOAD, || {
         Devmem::new(SimConfig { refuses: Some("its driver cannot"), lends: false, ..SimConfig::default() })
     });
+}
+
+/// The simulated stream looks at that when it is dropped.
+#[test]
+fn a_rail_that_ends_waits_until_its_card_reads_device_memory_no_more() {
+    let gpu = SimGpu::new(linkspan_gpu::SimConfig::default()).unwrap();
+    let any: Arc<dyn Gpu> = gpu.clone();
+    let (mut a, _b) = rails(&gpu, SimConfig::default());
+    let memory = StaticGpuBuf::new(&any, 1 << 20).unwrap();
+    let mut head = Head::new(Kind::Chunk);
+    head.len.set(1 << 20);
+    a.prepare(memory.slice(), false);
+    a.data(&head, memory.slice()).unwrap();
+    a.flush().unwrap();
+    drop(a);
 }

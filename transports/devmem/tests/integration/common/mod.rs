@@ -83,7 +83,7 @@ impl Owner for Leaves {
     }
 
     fn cut(&mut self) {
-        rustix::net::sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO)).unwrap();
+        self.0.as_ref().unwrap().reset();
     }
 }
 
