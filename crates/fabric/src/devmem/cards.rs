@@ -53,6 +53,14 @@ enum By {
     Us { _binding: Binding, queues: Vec<u32>, next: AtomicU32 },
 }
 
+impl By {
+    /// Whether no stream can be steered there any more.
+    fn is_over(&self) -> bool {
+        // One that is being asked is told how it is.
+        matches!(self, By::Daemon(session) if session.try_lock().is_ok_and(|session| session.is_over()))
+    }
+}
+
 /// Memory with a dma-buf at hand, and its bindings by interface.
 struct Registration {
     mem: MemSlice,
@@ -126,7 +134,7 @@ impl Inner {
     fn bound(&self, interface: &str, gpu: &Arc<dyn Gpu>) -> Result<Arc<Bound>, String> {
         let mut pools = self.pools.lock().unwrap_or_else(|e| e.into_inner());
         let key = (interface.to_owned(), gpu.place());
-        if let Some(bound) = pools.get(&key).and_then(Weak::upgrade) {
+        if let Some(bound) = pools.get(&key).and_then(Weak::upgrade).filter(|bound| !bound.by.is_over()) {
             return Ok(bound);
         }
         let memory = GpuBuf::new(gpu, self.config.pool).map_err(|e| e.to_string())?;
@@ -246,3 +254,6 @@ unsafe impl Ports for KernelPorts {
         Some(Box::new(Keeps(made)))
     }
 }
+
+#[cfg(test)]
+mod tests;

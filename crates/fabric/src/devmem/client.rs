@@ -68,6 +68,12 @@ impl Session {
         let _ = rustix::net::shutdown(&self.fd, Shutdown::Both);
     }
 
+    /// Whether the broker has hung up; not to be asked while it owes an answer.
+    pub(super) fn is_over(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        !matches!(rustix::net::recv(&self.fd, &mut [0u8][..], flags), Err(Errno::AGAIN))
+    }
+
     fn ask(&self, question: BrokerRequest, with: Option<BorrowedFd<'_>>) -> Result<u32, String> {
         let no = |call: &str, e: Errno| format!("lspan devmem up does not answer: {call}: {e}");
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
