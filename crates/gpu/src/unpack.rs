@@ -109,6 +109,11 @@ impl Unpacker {
         })
     }
 
+    /// From now on every piece is copied by the device ([`CopyMode::D2d`]).
+    pub fn copies_only(&mut self) {
+        self.way = Some(CopyMode::D2d);
+    }
+
     /// Begins to put a batch in place: pieces of `pool` into `dst`. False: the one before is not done. The pool's pages
     /// may be used again when [`Unpacker::done`] says so, and not earlier.
     ///

@@ -17,7 +17,7 @@ use linkspan_transport::{
 };
 
 use crate::notices::{NoticeSink, announcement};
-use crate::rx::{Fault, Intake};
+use crate::rx::{Fault, Intake, Means};
 use crate::tx::{Outgoing, Trouble};
 use crate::{Error, Socket};
 
@@ -336,26 +336,27 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
         }
         let device = gpu.info().id();
         // What the card has written is flushed before the GPU looks: one that cannot is not written by the card.
-        let bound = match gpu.flush_writes() {
-            Ok(()) => self.data.socket.bind(gpu).map_err(|why| with_sources(&why)),
-            Err(why) => Err(with_sources(&why)),
-        };
-        let pool = match bound {
-            Ok(pool) => Some(pool),
+        let (way, memory) = (self.config.unpack, &self.config.memory);
+        let able = gpu.flush_writes().and_then(|()| Means::new(gpu, true, way, memory)).map_err(Error::from);
+        let bound =
+            able.and_then(|means| Ok((means, Some(self.data.socket.bind(gpu)?)))).map_err(|why| with_sources(&why));
+        let (means, pool) = match bound {
+            Ok(bound) => bound,
             Err(why) if self.config.strict => {
                 return Err(GpuError::Unsupported { device, what: "be filled by the network card", why });
             }
             Err(why) => {
+                let means = Means::new(gpu, false, way, memory)?;
                 self.events.push_back(format!("downgrade: {why}; it comes to the host and is copied to the GPU"));
                 self.info.reason = format!("{}; {device} through host memory: {why}", self.info.reason);
-                None
+                (means, None)
             }
         };
         if let Some(pool) = &pool {
             let (mib, id, reason) = (pool.mem.len() >> 20, pool.id, &self.info.reason);
             self.info.reason = format!("{reason}; payload lands in {mib} MiB of {device}, binding {id}");
         }
-        self.intake.attach(gpu, pool, self.config.unpack, &self.config.memory)?;
+        self.intake.attach(gpu, means, pool);
         self.data.out.attach(gpu);
         self.gpu = Some(gpu.clone());
         Ok(())

@@ -110,6 +110,28 @@ struct Device {
     _share: Share,
 }
 
+/// What chunks for a device take. Made before the card is asked: once it fills memory of the device, nothing may fail.
+pub(crate) struct Means {
+    share: Share,
+    lanes: Vec<RunSlot>,
+    linears: Linears,
+}
+
+impl Means {
+    /// With or without a pool.
+    pub(crate) fn new(
+        gpu: &Arc<dyn Gpu>,
+        pool: bool,
+        way: Option<CopyMode>,
+        memory: &StageMemory,
+    ) -> Result<Means, GpuError> {
+        let bounce = if pool && way.is_none_or(|w| w == CopyMode::Host) { LANES * TO_HOST } else { 0 };
+        let share = memory.take(LINEARS * LINEAR + LANES * TO_HOST + bounce)?;
+        let lanes = (0..LANES).map(|_| RunSlot::new(gpu, pool, way)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Means { share, lanes, linears: Linears::pinned(gpu)? })
+    }
+}
+
 /// What was counted, for those who look after the rail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -163,27 +185,16 @@ impl Intake {
         }
     }
 
-    /// From now on chunks may go to memory of this device. With a pool the card fills it.
-    pub(crate) fn attach(
-        &mut self,
-        gpu: &Arc<dyn Gpu>,
-        pool: Option<Pool>,
-        way: Option<CopyMode>,
-        memory: &StageMemory,
-    ) -> Result<(), GpuError> {
-        // Of a pool in host memory the unpack kernel knows no address.
-        let way = if pool.as_ref().is_some_and(|p| p.mem.is_host()) { Some(CopyMode::D2d) } else { way };
-        let bounce = if pool.is_some() && way.is_none_or(|w| w == CopyMode::Host) { LANES * TO_HOST } else { 0 };
-        let share = memory.take(LINEARS * LINEAR + LANES * TO_HOST + bounce)?;
-        let size = pool.as_ref().map(|p| p.mem.len() as u64);
-        let lanes = (0..LANES).map(|_| RunSlot::new(gpu, size, way)).collect::<Result<Vec<_>, _>>()?;
-        self.linears = Linears::pinned(gpu)?;
+    /// From now on chunks may go to memory of this device. With a pool, for which `means` were made, the card fills it.
+    pub(crate) fn attach(&mut self, gpu: &Arc<dyn Gpu>, means: Means, pool: Option<Pool>) {
+        let Means { share, mut lanes, linears } = means;
         if let Some(pool) = &pool {
+            lanes.iter_mut().for_each(|lane| lane.bind(pool.mem));
             self.assembly.bound(pool.id);
         }
         self.pool = pool;
+        self.linears = linears;
         self.device = Some(Device { gpu: gpu.clone(), free: (0..lanes.len()).rev().collect(), lanes, _share: share });
-        Ok(())
     }
 
     /// From now on pieces may be left to NCCL's kernels, which this queue tells of them, where memory is bound.

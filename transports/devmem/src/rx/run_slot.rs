@@ -36,15 +36,15 @@ pub(super) struct RunSlot {
 }
 
 impl RunSlot {
-    /// For a pool of so many bytes; without one, for copies from the host alone.
-    pub(super) fn new(gpu: &Arc<dyn Gpu>, pool: Option<u64>, way: Option<CopyMode>) -> Result<RunSlot, GpuError> {
+    /// For a pool; without one, for copies from the host alone.
+    pub(super) fn new(gpu: &Arc<dyn Gpu>, pool: bool, way: Option<CopyMode>) -> Result<RunSlot, GpuError> {
         Ok(RunSlot {
             stream: gpu.stream()?,
             event: gpu.event()?,
             copies: false,
-            unpacker: pool.map(|_| Unpacker::with_bounce(gpu, way, TO_HOST)).transpose()?,
+            unpacker: pool.then(|| Unpacker::with_bounce(gpu, way, TO_HOST)).transpose()?,
             unpacking: false,
-            batch: Batch::new(pool.unwrap_or(0), 0),
+            batch: Batch::new(0, 0),
             // One more for the page at its end, of which the rest goes nowhere.
             tokens: Vec::with_capacity(PIECES + 1),
             shared: Vec::with_capacity(2),
@@ -55,6 +55,15 @@ impl RunSlot {
             end: 0,
             gpu: gpu.clone(),
         })
+    }
+
+    /// This is the pool.
+    pub(super) fn bind(&mut self, pool: MemSlice) {
+        self.batch = Batch::new(pool.len() as u64, 0);
+        if let (Some(unpacker), true) = (&mut self.unpacker, pool.is_host()) {
+            // Of a pool in host memory the unpack kernel knows no address.
+            unpacker.copies_only();
+        }
     }
 
     /// A run begins at `start` of the chunk that goes to `dst`.

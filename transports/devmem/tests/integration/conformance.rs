@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use crate::common::bed::{Devmem, PAYLOAD, run};
-use crate::common::rails;
+use crate::common::{rail, rails, streams, until};
+use linkspan_devmem::RailConfig;
 use linkspan_devmem::sim::SimConfig;
 use linkspan_gpu::conformance::StaticGpuBuf;
-use linkspan_gpu::{Gpu, SimGpu};
+use linkspan_gpu::{Gpu, GpuError, SimGpu, StageMemory};
 use linkspan_proto::{Head, Kind};
-use linkspan_transport::Rail;
+use linkspan_transport::{Buf, Conn, Rail, StaticBuf};
 
 linkspan_transport::conformance_suite!(devmem, Devmem::new(SimConfig::default()));
 
@@ -50,4 +51,34 @@ fn a_rail_that_ends_waits_until_its_card_reads_device_memory_no_more() {
     a.data(&head, memory.slice()).unwrap();
     a.flush().unwrap();
     drop(a);
+}
+
+/// What a rail needs beside its GPU's pages is there before the card is asked: without, payload goes on to come to the host.
+#[test]
+fn a_rail_without_memory_for_its_gpu_goes_on_as_it_was() {
+    let gpu = SimGpu::new(linkspan_gpu::SimConfig::default()).unwrap();
+    let any: Arc<dyn Gpu> = gpu.clone();
+    for (mib, attaches) in [(1, false), (4, true)] {
+        let ((a, b), (c, d)) = (streams(), streams());
+        let config = RailConfig { memory: StageMemory::new(mib << 20), ..RailConfig::default() };
+        let a = rail(&gpu, a, c, SimConfig::default(), RailConfig::default());
+        let mut b = rail(&gpu, b, d, SimConfig::default(), config);
+        match b.attach(&any) {
+            Ok(()) => assert!(attaches && b.event().unwrap().contains("it comes to the host and is copied to the GPU")),
+            Err(error) => assert!(!attaches && matches!(error, GpuError::StageMemory { .. }), "{error}"),
+        }
+        assert!(b.pool().is_none());
+        let (mut a, mut b) = (Conn::new([a], false), Conn::new([b], false));
+        let (src, dst) = (StaticBuf::new(100_000), StaticBuf::new(100_000));
+        assert!(src.slice().fill(0, &[7; 100_000]));
+        let recv = b.post_recv(&[(1, dst.slice())]).unwrap().unwrap();
+        let mut send = None;
+        until("the message", || {
+            send = send.or_else(|| a.post_send(1, src.slice()).unwrap());
+            a.progress().unwrap();
+            b.progress().unwrap_or_else(|error| panic!("{error}: {:?}", b.lost()));
+            b.test(recv).unwrap()
+        });
+        assert!(dst.slice().to_vec() == [7; 100_000]);
+    }
 }
