@@ -201,7 +201,7 @@ unsafe impl Socket for Kernel {
         let memory = GpuBuf::new(gpu, POOL)?;
         // SAFETY: the pool keeps the memory.
         let mem = unsafe { memory.slice() };
-        Ok(Pool { mem, id: 1, lent: Arc::default(), guard: Box::new(memory) })
+        Ok(Pool { mem, id: 1, lent: Arc::default(), held: Arc::default(), guard: Box::new(memory) })
     }
 
     fn lend(&mut self, _: &Arc<dyn Gpu>, _: MemSlice) -> Result<Lent, Error> {

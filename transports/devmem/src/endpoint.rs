@@ -314,7 +314,7 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
         let scarce = self.intake.counts.scarce;
         if scarce >= self.reported_scarce * 2 {
             self.reported_scarce = scarce;
-            let held = self.intake.counts.held;
+            let held = self.intake.held();
             return Some(format!(
                 "{}: {held} pieces of device memory wait for the GPU and the card has next to no page left, {scarce} times so \
                  far; what finds none is dropped and sent again (LINKSPAN_DEVMEM_POOL makes the pool larger)",

@@ -10,6 +10,7 @@ mod run_slot;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use linkspan_gpu::devmem::{
     Assembly, BadControl, Fragment, Placed, RUNS, Run as TokenRun, Tokens, Unplaced, fragments,
@@ -139,8 +140,8 @@ pub(crate) struct Counts {
     pub(crate) device: u64,
     pub(crate) copied: u64,
     pub(crate) host: u64,
-    /// Pages that we hold, and times that they were nearly all there are while the stream was dry.
-    pub(crate) held: u64,
+    /// Pieces of pages that we hold, and times that those of all streams were nearly all pages there are while this one was dry.
+    held: u64,
     pub(crate) scarce: u64,
 }
 
@@ -163,6 +164,8 @@ pub(crate) struct Intake {
     /// The last receive of its queue that a part of the fragment at hand went to.
     split: Option<u64>,
     pub(crate) counts: Counts,
+    /// What the pool's other streams know that we hold.
+    told: u64,
 }
 
 impl Intake {
@@ -182,6 +185,7 @@ impl Intake {
             kept: None,
             split: None,
             counts: Counts::default(),
+            told: 0,
         }
     }
 
@@ -252,7 +256,7 @@ impl Intake {
                 Some(n) => (total, reads, active) = (total + n, reads + 1, true),
             }
         }
-        if dry && self.counts.held * 4096 * SCARCE.1 > self.pool_len() * SCARCE.0 && self.counts.held > 0 {
+        if dry && self.held() * 4096 * SCARCE.1 > self.pool_len() * SCARCE.0 {
             self.counts.scarce += 1;
         }
         // Nothing else runs and nothing more comes: then it is not worth waiting for the rest of the batch. And pages that
@@ -262,7 +266,19 @@ impl Intake {
         }
         active |= self.reap(sink, end.is_some())?;
         self.return_tokens(socket)?;
+        self.held();
         end.map_or(Ok(active), Err)
+    }
+
+    /// Pieces of the pool that all streams hold; these are told of ours.
+    pub(crate) fn held(&mut self) -> u64 {
+        let Some(pool) = &self.pool else { return 0 };
+        let more = self.counts.held.wrapping_sub(self.told);
+        if more == 0 {
+            return pool.held.load(Relaxed);
+        }
+        self.told = self.counts.held;
+        pool.held.fetch_add(more, Relaxed).wrapping_add(more)
     }
 
     fn pool_len(&self) -> u64 {
@@ -619,6 +635,8 @@ impl Intake {
         for run_slot in self.device.iter_mut().flat_map(|d| &mut d.lanes) {
             run_slot.settle();
         }
+        self.counts.held = 0;
+        self.held();
         if let (Some(kept), Some(pool), Some(device)) = (self.kept.take(), self.pool.take(), &self.device) {
             kept.end(pool, &*device.gpu);
         }
@@ -633,3 +651,6 @@ fn unplaced(why: Unplaced, ours: u32) -> Fault {
         Unplaced::Beyond { .. } | Unplaced::Full => Fault::Violation(Violation("payload beyond its chunk".into())),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -369,7 +369,13 @@ unsafe impl<O: Owner> Socket for SimSocket<O> {
             return Err(Error::NotBound { path: self.path.clone(), device: gpu.info().id(), why: why.to_owned() });
         }
         let card = Card::new(gpu, self.config.pages)?;
-        let pool = Pool { mem: card.pool, id: card.id, lent: Arc::default(), guard: Box::new(card.memory.clone()) };
+        let pool = Pool {
+            mem: card.pool,
+            id: card.id,
+            lent: Arc::default(),
+            held: Arc::default(),
+            guard: Box::new(card.memory.clone()),
+        };
         self.card = Some(card);
         Ok(pool)
     }

@@ -24,6 +24,8 @@ pub struct Pool {
     pub id: u32,
     /// Pages of it that NCCL's kernels have, over all streams that share it.
     pub lent: Arc<AtomicU64>,
+    /// Pieces of it that the kernel has given out and not got back, over all streams that share it.
+    pub held: Arc<AtomicU64>,
     /// What keeps it bound and this stream steered to it, and the pages that the stream has brought as they are.
     pub guard: Box<dyn Any + Send>,
 }

@@ -319,4 +319,4 @@ fn part(mem: MemSlice, at: usize, len: usize) -> MemSlice {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

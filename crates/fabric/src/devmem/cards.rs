@@ -43,6 +43,8 @@ struct Bound {
     interface: String,
     /// Pages that NCCL's kernels have.
     lent: Arc<AtomicU64>,
+    /// Pieces that streams hold.
+    held: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -157,7 +159,8 @@ impl Inner {
                 (By::Daemon(Mutex::new(session)), id)
             }
         };
-        let bound = Arc::new(Bound { by, id, memory, interface: interface.to_owned(), lent: Arc::default() });
+        let interface = interface.to_owned();
+        let bound = Arc::new(Bound { by, id, memory, interface, lent: Arc::default(), held: Arc::default() });
         pools.retain(|_, pool| pool.strong_count() > 0);
         pools.insert(key, Arc::downgrade(&bound));
         Ok(bound)
@@ -188,8 +191,8 @@ unsafe impl Cards for KernelPorts {
         #[allow(unsafe_code)]
         // SAFETY: the pool keeps the binding, and so the memory.
         let mem = unsafe { bound.memory.slice() };
-        let (id, lent) = (bound.id, bound.lent.clone());
-        Ok(Pool { mem, id, lent, guard: Box::new(Guard { _rule: rule, _bound: bound }) })
+        let (id, lent, held) = (bound.id, bound.lent.clone(), bound.held.clone());
+        Ok(Pool { mem, id, lent, held, guard: Box::new(Guard { _rule: rule, _bound: bound }) })
     }
 
     fn lend(&self, interface: &str, _gpu: &Arc<dyn Gpu>, mem: MemSlice) -> Result<Lent, NotLent> {

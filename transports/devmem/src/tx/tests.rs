@@ -11,7 +11,7 @@ use crate::Owner;
 use crate::sim::{SimConfig, SimSocket};
 
 #[derive(Debug)]
-struct Local(UnixStream);
+pub(crate) struct Local(pub(crate) UnixStream);
 
 impl AsFd for Local {
     fn as_fd(&self) -> BorrowedFd<'_> {

@@ -18,7 +18,7 @@ fn a_session_that_the_broker_has_ended_gets_no_new_stream() {
     let gpu: Arc<dyn Gpu> = SimGpu::new(linkspan_gpu::SimConfig::default()).unwrap();
     let memory = GpuBuf::new(&gpu, 4096).unwrap();
     let by = By::Daemon(Mutex::new(session));
-    let old = Arc::new(Bound { by, id: 7, memory, interface: "lo".into(), lent: Arc::default() });
+    let old = Arc::new(Bound { by, id: 7, memory, interface: "lo".into(), lent: Arc::default(), held: Arc::default() });
     let inner = Inner {
         config: DevmemConfig { queues: None, pool: 4096 },
         folder: std::env::temp_dir(),
