@@ -154,15 +154,15 @@ int ioctl(int fd, unsigned long number, ...) {
         hello->sq_offset = PAGE;
         hello->cq_offset = 2 * PAGE;
     } else if (number == LS_IOC_DOORBELL) {
-        struct ls_ioc_doorbell *const bell = argument;
-        if (bell->min_complete && loses) {
+        struct ls_ioc_doorbell *const notifier = argument;
+        if (notifier->min_complete && loses) {
             complete_and_lose(1);
         }
         if (queue->dead) {
             errno = ENODEV;
             return -1;
         }
-        bell->submitted = queue->sq_tail - queue->sq_head;
+        notifier->submitted = queue->sq_tail - queue->sq_head;
         queue->sq_head = queue->sq_tail;
     }
     return 0;
