@@ -72,6 +72,8 @@ impl linkspan_transport::Registrar for CableMemory {
 }
 
 trait RegisteredCables: Send + Sync {
+    /// Lets go of host memory that no operation uses.
+    fn shed(&self);
     fn invalidate(&self, mem: MemSlice);
     fn register_dmabuf(&self, fd: BorrowedFd<'_>, offset: u64, mem: MemSlice, target: bool) -> Result<(), Error>;
 }
@@ -100,11 +102,16 @@ impl<R> Held<R> {
     }
 }
 
-/// What a rail and its owner share.
+/// The caches of the process: what may be locked is a limit of them all.
+static CACHES: Mutex<Vec<Weak<dyn RegisteredCables>>> = Mutex::new(Vec::new());
+
+/// What a rail and its owner share, and other rails where no more memory may be locked.
 struct Shared<R> {
     registrar: Arc<dyn Registrar<R>>,
     /// Memory of devices.
     devices: Mutex<Regions<Held<R>>>,
+    /// Host memory that is kept registered.
+    host: Mutex<Regions<Held<R>>>,
     /// Counts invalidations, so that a rail need not ask for the lock.
     generation: AtomicU64,
     /// Counts registrations.
@@ -116,6 +123,10 @@ impl<R> Shared<R> {
         self.devices.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    fn host(&self) -> MutexGuard<'_, Regions<Held<R>>> {
+        self.host.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     /// How often it has changed.
     fn now(&self) -> (u64, u64) {
         (self.generation.load(Ordering::Acquire), self.registrations.load(Ordering::Acquire))
@@ -123,6 +134,10 @@ impl<R> Shared<R> {
 }
 
 impl<R: Send + Sync> RegisteredCables for Shared<R> {
+    fn shed(&self) {
+        *self.host() = Regions::default();
+    }
+
     fn invalidate(&self, mem: MemSlice) {
         let from = mem.as_ptr() as u64;
         let to = from.saturating_add(mem.len() as u64);
@@ -190,7 +205,8 @@ enum UnmapSource {
 }
 
 pub(crate) struct Cache<D: RingDevice> {
-    host: Regions<Held<D::Region>>,
+    /// What is kept of the host's, found without a lock.
+    host: Regions<Weak<Held<D::Region>>>,
     told: UnmapSource,
     /// What has gone so far and was forgotten.
     epoch: u64,
@@ -207,10 +223,16 @@ impl<D: RingDevice> Cache<D> {
         let shared = Arc::new(Shared {
             registrar: device.registrar(),
             devices: Mutex::new(Regions::default()),
+            host: Mutex::new(Regions::default()),
             generation: AtomicU64::new(0),
             registrations: AtomicU64::new(0),
         });
         let devices = Seen::new(&shared);
+        let mut caches = CACHES.lock().unwrap_or_else(|e| e.into_inner());
+        caches.retain(|cache| cache.strong_count() > 0);
+        let cache: Arc<dyn RegisteredCables> = shared.clone();
+        caches.push(Arc::downgrade(&cache));
+        drop(caches);
         let memory = CableMemory(Arc::new(Mutex::new(Some(shared))));
         Cache {
             host: Regions::default(),
@@ -235,8 +257,11 @@ impl<D: RingDevice> Cache<D> {
     #[cold]
     fn catch_up(&mut self) {
         self.epoch = gone::settled();
-        let host = &mut self.host;
-        gone::since(&mut self.seen, |(from, to)| host.retain(|held| !held.meets(from, to)));
+        let (kept, host) = (&self.devices.shared, &mut self.host);
+        gone::since(&mut self.seen, |(from, to)| {
+            kept.host().retain(|held| !held.meets(from, to));
+            host.retain(|held| held.upgrade().is_some_and(|held| !held.meets(from, to)));
+        });
     }
 
     pub(crate) fn memory(&self) -> CableMemory {
@@ -263,7 +288,7 @@ impl<D: RingDevice> Cache<D> {
         let keep = self.is_told(mem);
         let held = self.register(device, mem, target)?;
         if keep {
-            self.host.insert(mem, held.clone(), target);
+            self.keep(&held, target);
         }
         Ok(held)
     }
@@ -274,7 +299,7 @@ impl<D: RingDevice> Cache<D> {
             && self.is_told(mem)
             && let Ok(held) = self.register(device, mem, target)
         {
-            self.host.insert(mem, held, target);
+            self.keep(&held, target);
         }
     }
 
@@ -287,10 +312,17 @@ impl<D: RingDevice> Cache<D> {
         }
         let generation = self.devices.shared.generation.load(Ordering::Acquire);
         if generation != self.generation || self.host.count() >= KEEP {
-            self.host = Regions::default();
-            self.generation = generation;
+            self.devices.shared.shed();
+            (self.host, self.generation) = (Regions::default(), generation);
         }
-        self.host.find(mem, target).cloned()
+        self.host.find(mem, target)?.upgrade()
+    }
+
+    fn keep(&mut self, held: &Arc<Held<D::Region>>, target: bool) {
+        // What was let go of would hide what lies inside it.
+        self.host.retain(|known| known.strong_count() > 0);
+        self.host.insert(held.mem, Arc::new(Arc::downgrade(held)), target);
+        self.devices.shared.host().insert(held.mem, held.clone(), target);
     }
 
     /// Whether somebody says when this host memory goes: from here on, so before it is registered.
@@ -308,9 +340,11 @@ impl<D: RingDevice> Cache<D> {
         // What is received into is often sent from later; what is sent from may be memory that cannot be written.
         let access = if target { Access::Both } else { Access::Send };
         let region = match device.register(mem, access) {
-            // What is kept for later must not be in the way of what is needed now.
+            // What is kept for later must not be in the way of what is needed now, whichever rail keeps it.
             Err(error) if error.errno() == Some(ENOMEM) => {
-                (self.host, self.short) = (Regions::default(), true);
+                self.short = true;
+                let caches = CACHES.lock().unwrap_or_else(|e| e.into_inner()).clone();
+                caches.iter().filter_map(Weak::upgrade).for_each(|cache| cache.shed());
                 device.register(mem, access)?
             }
             region => region?,

@@ -80,14 +80,15 @@ fn tier(lab: &mut Lab, a: &Guest, b: &Guest, env: &str, device: &str, tier: &str
 fn little_locked(lab: &mut Lab, a: &Guest, b: &Guest, env: &str, device: &str) -> Result<()> {
     for guest in [a, b] {
         guest.sh(&format!(
-            "chmod 666 {device} && echo 'user:x:1000:1000::/:/bin/sh' >>/etc/passwd && rm -f /tmp/serve.log"
+            "chmod 666 {device} && mkdir -p /etc && echo 'user:x:1000:1000::/:/bin/sh' >>/etc/passwd && rm -f /tmp/serve.log"
         ))?;
     }
-    let user = format!("ulimit -l 4096 && export {env} LINKSPAN_PATH=thunderbolt && exec chpst -u user");
-    let mut server = b.spawn(&format!("{user} lspan perf serve --open >/tmp/serve.log 2>&1"))?;
+    let user = |run: &str| {
+        format!("ulimit -l 4096 && export {env} LINKSPAN_PATH=thunderbolt && exec su -p user -c 'exec {run} 2>&1'")
+    };
+    let mut server = b.spawn(&(user("lspan perf serve --open") + " >/tmp/serve.log"))?;
     b.until("the server", SOON, "grep -q waiting /tmp/serve.log")?;
-    let said =
-        a.run(SOON * 4, &format!("{user} lspan perf bw 10.1.0.2 --size 8M --iters 4 --warmup 1 --timeout 5m 2>&1"))?;
+    let said = a.run(SOON * 4, &user("lspan perf bw 10.1.0.2 --size 8M --iters 4 --warmup 1 --timeout 5m"))?;
     check(said.code == 0 && [device, "ulimit -l"].iter().all(|word| said.out.contains(word)), || {
         format!(
             "with 4 MiB to lock it ended with {}:\n{}\n{}",

@@ -1,5 +1,6 @@
 //! Tier 1 against peers that lie and cables that go.
 
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::common::Cables;
@@ -41,11 +42,21 @@ fn head(kind: Kind, len: usize) -> Head {
 }
 
 fn rail(link: &SoftRingLink, side: usize) -> RingRail<SoftRing> {
+    rail_on(link, side, 2)
+}
+
+fn rail_on(link: &SoftRingLink, side: usize, first: u32) -> RingRail<SoftRing> {
     let mut device = link.open(side).expect("plugged in");
-    for channel in [2, 3] {
+    for channel in [first, first + 1] {
         device.open_channel(channel).expect("free");
     }
-    RingRail::new(device, (2, 3), format!("side {side}"), String::new(), 0, side == 1).expect("registered")
+    RingRail::new(device, (first, first + 1), format!("side {side}"), String::new(), 0, side == 1).expect("registered")
+}
+
+/// Tests that count what is registered, and those where no more may be, by which all rails of the process give way.
+fn counted() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// A peer that sends what it likes: messages on the first channel, then payloads on the second.
@@ -111,6 +122,7 @@ fn a_peer_that_lies_ends_the_rail() {
 
 #[test]
 fn messages_cost_few_doorbells_and_memory_is_registered_once() {
+    let _alone = counted();
     let link = SoftRingLink::new();
     let (mut a, mut b) = (rail(&link, 0), rail(&link, 1));
     // From here on nothing more than this may be registered: each side once.
@@ -202,6 +214,7 @@ fn both_ways(limit: u64) -> Result<(), String> {
 
 #[test]
 fn where_little_memory_may_be_locked_messages_wait_for_those_before_and_come_by_scratch() {
+    let _alone = counted();
     // All of it; some pieces; one to send for each side and none to receive into.
     for limit in [1 << 30, 10 * PIECE, 3 * PIECE, 2 * PIECE] {
         assert_eq!(both_ways(limit), Ok(()), "with {limit} bytes");
@@ -211,7 +224,32 @@ fn where_little_memory_may_be_locked_messages_wait_for_those_before_and_come_by_
 }
 
 #[test]
+fn where_no_more_memory_may_be_locked_what_an_idle_rail_keeps_gives_way() {
+    let _alone = counted();
+    let link = SoftRingLink::new();
+    let connections = [2, 4].map(|first| [0, 1].map(|side| rail_on(&link, side, first)));
+    link.limit(2 * PIECE);
+    let mut idle = Vec::new();
+    let mem: Vec<StaticBuf> = (0..4).map(|_| StaticBuf::new(PIECE as usize)).collect();
+    for (n, mut rails) in connections.into_iter().enumerate() {
+        let mut sink = Take { place: mem[2 * n + 1].slice(), landed: 0, messages: 0 };
+        let before = link.registered();
+        // The first keeps all that may be locked, and says nothing any more.
+        rails[0].data(&head(Kind::Chunk, PIECE as usize), mem[2 * n].slice()).expect("transport");
+        while sink.landed == 0 {
+            rails[0].flush().expect("up");
+            rails[1].poll(&mut sink).expect("up");
+            rails[1].flush().expect("up");
+            rails[0].poll(&mut sink).expect("up");
+        }
+        assert_eq!(link.registered() - before, 2);
+        idle.push(rails);
+    }
+}
+
+#[test]
 fn nothing_is_registered_ahead_while_there_is_no_space_for_its_first_chunk() {
+    let _alone = counted();
     let link = SoftRingLink::new();
     let mut a = rail(&link, 0);
     link.stall(Some(0));
