@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 static void query_support(void) {
@@ -793,24 +794,34 @@ typedef struct waiter {
     pthread_t thread;
 } waiter;
 
-// Until it sleeps.
+static void line_of(pid_t tid, const char *name, char *line, int size) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/%s", tid, name);
+    FILE *file = fopen(path, "r");
+    CHECK(file && fgets(line, size, file));
+    fclose(file);
+}
+
+// Whether a thread sleeps, and not for a lock, which is a futex without a time limit: it would wait only when it has that.
+static bool sleeps(pid_t tid) {
+    char stat[256], call[256];
+    line_of(tid, "stat", stat, sizeof stat);
+    line_of(tid, "syscall", call, sizeof call);
+    long number = 0, limit = 0;
+    const char *behind = strrchr(stat, ')');
+    return behind && behind[2] == 'S' && sscanf(call, "%ld %*x %*x %*x %lx", &number, &limit) == 2 &&
+           (number != SYS_futex || limit != 0);
+}
+
+// Until it waits.
 static void begin_to_wait(waiter *w, void *(*wait)(void *), void *on) {
-    char path[64], line[256] = "";
     w->on = on;
     w->tid = 0;
     CHECK(!pthread_create(&w->thread, NULL, wait, w));
     while (!w->tid) {
         sched_yield();
     }
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", w->tid);
-    for (const int64_t began = now_ms();; sched_yield()) {
-        FILE *stat = fopen(path, "r");
-        CHECK(stat && fgets(line, sizeof line, stat));
-        fclose(stat);
-        const char *behind = strrchr(line, ')');
-        if (behind && behind[2] == 'S') {
-            return;
-        }
+    for (const int64_t began = now_ms(); !sleeps(w->tid); sched_yield()) {
         CHECK(now_ms() - began < LONG);
     }
 }
