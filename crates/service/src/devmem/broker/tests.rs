@@ -74,7 +74,7 @@ impl Card for Fake {
     }
 
     fn bind(&self, queues: &[u32], dmabuf: BorrowedFd<'_>) -> Result<(u32, Box<dyn Any>), String> {
-        let file = File::from(dmabuf.try_clone_to_owned().unwrap());
+        let file = File::from(dmabuf.try_clone_to_owned().map_err(|e| e.to_string())?);
         match file.metadata().unwrap().len() {
             4096 => Ok((7, self.made(format!("binding to {queues:?}")))),
             SLOW => {
@@ -287,19 +287,21 @@ fn who_is_refused_with_what_takes_long_to_close_holds_up_nobody_else() {
 #[test]
 fn who_is_served_with_what_takes_long_to_close_holds_up_nobody_else() {
     let folder = Folder::new("linger-served");
-    let (at, buffer) = (folder.0.clone(), folder.buffer(4096));
-    with_broker(&folder.0, Allowed::new(&[me()]), 1, move |_| {
-        let path = client::path(&at, "eth9");
-        let (nonsense, bind) = ([0x5a; QUESTION_LEN], BrokerRequest::Bind { len: 4096 }.encode());
-        let held = [(nonsense, 1), (bind, 1), (bind, 2)].map(|(question, count)| {
-            let (client, (full, peer)) = (Client::open(&path).unwrap(), lingering());
-            send_with(&client, &question, &[buffer.as_fd(), full.as_fd()][2 - count..]);
-            (client, peer)
-        });
-        // The one behind them is answered.
-        assert_eq!(Client::open(&path).unwrap().bind(buffer.as_fd(), 4096), Ok(7));
-        assert!(held.iter().all(|(_, peer)| peer.peek(&mut [0]).unwrap() > 0));
+    let broker = DevmemBroker::open(&folder.0, "eth9", Allowed::new(&[me()]), vec![4, 5], 1).unwrap();
+    let buffer = folder.buffer(4096);
+    let (nonsense, bind) = ([0x5a; QUESTION_LEN], BrokerRequest::Bind { len: 4096 }.encode());
+    // All is sent, and closed here, before the broker looks: the last close is its own.
+    let held = [(nonsense, 1), (bind, 1), (bind, 2)].map(|(question, count)| {
+        let (client, (full, peer)) = (Client::open(broker.path()).unwrap(), lingering());
+        send_with(&client, &question, &[buffer.as_fd(), full.as_fd()][2 - count..]);
+        (client, peer)
     });
+    let last = Client::open(broker.path()).unwrap();
+    let last = std::thread::spawn(move || last.bind(buffer.as_fd(), 4096));
+    broker.serve(&Fake(Calls::default()), &mut || last.is_finished(), &mut |_| {}).unwrap();
+    // The one behind them is answered.
+    assert_eq!(last.join().unwrap(), Ok(7));
+    assert!(held.iter().all(|(_, peer)| peer.peek(&mut [0]).unwrap() > 0));
 }
 
 #[test]
@@ -488,9 +490,9 @@ fn ticks(stat: &File) -> u64 {
 fn running_out_of_descriptors_is_a_pause() {
     const NAME: &str = "devmem::broker::tests::running_out_of_descriptors_is_a_pause";
     if std::env::var_os("LSPAN_TEST_FEW").is_none() {
-        // In a process of its own, which has few.
+        // In a process of its own, which has few: fewer than clients that wait to be accepted, so that none waits to connect.
         let mut child = std::process::Command::new("sh");
-        child.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
+        child.args(["-c", "ulimit -n 24; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
         let out = child.args(["--exact", NAME, "--nocapture"]).env("LSPAN_TEST_FEW", "1").output().unwrap();
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         return;
