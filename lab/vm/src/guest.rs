@@ -85,6 +85,11 @@ impl Guest {
     /// The same with a limit of its own.
     pub(crate) fn sh_for(&self, limit: Duration, script: &str) -> Result<String> {
         let output = self.run(limit, script)?;
+        self.held(script, output)
+    }
+
+    /// What a script that ended well has written.
+    fn held(&self, script: &str, output: Output) -> Result<String> {
         if output.code == 0 {
             return Ok(output.out);
         }
@@ -101,12 +106,12 @@ impl Guest {
         self.spawn(script)?.wait(limit).map_err(|error| self.explain(error))
     }
 
-    /// Runs a condition again and again until it holds; the time that took.
+    /// Runs a condition again and again until it holds; the time that took. One that ends the shell fails.
     pub(crate) fn until(&self, what: &str, limit: Duration, condition: &str) -> Result<Duration> {
         let begun = Instant::now();
         let script = format!("until {condition}; do sleep 0.1; done");
         match self.run(limit, &script) {
-            Ok(_) => Ok(begun.elapsed()),
+            Ok(output) => self.held(condition, output).map(|_| begun.elapsed()),
             Err(Error::Deadline { .. }) => Err(self.late(what, limit)),
             Err(error) => Err(error),
         }
@@ -122,7 +127,7 @@ impl Guest {
     /// Starts such a script; lines that it writes to `/dev/ttyS0` are for [`Guest::hears`].
     pub(crate) fn dozes(&self, script: &str) -> Result<()> {
         self.sh(&format!(
-            "cat >/run/sleep.sh <<'END'\nsleep 0.5\n{{ {script}\n}} >/run/said 2>&1\ncode=$?\n\
+            "cat >/run/sleep.sh <<'END'\nsleep 0.5\n( {script}\n) >/run/said 2>&1\ncode=$?\n\
              {{ dmesg; cat /run/said; echo \"WOKEN $code\"; }} >/dev/ttyS0\nEND\n\
              setsid sh /run/sleep.sh </dev/null >/dev/null 2>&1 &"
         ))

@@ -92,7 +92,7 @@ impl Tally {
         let tests = tests.iter().filter(|test| match why_not(lab, test) {
             None => true,
             Some(why) => {
-                println!("  left out {:<16} {why}", test.name);
+                println!("skipped: {} on {on}: {why}", test.name);
                 self.left_out += 1;
                 false
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::stream;
 use super::tb::{self, SOON, attribute, found, lost, net, service, transfer};
-use crate::error::{Result, check};
+use crate::error::{Error, Result, check};
 use crate::guest::Guest;
 use crate::lab::Lab;
 use crate::vcable::Cable;
@@ -24,6 +24,10 @@ pub(crate) fn pair(lab: &mut Lab) -> Result<()> {
     let ids = [attribute(&a, "unique_id")?, attribute(&b, "unique_id")?];
     check(ids[0] != ids[1], || format!("both hosts see {}", ids[0]))?;
     lab.say("each host found the other");
+    let ended = a.until("nothing", SOON, "exit 3");
+    check(matches!(ended, Err(Error::Script { code: 3, .. })), || {
+        format!("a condition that ends the shell: {ended:?}")
+    })?;
 
     net(&a, &b)?;
     lab.say("thunderbolt_net: ping");

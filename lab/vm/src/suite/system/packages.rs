@@ -330,11 +330,12 @@ struct Work<'a> {
 impl Work<'_> {
     /// It moves bytes now.
     fn goes_on(&mut self, when: &str) -> Result<()> {
-        const MOVED: &str = "lspan stats --json | sed -n 's/^ *\"rx_ops\": \\([0-9]*\\).*/\\1/p' | paste -sd +";
+        // Nothing where there are no statistics, which is 0.
+        const MOVED: &str = "lspan stats --json | sed -n 's/^ *\"rx_ops\": \\([0-9]*\\).*/+ \\1/p'";
         self.on.until(
             &format!("the job to go on, {when}"),
             SOON,
-            &format!("now=$(($({MOVED}))); sleep 0.2; test $(($({MOVED}))) -gt $now"),
+            &format!("now=$((0 $({MOVED}))); sleep 0.2; test $((0 $({MOVED}))) -gt $now"),
         )?;
         self.job.latest("")?;
         check(!self.job.is_over(), || format!("the job has ended, {when}: {}", self.job.tail()))
