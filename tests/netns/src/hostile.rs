@@ -148,8 +148,10 @@ fn attacked(
     }
     let usage = Usage { processor_ns: (processor as f64 / time) as u64, ..most.beyond(most_alone) };
     ratios.sort_by(f64::total_cmp);
+    // The lower one of two in the middle: an honest rate is judged by what it falls below.
+    let rate = ratios.get(ratios.len().saturating_sub(1) / 2).copied();
     let lines = (said(victim) - lines) as u64;
-    Ok(Attacked { usage, connects: connects / time, lines, rate: ratios.get(ratios.len() / 2).copied() })
+    Ok(Attacked { usage, connects: connects / time, lines, rate })
 }
 
 impl Attacked {

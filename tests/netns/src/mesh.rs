@@ -209,7 +209,7 @@ pub(crate) fn management(world: &World, hosts: &[&str]) -> Outcome<()> {
 }
 
 /// Bytes that an interface of a host has sent.
-fn sent(world: &World, host: &str, interface: &str) -> Outcome<u64> {
+pub(crate) fn sent(world: &World, host: &str, interface: &str) -> Outcome<u64> {
     let ns = world.ns(host);
     let out = std::process::Command::new("ip")
         .args(["-n", &ns, "-s", "-o", "link", "show", "dev", interface])

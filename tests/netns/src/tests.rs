@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::mesh::{all_end, ranks};
+use crate::mesh::{all_end, ranks, sent};
 use crate::world::{Node, Outcome, World};
 
 pub(crate) struct Test {
@@ -796,8 +796,15 @@ fn lspan_perf() -> Outcome<String> {
         }
         lines.extend(said.lines().find(|line| line.contains("bare TCP loop:")).map(|line| line.trim().to_owned()));
     }
-    let mut client = world.lspan("a", &[CABLES], "perf bw -s 64K -d 1h 10.77.0.2")?;
-    std::thread::sleep(Duration::from_millis(700));
+    let before = sent(&world, "a", "cab0")?;
+    let mut client = world.lspan("a", &[CABLES], "perf bw -s 64K --warmup 2 -d 1h 10.77.0.2")?;
+    let since = Instant::now();
+    while sent(&world, "a", "cab0")? < before + (8 << 20) {
+        if since.elapsed() > SOON {
+            return Err("nothing is measured".into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
     client.signal("INT")?;
     let (code, said) = client.end(SOON)?;
     if code != Some(130) || !said.contains("64K") || !said.contains("LS0709") {
