@@ -69,6 +69,8 @@ fn worker(seeds: impl Iterator<Item = u64>) -> (Total, Vec<u64>) {
 struct Total {
     met: Met,
     messages: u64,
+    written: u64,
+    read: u64,
     may_die: u64,
     died: u64,
     rails_lost: u64,
@@ -80,6 +82,8 @@ impl Total {
         self.add(Total {
             met: report.met,
             messages: report.messages,
+            written: report.written,
+            read: report.read,
             may_die: u64::from(report.may_die),
             died: u64::from(report.died),
             rails_lost: report.rails_lost,
@@ -92,6 +96,8 @@ impl Total {
             *self.met.entry(key).or_default() += n;
         }
         self.messages += other.messages;
+        self.written += other.written;
+        self.read += other.read;
         self.may_die += other.may_die;
         self.died += other.died;
         self.rails_lost += other.rails_lost;
@@ -117,8 +123,10 @@ impl Total {
             println!();
         }
         println!(
-            "\n{} messages delivered, {} rails lost; {} connections had to survive, {} of {} others were ended by their faults; the longest run took {} rounds",
+            "\n{} messages delivered, {} writes and {} reads done, {} rails lost; {} connections had to survive, {} of {} others were ended by their faults; the longest run took {} rounds",
             self.messages,
+            self.written,
+            self.read,
             self.rails_lost,
             count - self.may_die,
             self.died,

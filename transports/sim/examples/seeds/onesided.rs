@@ -91,6 +91,9 @@ pub(crate) struct Onesided {
     reads: Vec<Read>,
     started: u64,
     next_notify: u64,
+    /// Writes and reads that were done.
+    pub(crate) written: u64,
+    pub(crate) read: u64,
 }
 
 impl Onesided {
@@ -133,12 +136,15 @@ impl Onesided {
     }
 
     /// Tests what is under way. Errors of lost connections free the memory too.
-    pub(crate) fn test(&mut self, conn: &mut Conn<SimRail>, free: &mut Free) {
+    pub(crate) fn test(&mut self, conn: &mut Conn<SimRail>, peer: Option<&Exposed>, free: &mut Free) {
         for write in &mut self.writes {
             let Some(ticket) = write.ticket else { continue };
             match conn.test(ticket) {
                 Ok(None) => continue,
-                Ok(Some(n)) => assert_eq!(n, write.src.len() as u64, "bytes written"),
+                Ok(Some(n)) => {
+                    assert_eq!(n, write.src.len() as u64, "bytes written");
+                    self.written += 1;
+                }
                 Err(Error::Lost | Error::Closed) => {}
                 Err(error) => panic!("a write failed: {error}"),
             }
@@ -153,8 +159,16 @@ impl Onesided {
                     let whole = pattern(SHOWN, read.epoch);
                     let want = whole.slice().sub(read.at as u64, n).expect("inside");
                     assert!(want.to_vec() == read.dst.slice().to_vec(), "a read brought other bytes");
+                    self.read += 1;
                 }
-                Err(Error::Op(OpError::RemoteAccess { .. }) | Error::Lost | Error::Closed) => {}
+                Err(Error::Op(OpError::RemoteAccess { .. })) => {
+                    let shown = peer.and_then(Exposed::readable);
+                    assert!(
+                        shown.is_none_or(|(_, epoch)| epoch != read.epoch),
+                        "a read of what is exposed was refused"
+                    );
+                }
+                Err(Error::Lost | Error::Closed) => {}
                 Err(error) => panic!("a read failed: {error}"),
             }
             free.add(std::mem::replace(&mut read.dst, StaticBuf::new(0)));

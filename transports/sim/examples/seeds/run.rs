@@ -24,6 +24,9 @@ pub(crate) type Met = BTreeMap<(&'static str, &'static str), u64>;
 pub(crate) struct Report {
     pub(crate) met: Met,
     pub(crate) messages: u64,
+    /// One-sided writes and reads that were done.
+    pub(crate) written: u64,
+    pub(crate) read: u64,
     /// The plan allowed that the connection is lost, and it was.
     pub(crate) may_die: bool,
     pub(crate) died: bool,
@@ -97,6 +100,8 @@ pub(crate) fn run(seed: u64, trace: bool) -> Report {
     run.report.may_die = run.plan.may_die;
     run.traffic();
     run.end();
+    run.report.written = run.sides.iter().map(|side| side.onesided.written).sum();
+    run.report.read = run.sides.iter().map(|side| side.onesided.read).sum();
     run.report
 }
 
@@ -412,7 +417,9 @@ impl Run {
 
     /// Tests everything open of a side, in an order of its own.
     fn test(&mut self, side: usize) {
-        let Side { conn: Some(conn), free, onesided, .. } = &mut self.sides[side] else { return };
+        let [a, b] = &mut self.sides;
+        let (me, peer) = if side == 0 { (a, b) } else { (b, a) };
+        let Side { conn: Some(conn), free, onesided, .. } = me else { return };
         let lane = &mut self.lanes[side];
         let mut told = 0;
         lane.sends.retain_mut(|send| {
@@ -451,7 +458,7 @@ impl Run {
         });
         lane.delivered += delivered;
         self.report.messages += delivered;
-        onesided.test(conn, free);
+        onesided.test(conn, peer.exposed.as_ref(), free);
     }
 
     /// Closes both sides in a random order, with whatever is still under way; then nothing may change any more.
