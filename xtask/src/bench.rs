@@ -98,11 +98,6 @@ impl Column {
         if let Some(why) = &self.missing {
             return format!("| {} | | | | | | not shown: {why} |", self.figure.name);
         }
-        let middle = |values: &[f64]| {
-            let mut sorted = values.to_vec();
-            sorted.sort_by(f64::total_cmp);
-            sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
-        };
         let (ratio, bounds) = match self.interval() {
             Some(i) => (format!("{:.3}", i.median), format!("{:.3}..{:.3}", i.low, i.high)),
             None => Default::default(),
@@ -110,8 +105,8 @@ impl Column {
         format!(
             "| {} | {:.3} {unit} | {:.3} {unit} | {ratio} | {bounds} | {} | {} |",
             self.figure.name,
-            middle(&self.base),
-            middle(&self.head),
+            stats::median(&self.base),
+            stats::median(&self.head),
             self.base.len(),
             self.verdict().word(),
             unit = self.figure.unit,

@@ -15,6 +15,8 @@ use crate::run::{self, Outcome};
 use peers::{Peers, Started};
 use rows::{Entry, Row};
 
+use super::stats::median;
+
 const USAGE: &str = "bench-files [--small] [--rounds N] [--row NAME]... [--disk DIR] [--record FILE]";
 
 /// Rounds unless `--rounds` says otherwise.
@@ -163,15 +165,16 @@ fn one(peers: &Peers, entry: &Entry) -> Result<Sample, String> {
     let (before, began) = (cpu(), Instant::now());
     let output = peers.shell(&entry.command)?;
     let seconds = began.elapsed().as_secs_f64();
+    // What a mount has of processes, here and at its server, counts when they have ended.
+    if let Some(mount) = mount {
+        peers.unmount(mount)?;
+    }
     // What forks for a connection ends a little later, and counts when it has.
     let end = Instant::now() + Duration::from_secs(10);
     while entry.servers.iter().any(|&pid| has_children(pid)) && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }
     let cpu = cpu() - before;
-    if let Some(mount) = mount {
-        peers.unmount(mount)?;
-    }
     Ok(Sample { seconds, cpu, number: entry.number.and_then(|number| number(&output)) })
 }
 
@@ -196,11 +199,6 @@ fn has_children(pid: u32) -> bool {
     !children.trim().is_empty()
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
 /// The table of a row, and its goals with what was reached.
 fn shown(row: &Row, found: &[Vec<Sample>]) -> String {
     let mut text = format!(
@@ -214,12 +212,12 @@ fn shown(row: &Row, found: &[Vec<Sample>]) -> String {
         let mut ratios: Vec<f64> =
             samples.iter().zip(&found[0]).map(|(other, ours)| other.seconds / ours.seconds).collect();
         ratios.sort_by(f64::total_cmp);
-        let seconds = median(samples.iter().map(|s| s.seconds).collect());
-        let cpu = median(samples.iter().map(|s| s.cpu).collect());
-        let number = median(samples.iter().filter_map(|s| s.number).collect());
+        let seconds = median(&samples.iter().map(|s| s.seconds).collect::<Vec<_>>());
+        let cpu = median(&samples.iter().map(|s| s.cpu).collect::<Vec<_>>());
+        let number = median(&samples.iter().filter_map(|s| s.number).collect::<Vec<_>>());
         let number = if number.is_nan() { String::new() } else { format!("{number:.3}") };
         let (low, high) = (ratios.first().copied().unwrap_or(0.0), ratios.last().copied().unwrap_or(0.0));
-        let middle = median(ratios);
+        let middle = median(&ratios);
         text += &format!(
             "| {} | {seconds:.3} | {:.3} | {cpu:.2} | {:.2} | {number} | {middle:.2} ({low:.2} to {high:.2}) |\n",
             entry.name,
@@ -230,7 +228,7 @@ fn shown(row: &Row, found: &[Vec<Sample>]) -> String {
     let of = |name: &str| row.entries.iter().position(|entry| entry.name == name).map(|at| &found[at][..]);
     for goal in &row.goals {
         let each = (0..found[0].len()).filter_map(|round| (goal.value)(&|name| of(name).map(|samples| samples[round])));
-        let value = median(each.collect());
+        let value = median(&each.collect::<Vec<_>>());
         let met = if value.is_nan() {
             "not shown"
         } else if (value >= goal.bound) == goal.least {

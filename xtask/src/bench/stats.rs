@@ -23,7 +23,7 @@ pub(crate) struct Rule {
 /// What a figure comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Known closely enough, and not slower.
+    /// Known closely enough, and not shown to be slower.
     Kept,
     /// Slower.
     Lost,
@@ -49,8 +49,15 @@ pub(crate) fn interval(values: &[f64]) -> Option<Interval> {
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len();
     let rank = outer_rank(n)?;
-    let median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0;
-    Some(Interval { median, low: sorted[rank - 1], high: sorted[n - rank] })
+    Some(Interval { median: median(values), low: sorted[rank - 1], high: sorted[n - rank] })
+}
+
+/// The middle value, of an even number the mean of the two; not a number where there is none.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
+    (sorted[last / 2] + sorted[last.div_ceil(2)]) / 2.0
 }
 
 /// The largest rank `k` (from 1) for which the median lies outside the `k`-th smallest and `k`-th largest of `n` values

@@ -312,9 +312,10 @@ fn mounts(name: &str, peers: &Peers, small: bool, row: &mut Row) -> Result<(), S
         ),
         "mount-names" => {
             let send = format!("lspan send --no-fsync src/f 127.0.0.1:dst/ {}", peers.port());
-            let fill = format!("(while :; do rm -f dst/f; {send}; done) >/dev/null 2>&1 & fill=$!");
+            let fill = format!("rm -f failed; (while rm -f dst/f; {send}; do :; done; touch failed) >/dev/null 2>&1 & fill=$!");
+            let full = "if test -e failed; then echo 'the link was not filled: a send failed' >&2; exit 1; fi";
             let end = "pkill -P $fill || :; kill $fill 2>/dev/null || :; wait $fill || :";
-            ("", format!("{fill}; {STATS}; {end}"))
+            ("", format!("{fill}; {STATS}; {full}; {end}"))
         }
         "mount-random-16" => {
             ("4 KiB at random places, 16 at a time", format!("readers mnt/f 16 {}", reads / 4))

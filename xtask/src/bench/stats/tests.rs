@@ -20,6 +20,13 @@ fn interval_takes_the_ranks_from_both_ends_whatever_the_order() {
 }
 
 #[test]
+fn the_median_of_an_even_number_lies_between_the_two_in_the_middle() {
+    assert_eq!(median(&[10.0, 1.0, 3.0, 2.0]), 2.5);
+    assert_eq!(median(&[10.0, 1.0, 3.0]), 3.0);
+    assert!(median(&[]).is_nan());
+}
+
+#[test]
 fn a_loss_is_an_interval_wholly_below_the_bound() {
     let of = |low, high| verdict(Some(Interval { median: (low + high) / 2.0, low, high }), RULE);
     assert_eq!(of(0.90, 0.96), Verdict::Lost);
