@@ -21,7 +21,9 @@ const RULES: &str = "deny.toml";
 const SNAPSHOT: &str = "xtask/advisories.txt";
 
 /// Workspaces, each with a lock file of its own.
-const WORKSPACES: [&str; 4] = [".", "bin/linkspan-desktop", "bindings/python", "fuzz"];
+fn workspaces() -> impl Iterator<Item = &'static str> {
+    std::iter::once(".").chain(crate::check::locks::BESIDE)
+}
 
 /// The one registry.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
@@ -82,7 +84,7 @@ fn strings(table: &Table, section: &str, key: &str) -> Vec<String> {
 /// Packages of all lock files that come from elsewhere.
 fn packages(root: &Path) -> Result<BTreeSet<Package>, String> {
     let mut found = BTreeSet::new();
-    for workspace in WORKSPACES {
+    for workspace in workspaces() {
         let lock = table(root, &format!("{workspace}/Cargo.lock"))?;
         for package in lock.get("package").and_then(|p| p.as_array()).into_iter().flatten() {
             let word = |key: &str| package.get(key).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
@@ -146,13 +148,18 @@ fn banned(all: &BTreeSet<Package>, rules: &Table) -> Vec<String> {
 
 /// Package and licence of everything that is built.
 fn licences(root: &Path) -> Result<BTreeMap<String, String>, String> {
-    let mut cargo = run::cargo(root);
-    let text = run::output(cargo.args(["metadata", "--format-version", "1", "--locked"]))?;
-    let whole: Value = serde_json::from_str(&text).map_err(|e| format!("cargo metadata: {e}"))?;
-    let packages = whole.get("packages").and_then(Value::as_array).ok_or("cargo metadata names no package")?;
     let word = |package: &Value, key: &str| package.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let foreign = packages.iter().filter(|p| p.get("source").is_some_and(|s| !s.is_null()));
-    Ok(foreign.map(|p| (format!("{} {}", word(p, "name"), word(p, "version")), word(p, "license"))).collect())
+    let mut found = BTreeMap::new();
+    for part in workspaces() {
+        let mut cargo = run::cargo(root);
+        cargo.args(["metadata", "--format-version", "1", "--locked", "--manifest-path"]);
+        let text = run::output(cargo.arg(root.join(part).join("Cargo.toml")))?;
+        let whole: Value = serde_json::from_str(&text).map_err(|e| format!("cargo metadata in {part}: {e}"))?;
+        let packages = whole.get("packages").and_then(Value::as_array).ok_or("cargo metadata names no package")?;
+        let foreign = packages.iter().filter(|p| p.get("source").is_some_and(|s| !s.is_null()));
+        found.extend(foreign.map(|p| (format!("{} {}", word(p, "name"), word(p, "version")), word(p, "license"))));
+    }
+    Ok(found)
 }
 
 /// Cryptography that is not pinned to one release, and requirements that any version meets.

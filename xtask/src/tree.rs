@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Folders that hold built things, never sources.
+/// Folders that hold built things, never sources; not below a `src`.
 const BUILT: [&str; 6] = ["target", "dist", ".git", "artifacts", "coverage", "node_modules"];
 
 /// The root of the workspace: the parent of this crate.
@@ -60,7 +60,7 @@ fn walk(dir: &Path, prefix: &str, found: &mut Vec<Source>) {
             continue;
         };
         if kind.is_dir() {
-            if !BUILT.contains(&name.as_str()) {
+            if !BUILT.contains(&name.as_str()) || path.split('/').any(|part| part == "src") {
                 walk(&entry.path(), &path, found);
             }
         } else if kind.is_file() {

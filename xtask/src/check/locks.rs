@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Workspaces beside the main one, from the root.
-const BESIDE: [&str; 4] = ["bin/linkspan-desktop", "bindings/python", "fuzz", "tests/foreign"];
+pub(crate) const BESIDE: [&str; 4] = ["bin/linkspan-desktop", "bindings/python", "fuzz", "tests/foreign"];
 
 pub(crate) fn problems(root: &Path) -> Vec<String> {
     BESIDE.iter().filter_map(|part| problem(&root.join(part), part)).collect()

@@ -13,6 +13,13 @@ fn has(problems: &[String], part: &str) -> bool {
 }
 
 #[test]
+fn sources_below_a_src_are_seen_whatever_their_folder_is_called() {
+    let all = crate::tree::sources(&crate::tree::root());
+    assert!(all.iter().any(|source| source.path == "xtask/src/dist/elf.rs"));
+    assert!(!all.iter().any(|source| source.path.starts_with("target/")));
+}
+
+#[test]
 fn unsafe_is_counted_by_use() {
     let text = "// SAFETY: x\nunsafe { f() }\nunsafe fn g() {}\nunsafe impl Send for X {}\n#[unsafe(no_mangle)]\nstatic A: unsafe extern \"C\" fn() = h; // unsafe\n";
     let count = unsafety::count(&tokens(text));

@@ -24,6 +24,6 @@ for file in py.typed _linkspan.pyi LICENSE-THIRD-PARTY LICENSE-MIT; do
 	printf '%s\n' "$files" | grep -q "$file\$" || fail "no $file in the wheel"
 done
 "$venv/bin/python" -m pip uninstall --quiet --yes linkspan
-find "$venv" -path '*linkspan*' | grep . && fail "pip uninstall left that"
+(cd "$venv" && find . -path '*linkspan*') | grep . && fail "pip uninstall left that"
 rm -rf "$venv" "$wheels/audit"
 size
