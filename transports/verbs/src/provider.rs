@@ -89,11 +89,26 @@ struct Found<N: Nic> {
     on: Vec<(String, u8, u32)>,
     /// Devices that cannot be used, with the reason; with an empty name, all.
     refused: Vec<(String, String)>,
+    /// Those of them that could not be opened, and the interfaces that they are on.
+    failed: Vec<(String, Vec<String>)>,
 }
 
 impl<N: Nic> Found<N> {
     fn new(domains: Vec<Domain<N>>) -> Found<N> {
-        Found { opened: Instant::now(), domains, over: Vec::new(), on: Vec::new(), refused: Vec::new() }
+        let (over, on, refused, failed) = Default::default();
+        Found { opened: Instant::now(), domains, over, on, refused, failed }
+    }
+
+    /// Whether another look may find more: where devices do not answer or could not be opened, or there is none yet.
+    fn lacks(&self) -> bool {
+        self.domains.is_empty() || !self.failed.is_empty() || self.domains.iter().any(is_silent)
+    }
+
+    /// Why the device on this interface could not be opened.
+    fn why_failed(&self, interface: &str) -> Option<String> {
+        let (name, _) = self.failed.iter().find(|(_, on)| on.iter().any(|name| name == interface))?;
+        let (_, why) = self.refused.iter().find(|(device, _)| device == name)?;
+        Some(format!("{name} on {interface}: {why}"))
     }
 }
 
@@ -166,14 +181,17 @@ impl<N: Nic> Rdma<N> {
         found
     }
 
-    /// The same with the devices opened anew that do not answer: after a reset, what was opened before never will.
+    /// The same with the devices opened anew that do not answer (after a reset, what was opened before never will), and those that have
+    /// come or could not be opened then.
     fn opened_anew(&self, found: &Found<N>) -> Arc<Found<N>> {
         let mut fresh = self.opened();
         let again = |old: &Domain<N>| {
             let new = fresh.domains.iter().find(|new| is_silent(old) && new.nic().name() == old.nic().name());
             new.unwrap_or(old).clone()
         };
-        fresh.domains = found.domains.iter().map(again).collect();
+        let known = |new: &&Domain<N>| !found.domains.iter().any(|old| old.nic().name() == new.nic().name());
+        let came = fresh.domains.iter().filter(known);
+        fresh.domains = found.domains.iter().map(again).chain(came.cloned()).collect();
         fresh.on.extend_from_slice(&found.on);
         fresh.on.sort_unstable();
         fresh.on.dedup();
@@ -215,7 +233,7 @@ impl<N: Nic> Rdma<N> {
     pub fn pairs(&self, site: &Site<'_>) -> Result<Pairs<N>, String> {
         let found = self.found();
         match self.pairs_of(&found, site) {
-            Err(_) if found.opened.elapsed() >= self.left_alone && found.domains.iter().any(is_silent) => {
+            Err(_) if found.opened.elapsed() >= self.left_alone && found.lacks() => {
                 self.pairs_of(&self.opened_anew(&found), site)
             }
             done => done,
@@ -224,7 +242,7 @@ impl<N: Nic> Rdma<N> {
 
     fn pairs_of(&self, found: &Found<N>, site: &Site<'_>) -> Result<Pairs<N>, String> {
         let (local, config) = (site.local, &self.config);
-        if found.domains.is_empty() {
+        if found.domains.is_empty() && found.failed.is_empty() {
             return Err(found.refused.first().filter(|_| site.forced).map_or_else(String::new, |r| r.1.clone()));
         }
         let scope = match local {
@@ -271,6 +289,9 @@ impl<N: Nic> Rdma<N> {
                     Err(no) => why = format!("{}/{port} on {}: {no}", nic.name(), interface.name),
                 }
             }
+        }
+        if why.is_empty() {
+            why = found.why_failed(&interface.name).unwrap_or_default();
         }
         Err(why)
     }
@@ -367,14 +388,25 @@ fn open(config: &RdmaConfig) -> Found<HwNic> {
             }
             _ => match HwNic::open(&name) {
                 Ok(nic) => found.domains.push(Domain::new(nic)),
-                Err(why) => found.refused.push((name, chain(&why))),
+                Err(why) => {
+                    found.refused.push((name.clone(), chain(&why)));
+                    found.failed.push((name, Vec::new()));
+                }
             },
         }
     }
-    if !found.domains.is_empty() {
-        found.over = over(&Machine::read(&Roots::default()));
+    if !found.domains.is_empty() || !found.failed.is_empty() {
+        let machine = Machine::read(&Roots::default());
+        found.over = over(&machine);
+        found.failed.iter_mut().for_each(|(name, on)| *on = interfaces(&machine, name));
     }
     found
+}
+
+/// The interfaces that a device's ports are on.
+fn interfaces(machine: &Machine, device: &str) -> Vec<String> {
+    let ports = machine.rdma.iter().filter(|d| d.name == device).flat_map(|d| &d.ports);
+    ports.filter_map(|port| port.interface.clone()).collect()
 }
 
 /// The ports of InfiniBand devices that have a network interface over them.

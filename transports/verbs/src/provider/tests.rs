@@ -1,4 +1,5 @@
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use linkspan_topology::fixture::{EIGHT_GPUS, Fixture, SPARK};
@@ -83,6 +84,54 @@ fn a_device_that_was_reset_is_opened_anew_and_until_it_answers_the_reason_is_tol
     elsewhere.found();
     net.remove(&other);
     assert_eq!(elsewhere.pairs(&site()).err().as_deref(), Some(""), "another interface's: nothing to say");
+}
+
+#[test]
+fn a_device_that_cannot_be_opened_is_named_on_its_interface_and_used_once_it_can_be() {
+    let net = SoftNet::new(1);
+    let nic = net.nic(SoftConfig::roce("rdma0", Ipv4Addr::LOCALHOST, 1));
+    let other = net.nic(SoftConfig::roce("other", Ipv4Addr::LOCALHOST, 77));
+    for beside in [vec![], vec![other]] {
+        let (can, kept, late) = (Arc::new(AtomicBool::new(false)), beside.clone(), nic.clone());
+        let opened = can.clone();
+        let open = move |_: &RdmaConfig| {
+            let mut found = Found::new(kept.iter().cloned().map(Domain::new).collect());
+            if opened.load(Ordering::Relaxed) {
+                found.domains.push(Domain::new(late.clone()));
+            } else {
+                found.refused.push(("rdma0".into(), "LS1204 Operation not permitted".into()));
+                found.failed.push(("rdma0".into(), vec!["eth7".into(), "lo".into()]));
+            }
+            found
+        };
+        let mut rdma = Rdma { left_alone: Duration::MAX, ..Rdma::opened_by(open) };
+        let why = rdma.pairs(&site()).err().unwrap();
+        assert_eq!(why, "rdma0 on lo: LS1204 Operation not permitted", "TCP would be taken without a word");
+        can.store(true, Ordering::Relaxed);
+        assert!(rdma.pairs(&site()).is_err(), "not with every connection");
+        rdma.left_alone = Duration::ZERO;
+        assert!(rdma.pairs(&site()).is_ok());
+    }
+}
+
+#[test]
+fn a_device_that_came_after_the_first_look_is_found() {
+    let nic = SoftNet::new(1).nic(SoftConfig::roce("rdma0", Ipv4Addr::LOCALHOST, 1));
+    let looks = AtomicUsize::new(0);
+    let open = move |_: &RdmaConfig| match looks.fetch_add(1, Ordering::Relaxed) {
+        0 => Found::new(Vec::new()),
+        _ => Found::new(vec![Domain::new(nic.clone())]),
+    };
+    let rdma = Rdma { left_alone: Duration::ZERO, ..Rdma::opened_by(open) };
+    assert!(!rdma.is_present());
+    assert!(rdma.pairs(&site()).is_ok());
+}
+
+#[test]
+fn the_interfaces_of_a_device_are_read_from_the_machine() {
+    let machine = Machine::read(&Fixture::tree(EIGHT_GPUS).roots());
+    assert_eq!(interfaces(&machine, "mlx5_0"), ["ibp25s0"]);
+    assert_eq!(interfaces(&machine, "no such device"), [""; 0]);
 }
 
 #[test]
