@@ -182,7 +182,10 @@ impl Fixture {
     /// Puts the interface on a device below this PCI path, with this driver.
     pub fn device(&self, name: &str, pci: &str, numa: &str, driver: &str) -> &Fixture {
         let device = format!("sys/devices/{pci}");
-        self.file(&format!("{device}/numa_node"), numa);
+        let function = Path::new(&device)
+            .ancestors()
+            .find(|dir| dir.file_name().and_then(|name| name.to_str()).is_some_and(crate::pci::is_pci));
+        self.file(&format!("{}/numa_node", function.unwrap_or(Path::new(&device)).display()), numa);
         self.link(&format!("{device}/driver"), &format!("/sys/bus/drivers/{driver}"));
         self.link(&format!("sys/class/net/{name}/device"), &format!("/{device}"))
     }

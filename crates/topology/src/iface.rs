@@ -207,6 +207,7 @@ fn read(roots: &Roots, dir: &Path, name: &str) -> Interface {
     let flags = sysfs::text(&dir.join("flags"))
         .and_then(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok())
         .unwrap_or(0);
+    let pci_path = pci(roots, &dir.join("device"));
     Interface {
         index: sysfs::number(&dir.join("ifindex")).unwrap_or(0),
         kind: kind::read(dir, driver.as_deref()),
@@ -219,8 +220,9 @@ fn read(roots: &Roots, dir: &Path, name: &str) -> Interface {
         carrier: sysfs::number::<u8>(&dir.join("carrier")).map(|carrier| carrier == 1),
         operstate: sysfs::text(&dir.join("operstate")).unwrap_or_else(|| "unknown".into()),
         mac: sysfs::text(&dir.join("address")),
-        numa_node: sysfs::number(&dir.join("device/numa_node")), // -1, "none", does not parse as u32
-        pci_path: pci(roots, &dir.join("device")),
+        // Devices that sit on the function have none of their own; -1, "none", does not parse as u32.
+        numa_node: pci_path.as_ref().and_then(|function| sysfs::number(&function.join("numa_node"))),
+        pci_path,
         master: sysfs::link_name(&dir.join("master")),
         port_name: sysfs::text(&dir.join("phys_port_name")).map(|name| clean(&name, 16)),
         driver,

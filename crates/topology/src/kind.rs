@@ -111,6 +111,10 @@ pub(crate) fn read(dir: &Path, driver: Option<&str>) -> Kind {
     if devtype == "vlan" {
         return Kind::Vlan;
     }
+    // In a container the interface below is the host's, and no `lower_` link leads to it.
+    if matches!(devtype, "macvlan" | "macvtap" | "ipvlan" | "ipvtap") {
+        return Kind::Macvlan;
+    }
     if matches!(driver, Some("thunderbolt-net" | "linkspan")) {
         return Kind::Thunderbolt;
     }

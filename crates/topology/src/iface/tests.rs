@@ -50,6 +50,7 @@ fn every_kind_is_told_apart() {
         "mlx5_core",
     );
     fix.iface(13, "mv0", &[("iflink", "2"), ("lower_enp1s0/x", "")]);
+    fix.iface(17, "net1", &[("iflink", "2"), ("uevent", "DEVTYPE=macvlan\nINTERFACE=net1")]);
     fix.iface(14, "ifb0", &[]);
     fix.iface(15, "br0", &[("bridge/bridge_id", "x"), ("brif/enp1s0/x", "")]);
     fix.iface(16, "sit0", &[("type", "776")]);
@@ -77,6 +78,7 @@ fn every_kind_is_told_apart() {
             ("ifb0", Kind::Virtual),
             ("br0", Kind::Bridge { wired: true }),
             ("sit0", tunnel("sit")),
+            ("net1", Kind::Macvlan),
         ]
     );
 }
@@ -85,14 +87,14 @@ fn every_kind_is_told_apart() {
 fn attributes_of_a_card() {
     let fix = Fixture::new();
     fix.iface(7, "eth0", &[("speed", "25000"), ("mtu", "9000")]);
-    fix.device("eth0", "pci0000:00/0000:00:03.0/virtio2", "-1", "virtio_net");
+    fix.device("eth0", "pci0000:00/0000:00:03.0/virtio2", "1", "virtio_net");
     fix.link("sys/class/net/eth0/master", "../bond0");
     let eth0 = &interfaces(&fix.roots(), &[entry("eth0", "10.1.2.3", 24), entry("eth0", "fe80::1", 64)])[0];
     assert_eq!((eth0.index, eth0.speed_mbps, eth0.mtu), (7, Some(25000), Some(9000)));
     assert_eq!(eth0.driver.as_deref(), Some("virtio_net"));
     assert_eq!(eth0.pci_address(), Some("0000:00:03.0"));
     assert_eq!(eth0.pci_path.as_deref(), Some(&*fix.root.join("sys/devices/pci0000:00/0000:00:03.0")));
-    assert_eq!(eth0.numa_node, None);
+    assert_eq!(eth0.numa_node, Some(1), "its PCI function's");
     assert_eq!(eth0.master.as_deref(), Some("bond0"));
     assert_eq!(eth0.addrs.len(), 2);
     assert!(!eth0.addrs[0].is_link_local() && eth0.addrs[1].is_link_local());
