@@ -1,6 +1,7 @@
 //! The thread: beacons out once a second and in, ports looked at, mesh servers answered.
 
-use std::io::Read;
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -29,6 +30,9 @@ const BEAT: Duration = Duration::from_secs(1);
 /// Time between two looks at the ports, and between two tries to open the mesh server.
 const LOOK: Duration = Duration::from_secs(2);
 
+/// How often RDMA devices are looked at, which takes reading some hundred files: a GID comes with an address, a device with its driver.
+const LOOK_AT_RDMA: Duration = Duration::from_secs(10);
+
 /// A port that is taken for so long without a beacon of this host is another program's: some beats.
 const SILENT: Duration = Duration::from_secs(5);
 
@@ -43,7 +47,8 @@ pub(super) struct Agent {
     pub(super) means: Means,
     pub(super) shared: Arc<Shared>,
     pub(super) ports: Vec<Cabled>,
-    rdma: Vec<(String, bool)>,
+    rdma: BTreeMap<String, bool>,
+    looked_at_rdma: Duration,
     sockets: Vec<BeaconSocket>,
     listens: Vec<Listen>,
     /// Places of the ports on which the mesh server is not open yet.
@@ -110,6 +115,7 @@ impl Agent {
             shared: shared.clone(),
             ports: Vec::new(),
             rdma,
+            looked_at_rdma: clock::now(),
             sockets: Vec::new(),
             listens: Vec::new(),
             unopened: Vec::new(),
@@ -138,15 +144,7 @@ impl Agent {
             let now = clock::now();
             self.hear(now);
             if now.saturating_sub(self.looked) >= LOOK {
-                self.looked = now;
-                // Without a descriptor to look with, the ports are what they were.
-                if let Ok(list) = ports::cabled(self.config.filter.as_ref(), &self.rdma)
-                    && list != self.ports
-                {
-                    self.replug(list);
-                    self.beat(now);
-                }
-                self.open();
+                self.look(now);
                 self.look_at_port(now);
                 // Another process of this host spoke, with a newer epoch than ours, and has ended.
                 let (newest, said) = self.shared.known().database.own_epoch();
@@ -179,6 +177,22 @@ impl Agent {
             let _ = set.wait(Some(most));
             let _ = self.woken.read(&mut [0; 8]);
         }
+    }
+
+    /// Looks for what has changed of this host's ports.
+    fn look(&mut self, now: Duration) {
+        self.looked = now;
+        if now.saturating_sub(self.looked_at_rdma) >= LOOK_AT_RDMA {
+            (self.rdma, self.looked_at_rdma) = (ports::rdma(), now);
+        }
+        // Without a descriptor to look with, the ports are what they were.
+        if let Ok(list) = ports::cabled(self.config.filter.as_ref(), &self.rdma)
+            && list != self.ports
+        {
+            self.replug(list);
+            self.beat(now);
+        }
+        self.open();
     }
 
     /// Takes a new list of ports in use. Where their places have changed, neighbours treat the host as one that has restarted.
@@ -215,7 +229,15 @@ impl Agent {
     /// so; an address that is still looked at for a duplicate cannot be had yet. And the sockets of beacons that could not be opened.
     fn open(&mut self) {
         for (socket, cabled) in self.sockets.iter_mut().zip(&self.ports) {
-            socket.open(&cabled.port.name, cabled.index, self.config.port);
+            let Err(error) = socket.open(&cabled.port.name, cabled.index, self.config.port) else { continue };
+            // What else fails has gone, or comes: an interface, its families.
+            if !self.mute && matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied) {
+                let line = format!(
+                    "mesh: no neighbour is heard on {}: UDP port {} (`ss -lnup` names who has it, LINKSPAN_MESH_PORT is another one): {error}",
+                    cabled.port.name, self.config.port
+                );
+                warn_seldom(&self.config.log, &format!("beacons {}", cabled.port.name), &line);
+            }
         }
         let (before, mut failed) = (self.listens.len(), Vec::new());
         for port in std::mem::take(&mut self.unopened) {
@@ -224,7 +246,7 @@ impl Agent {
             let options = Options { device: Some(cabled.port.name.clone()), ..self.means.options.clone() };
             match Listen::bind(SocketAddr::new(addr.ip, self.config.port), &options) {
                 Ok(listen) => self.listens.push(listen),
-                Err(linkspan_stream::Error::Bind { source, .. }) if source.kind() == std::io::ErrorKind::AddrInUse => {
+                Err(linkspan_stream::Error::Bind { source, .. }) if source.kind() == ErrorKind::AddrInUse => {
                     self.close();
                     self.taken.get_or_insert(clock::now());
                     break;

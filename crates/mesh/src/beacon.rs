@@ -25,11 +25,19 @@ pub(super) struct BeaconSocket {
 
 impl BeaconSocket {
     /// Opens what is not open and can be opened on the interface.
-    pub(super) fn open(&mut self, name: &str, index: u32, port: u16) {
+    ///
+    /// # Errors
+    /// Neither family can be had.
+    pub(super) fn open(&mut self, name: &str, index: u32, port: u16) -> io::Result<()> {
         let groups = [SocketAddrV6::new(GROUP6, port, 0, index).into(), SocketAddrV4::new(GROUP4, port).into()];
+        let mut failed = Ok(());
         for (socket, group) in self.sockets.iter_mut().zip(groups).filter(|(socket, _)| socket.is_none()) {
-            *socket = open(name, index, group);
+            match open(name, index, group) {
+                Ok(opened) => *socket = Some((opened, group)),
+                Err(error) => failed = Err(error),
+            }
         }
+        if self.sockets.iter().any(Option::is_some) { Ok(()) } else { failed }
     }
 
     /// Says it over both families. A cable that is cut, or an address that is not there yet, is no error.
@@ -54,28 +62,25 @@ impl BeaconSocket {
     }
 }
 
-fn open(name: &str, index: u32, group: SocketAddr) -> Option<(UdpSocket, SocketAddr)> {
-    let make = || -> io::Result<UdpSocket> {
-        let socket = Socket::new(Domain::for_address(group), Type::DGRAM, Some(Protocol::UDP))?;
-        socket.set_nonblocking(true)?;
-        // Every process of the host receives them.
-        socket.set_reuse_address(true)?;
-        socket.bind_device(Some(name.as_bytes()))?;
-        match group {
-            SocketAddr::V4(v4) => {
-                socket.bind(&SockAddr::from(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, v4.port())))?;
-                socket.set_multicast_ttl_v4(1)?;
-                socket.join_multicast_v4_n(v4.ip(), &InterfaceIndexOrAddress::Index(index))?;
-            }
-            SocketAddr::V6(v6) => {
-                socket.set_only_v6(true)?;
-                socket.bind(&SockAddr::from(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, v6.port(), 0, 0)))?;
-                socket.set_multicast_hops_v6(1)?;
-                socket.set_multicast_if_v6(index)?;
-                socket.join_multicast_v6(v6.ip(), index)?;
-            }
+fn open(name: &str, index: u32, group: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(group), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    // Every process of the host receives them.
+    socket.set_reuse_address(true)?;
+    socket.bind_device(Some(name.as_bytes()))?;
+    match group {
+        SocketAddr::V4(v4) => {
+            socket.bind(&SockAddr::from(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, v4.port())))?;
+            socket.set_multicast_ttl_v4(1)?;
+            socket.join_multicast_v4_n(v4.ip(), &InterfaceIndexOrAddress::Index(index))?;
         }
-        Ok(socket.into())
-    };
-    make().ok().map(|socket| (socket, group))
+        SocketAddr::V6(v6) => {
+            socket.set_only_v6(true)?;
+            socket.bind(&SockAddr::from(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, v6.port(), 0, 0)))?;
+            socket.set_multicast_hops_v6(1)?;
+            socket.set_multicast_if_v6(index)?;
+            socket.join_multicast_v6(v6.ip(), index)?;
+        }
+    }
+    Ok(socket.into())
 }

@@ -68,6 +68,17 @@ fn slow_and_silent_cables_are_findings() {
 }
 
 #[test]
+fn a_cable_that_one_stream_cannot_fill_is_not_slow() {
+    let mut graph = ring();
+    graph.nodes.iter_mut().flat_map(|n| &mut n.ports).for_each(|p| p.mbps = 200_000);
+    let edges = graph.edges.clone();
+    let speed = |n: usize, mbps| EdgeSpeed { edge: edges[n], mbps: Ok(mbps) };
+    let view = View::new(1, graph, vec![speed(0, 45_000), speed(1, 9_000)]);
+    let findings: Vec<_> = view.findings.iter().map(|f| f.what.as_str()).collect();
+    assert!(matches!(findings[..], [one] if one.contains("carries 9.0 of 200 Gb/s")), "{findings:?}");
+}
+
+#[test]
 fn json_keeps_to_its_schema() {
     let mut graph = ring();
     graph.edges[0].fault = Some(linkspan_topology::mesh::Fault::OneWay);

@@ -97,7 +97,8 @@ impl Channel {
             }
             let what = format!("LS1423 no data passes on the path to the peer any more; relaying over {over}");
             if self.fabric.config().strict {
-                self.fabric.log().warn(&format!("LINKSPAN_STRICT=1 forbids this downgrade: {what}"));
+                let line = format!("LINKSPAN_STRICT=1 forbids this downgrade: {what}");
+                warn_seldom(self.fabric.log(), &format!("reroute {} {over}", handle.host), &line);
                 return;
             }
             self.fabric.log().warn(&format!("downgrade: {what}"));

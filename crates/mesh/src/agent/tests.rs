@@ -75,10 +75,41 @@ fn a_port_that_another_process_has_leaves_it_all_of_them() {
 #[test]
 fn sockets_of_beacons_that_could_not_be_opened_are_tried_again() {
     let mut socket = BeaconSocket::default();
-    socket.open("no-such-if", 1, 7475);
+    assert!(socket.open("no-such-if", 1, 7475).is_err());
     assert_eq!(socket.wait_fds().count(), 0);
-    socket.open("lo", 1, 7475);
+    socket.open("lo", 1, 7475).unwrap();
     assert!(socket.wait_fds().count() > 0);
+}
+
+#[test]
+fn a_port_of_beacons_that_another_program_has_is_told() {
+    let mut agent = agent(None);
+    let lines = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let said = lines.clone();
+    agent.config.log = Log::to(move |_, line| said.lock().unwrap().push(line.to_owned()));
+    // Over both families, and not to be shared.
+    let other = std::net::UdpSocket::bind(("::", agent.config.port)).unwrap();
+    agent.replug(vec![cabled("127.0.0.2")]);
+    agent.open();
+    let told = std::mem::take(&mut *lines.lock().unwrap());
+    let port = format!("UDP port {} ", agent.config.port);
+    assert_eq!(told.iter().filter(|line| line.contains(&port) && line.contains("no neighbour")).count(), 1, "{told:?}");
+    assert!(agent.sockets[0].wait_fds().next().is_none());
+    drop(other);
+    agent.open();
+    assert!(agent.sockets[0].wait_fds().next().is_some());
+}
+
+#[test]
+fn rdma_devices_are_looked_at_again() {
+    let mut agent = agent(None);
+    let nothing = "none that there is".to_owned();
+    agent.rdma.insert(nothing.clone(), false);
+    let now = agent.looked_at_rdma;
+    agent.look(now + LOOK);
+    assert!(agent.rdma.contains_key(&nothing), "not with every look");
+    agent.look(now + LOOK_AT_RDMA);
+    assert!(!agent.rdma.contains_key(&nothing));
 }
 
 #[test]
