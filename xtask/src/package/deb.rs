@@ -203,6 +203,10 @@ fn keyring(root: &Path) -> Result<std::path::PathBuf, String> {
 /// That two builds came to the same packages, byte for byte.
 fn same(one: &Path, other: &Path) -> Result<(), String> {
     let names = packages(one)?;
+    let others = packages(other)?;
+    if names != others {
+        return Err(format!("built twice: {} and {}", names.join(", "), others.join(", ")));
+    }
     let read =
         |dir: &Path, name: &str| fs::read(dir.join(name)).map_err(|e| format!("{}: {e}", dir.join(name).display()));
     let mut differing = Vec::new();

@@ -348,8 +348,7 @@ pub(crate) fn liar(lab: &mut Lab) -> Result<()> {
     works(&a)?;
     a.calm()?;
     lab.say(&format!("random control frames, {SEEDS} seeds of {FRAMES}: the link restarts and works"));
-    let loose = a.sh("rmmod linkspan && modprobe linkspan allow=any && cat /proc/meminfo | head -2")?;
-    check(loose.contains("MemFree"), || loose)?;
+    a.sh("rmmod linkspan && modprobe linkspan allow=any")?;
     works(&a)?;
     cable.check()?;
     lab.finish([a])?;

@@ -223,9 +223,9 @@ pub(super) fn row(name: &str, peers: &Peers, small: bool) -> Result<Row, String>
             let bytes: u64 = if small { 1 << 30 } else { 4 << 30 };
             row.bytes = bytes;
             row.number = Some("MB on the link");
-            row.what = format!("{} MiB rewritten in place, 1 % in 40 runs of 1 MiB each", bytes >> 20);
             // So many runs as make 1 %, evenly spread and off the bounds of chunks.
             let runs = (bytes / 100) >> 20;
+            row.what = format!("{} MiB rewritten in place, 1 % in {runs} runs of 1 MiB each", bytes >> 20);
             let step = (bytes >> 20) / runs;
             row.plant = format!(
                 "dd if=/dev/urandom of=src/old bs=1M count={} status=none; cp src/old src/f; \
