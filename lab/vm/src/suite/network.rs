@@ -113,7 +113,7 @@ fn modes(lab: &mut Lab, a: &Guest, b: &Guest) -> Result<()> {
         let said = guest.run(SOON, &format!("ringtest ping {DEVICE} 1 1 64"))?;
         check(said.code != 0, || format!("a link that was refused carries messages: {}", said.out))?;
     }
-    let status = b.sh_for(SOON, "lspan status")?;
+    let status = ring::status(b)?;
     check(status.contains("lspan link mode"), || format!("lspan status does not say why not:\n{status}"))?;
     let uuid = b.read(&format!("{SYS}/peer"))?;
     let said = b.sh(&format!("lspan link mode network {}", uuid.trim()))?;

@@ -45,7 +45,7 @@ fn met(lab: &mut Lab, shape: &str) -> Result<(Cable, [Guest; 2])> {
 fn says(guest: &Guest, index: u64, why: &str, way_out: &str) -> Result<()> {
     let line = pair(guest, index)?;
     check(line.contains(why), || format!("{}: {line}, expected '{why}'", guest.name()))?;
-    let status = guest.sh("lspan status")?;
+    let status = ring::status(guest)?;
     check(
         status
             .lines()
@@ -175,7 +175,7 @@ fn with(lab: &mut Lab, pairs: u64) -> Result<()> {
     for (guest, why) in [(&a, "the host interface has no ring pair left"), (&b, "left out by the other host")] {
         let first = pair(guest, pairs)?;
         check(first.ends_with(why), || format!("{}: {first}, expected '{why}'", guest.name()))?;
-        let status = guest.sh("lspan status")?;
+        let status = ring::status(guest)?;
         for line in [format!("ring pair {}: up; ", pairs - 1), format!("ring pair {pairs}: ")] {
             check(status.lines().any(|said| said.contains(&line)), || {
                 format!("no '{line}' in lspan status:\n{status}")
