@@ -16,6 +16,9 @@ pub(crate) const INVALID_CONTEXT: c_int = 201;
 /// `CUDA_ERROR_NOT_READY`.
 pub(crate) const NOT_READY: c_int = 600;
 
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+pub(crate) const CAPTURE_RELAXED: c_int = 2;
+
 /// `CU_STREAM_NON_BLOCKING`.
 pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
 /// `CU_EVENT_DISABLE_TIMING`.
@@ -76,6 +79,7 @@ linkspan_dl::api! {
     fn cuCtxPushCurrent_v2(Handle) -> c_int;
     fn cuCtxPopCurrent_v2(*mut Handle) -> c_int;
     fn cuCtxGetDevice(*mut c_int) -> c_int;
+    fn cuThreadExchangeStreamCaptureMode(*mut c_int) -> c_int;
     fn cuGetErrorString(c_int, *mut *const c_char) -> c_int;
     fn cuMemAlloc_v2(*mut u64, usize) -> c_int;
     fn cuMemFree_v2(u64) -> c_int;

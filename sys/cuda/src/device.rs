@@ -45,14 +45,35 @@ pub(crate) fn checked(api: &Api, device: &str, call: &'static str, code: c_int) 
     Err(GpuError::Call { call, device: device.to_owned(), code, text: text.into_owned() })
 }
 
-/// The calling thread has the device's context while this lives.
-struct Current<'a>(&'a Api);
+/// The calling thread may make any call while this lives. While the program captures a graph, most calls of threads whose mode is the default
+/// one fail, and end the capture too: but ours are no part of it, for no stream of ours is captured.
+pub(crate) struct Relaxed<'a>(&'a Api, c_int);
+
+impl Relaxed<'_> {
+    #[inline]
+    pub(crate) fn new(api: &Api) -> Relaxed<'_> {
+        let mut mode = api::CAPTURE_RELAXED;
+        // SAFETY: takes one number, and writes the one before.
+        unsafe { (api.cuThreadExchangeStreamCaptureMode)(&raw mut mode) };
+        Relaxed(api, mode)
+    }
+}
+
+impl Drop for Relaxed<'_> {
+    fn drop(&mut self) {
+        // SAFETY: as above; a mode that the driver gave.
+        unsafe { (self.0.cuThreadExchangeStreamCaptureMode)(&raw mut self.1) };
+    }
+}
+
+/// The calling thread has the device's context while this lives, and may make any call.
+struct Current<'a>(Relaxed<'a>);
 
 impl Drop for Current<'_> {
     fn drop(&mut self) {
         let mut context: Handle = null_mut();
         // SAFETY: pops what `Cuda::current` pushed.
-        unsafe { (self.0.cuCtxPopCurrent_v2)(&raw mut context) };
+        unsafe { (self.0.0.cuCtxPopCurrent_v2)(&raw mut context) };
     }
 }
 
@@ -86,9 +107,10 @@ impl Cuda {
     }
 
     fn current(&self) -> Result<Current<'_>, GpuError> {
+        let relaxed = Relaxed::new(&self.api);
         // SAFETY: the primary context, which is never released.
         self.check("cuCtxPushCurrent", unsafe { (self.api.cuCtxPushCurrent_v2)(self.context as Handle) })?;
-        Ok(Current(&self.api))
+        Ok(Current(relaxed))
     }
 
     /// Loads the kernel from its PTX, which the driver compiles for this device (and keeps in its own cache).
@@ -319,6 +341,7 @@ unsafe impl Gpu for Cuda {
     }
 
     fn done(&self, event: Event) -> Result<bool, GpuError> {
+        let _relaxed = Relaxed::new(&self.api);
         // SAFETY: a handle of ours; needs no context.
         match unsafe { (self.api.cuEventQuery)(self.shell.event_of(event)? as Handle) } {
             api::NOT_READY => Ok(false),

@@ -71,6 +71,7 @@ impl Driver {
         if ordinal >= self.devices {
             return Err(GpuError::NoDevice { wanted: format!("cuda:{ordinal}"), found: self.devices });
         }
+        let _relaxed = device::Relaxed::new(&self.api);
         Ok(Cuda::new(self.api.clone(), self.version, ordinal)?)
     }
 

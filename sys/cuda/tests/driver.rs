@@ -1,6 +1,7 @@
 //! Against a stand-in for libcuda that the test builds, and against this machine's driver if it has one.
 #![allow(clippy::unwrap_used)]
 
+use std::ffi::{CStr, c_void};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -277,9 +278,44 @@ fn the_context_stack_is_left_as_it_was() {
     let gpu = Driver::open_file(file.to_str().unwrap()).unwrap().device(0).unwrap();
     copies(&gpu);
     let _ = gpu.alloc(2 << 30);
+    assert_eq!(asked(&file, c"fake_depth"), 0);
+}
+
+/// What a function of the stand-in answers.
+fn asked(file: &Path, name: &CStr) -> i32 {
     let library = linkspan_dl::Library::open(file.to_str().unwrap()).unwrap();
-    let at = library.symbol(c"fake_depth").unwrap();
+    let at = library.symbol(name).unwrap();
     // SAFETY: the stand-in's own function.
-    let depth = unsafe { std::mem::transmute::<*mut std::ffi::c_void, extern "C" fn() -> i32>(at.as_ptr())() };
-    assert_eq!(depth, 0);
+    unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> i32>(at.as_ptr())() }
+}
+
+/// Begins the capture of a graph, or ends it.
+fn capture(file: &Path, on: bool) {
+    let library = linkspan_dl::Library::open(file.to_str().unwrap()).unwrap();
+    let at = library.symbol(c"fake_capture").unwrap();
+    // SAFETY: as above.
+    unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(i32)>(at.as_ptr())(on.into()) }
+}
+
+#[test]
+fn a_graph_that_is_captured_meanwhile_stays_valid_and_fails_no_call() {
+    let Some(file) = fake("capture", &[]) else { return };
+    let driver = Driver::open_file(file.to_str().unwrap()).unwrap();
+    capture(&file, true);
+    let gpu = driver.device(0).unwrap();
+    copies(&gpu);
+    unpacks(&gpu);
+    gpu.finish(ForeignStream::LEGACY).unwrap();
+    gpu.flush_writes().unwrap();
+    drop(Pinned::new(&gpu, 64).unwrap());
+    gpu.device_address(StaticPinned::new(&gpu, 64).unwrap().slice()).unwrap();
+    let mem = gpu.alloc(1 << 20).unwrap();
+    gpu.export(mem).unwrap();
+    assert!(matches!(gpu.pointer(mem.as_ptr() as u64).unwrap(), Pointer::Device { .. }));
+    // SAFETY: it came from `alloc`, and nothing uses it.
+    unsafe { gpu.free(mem) };
+    gpu.give_back();
+    assert_eq!(asked(&file, c"fake_invalidated"), 0, "the program's graph");
+    assert_eq!(asked(&file, c"fake_mode"), 0, "the thread's mode is as it was");
+    capture(&file, false);
 }

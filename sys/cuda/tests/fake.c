@@ -73,8 +73,27 @@ static void run(struct stream *s, unsigned to)
 static struct stream defaults[2];
 static struct stream *stream_of(void *on) { return (u64)on < 3 ? &defaults[(u64)on == 2] : on; }
 
+/* A graph is captured in the mode that is the default, GLOBAL: a call that a capture does not see ends it and fails, in every thread
+ * whose mode is not RELAXED. As strict as can be: every call but look-ups. */
+static int capturing, invalidated;
+static __thread int mode;
+#define SEEN() do { if (capturing && mode != 2) { invalidated = 1; return 900; } } while (0)
+void fake_capture(int on) { capturing = on; }
+int fake_invalidated(void) { return invalidated; }
+int fake_mode(void) { return mode; }
+int cuThreadExchangeStreamCaptureMode(int *m)
+{
+	int before = mode;
+	if (*m < 0 || *m > 2)
+		return 1;
+	mode = *m;
+	*m = before;
+	return 0;
+}
+
 /* Calls that need a context say so when the caller has not made it current. */
-#define NEED() do { if (!depth) return 201; } while (0)
+#define CONTEXT() do { if (!depth) return 201; } while (0)
+#define NEED() do { CONTEXT(); SEEN(); } while (0)
 
 int cuInit(unsigned flags) { started = 1; return flags ? 1 : DEVICES ? 0 : 100; }
 int cuDriverGetVersion(int *v) { *v = 12090; return started ? 0 : 3; }
@@ -97,10 +116,10 @@ int cuDeviceGetAttribute(int *v, int which, int d)
 	}
 }
 
-int cuDevicePrimaryCtxRetain(void **c, int d) { (void)d; *c = &context; return 0; }
+int cuDevicePrimaryCtxRetain(void **c, int d) { (void)d; SEEN(); *c = &context; return 0; }
 int cuCtxPushCurrent_v2(void *c) { if (c != &context) return 201; depth++; return 0; }
-int cuCtxPopCurrent_v2(void **c) { NEED(); depth--; *c = &context; return 0; }
-int cuCtxGetDevice(int *d) { NEED(); *d = 0; return 0; }
+int cuCtxPopCurrent_v2(void **c) { CONTEXT(); depth--; *c = &context; return 0; }
+int cuCtxGetDevice(int *d) { CONTEXT(); *d = 0; return 0; }
 int fake_depth(void) { return depth; }
 
 int cuGetErrorString(int code, const char **s)
@@ -155,6 +174,7 @@ int cuMemHostRegister_v2(void *p, size_t n, unsigned flags)
 int cuMemHostUnregister(void *p)
 {
 	LOCKED();
+	SEEN();
 	struct range *r = find((u64)p);
 	if (!r || r->base != (u64)p)
 		return 713;
@@ -186,7 +206,7 @@ int cuMemGetAddressRange_v2(u64 *base, size_t *n, u64 a)
 int cuPointerGetAttributes(unsigned n, int *which, void **out, u64 a)
 {
 	LOCKED();
-	NEED();
+	CONTEXT();
 	struct range *r = find(a);
 	for (unsigned i = 0; i < n; i++)
 		switch (which[i]) {
@@ -235,6 +255,7 @@ int cuStreamSynchronize(void *on)
 {
 	struct stream *s = stream_of(on);
 	LOCKED();
+	SEEN();
 	if ((u64)on < 3)
 		NEED();
 	run(s, s->tail);
@@ -275,6 +296,7 @@ int cuEventQuery(void *e)
 {
 	struct event *ev = e;
 	LOCKED();
+	SEEN();
 	if (!ev->on || (int)(ev->at - ev->on->head) <= 0)
 		return 0;
 	if (ev->asked++ == 0)

@@ -14,6 +14,11 @@ pub(crate) const INVALID_VALUE: c_int = 1;
 pub(crate) const NO_DEVICE: c_int = 100;
 /// `hipErrorNotReady`.
 pub(crate) const NOT_READY: c_int = 600;
+/// `hipErrorStreamCaptureUnsupported`.
+pub(crate) const CAPTURE_UNSUPPORTED: c_int = 900;
+
+/// `hipStreamCaptureModeRelaxed`.
+pub(crate) const CAPTURE_RELAXED: c_int = 2;
 
 /// `hipStreamNonBlocking`.
 pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
@@ -95,6 +100,7 @@ linkspan_dl::api! {
     fn hipDeviceTotalMem(*mut usize, c_int) -> c_int;
     fn hipDeviceGetAttribute(*mut c_int, c_int, c_int) -> c_int;
     fn hipDeviceGetPCIBusId(*mut c_char, c_int, c_int) -> c_int;
+    fn hipThreadExchangeStreamCaptureMode(*mut c_int) -> c_int;
     fn hipGetErrorString(c_int) -> *const c_char;
     fn hipMalloc(*mut *mut c_void, usize) -> c_int;
     fn hipFree(*mut c_void) -> c_int;

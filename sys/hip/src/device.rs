@@ -47,14 +47,35 @@ pub(crate) fn version(number: c_int) -> String {
     format!("{}.{}", number / 10_000_000, number / 100_000 % 100)
 }
 
-/// The device is the calling thread's while this lives.
-struct Current<'a>(&'a Api, Option<c_int>);
+/// The calling thread may make any call while this lives. While the program captures a graph, most calls of threads whose mode is the default
+/// one fail, and end the capture too: but ours are no part of it, for no stream of ours is captured.
+pub(crate) struct Relaxed<'a>(&'a Api, c_int);
+
+impl Relaxed<'_> {
+    #[inline]
+    pub(crate) fn new(api: &Api) -> Relaxed<'_> {
+        let mut mode = api::CAPTURE_RELAXED;
+        // SAFETY: takes one number, and writes the one before.
+        unsafe { (api.hipThreadExchangeStreamCaptureMode)(&raw mut mode) };
+        Relaxed(api, mode)
+    }
+}
+
+impl Drop for Relaxed<'_> {
+    fn drop(&mut self) {
+        // SAFETY: as above; a mode that the runtime gave.
+        unsafe { (self.0.hipThreadExchangeStreamCaptureMode)(&raw mut self.1) };
+    }
+}
+
+/// The device is the calling thread's while this lives, and the thread may make any call.
+struct Current<'a>(Relaxed<'a>, Option<c_int>);
 
 impl Drop for Current<'_> {
     fn drop(&mut self) {
         if let Some(before) = self.1 {
             // SAFETY: a number that the runtime gave.
-            unsafe { (self.0.hipSetDevice)(before) };
+            unsafe { (self.0.0.hipSetDevice)(before) };
         }
     }
 }
@@ -92,15 +113,16 @@ impl Hip {
     }
 
     fn current(&self) -> Result<Current<'_>, GpuError> {
+        let relaxed = Relaxed::new(&self.api);
         let (mut before, ours) = (0, self.info.ordinal as c_int);
         // SAFETY: writes one integer.
         self.check("hipGetDevice", unsafe { (self.api.hipGetDevice)(&raw mut before) })?;
         if before == ours {
-            return Ok(Current(&self.api, None));
+            return Ok(Current(relaxed, None));
         }
         // SAFETY: a number below the count.
         self.check("hipSetDevice", unsafe { (self.api.hipSetDevice)(ours) })?;
-        Ok(Current(&self.api, Some(before)))
+        Ok(Current(relaxed, Some(before)))
     }
 
     /// Compiles the kernel for this device and loads it.
@@ -318,9 +340,11 @@ unsafe impl Gpu for Hip {
     }
 
     fn done(&self, event: Event) -> Result<bool, GpuError> {
+        let _relaxed = Relaxed::new(&self.api);
         // SAFETY: a handle of ours.
         match unsafe { (self.api.hipEventQuery)(self.shell.event_of(event)? as Handle) } {
-            api::NOT_READY => Ok(false),
+            // Some versions refuse queries in every mode, until the capture ends.
+            api::NOT_READY | api::CAPTURE_UNSUPPORTED => Ok(false),
             code => self.check("hipEventQuery", code).map(|()| true),
         }
     }

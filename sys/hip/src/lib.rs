@@ -81,6 +81,7 @@ impl Driver {
         if ordinal >= self.devices {
             return Err(GpuError::NoDevice { wanted: format!("hip:{ordinal}"), found: self.devices });
         }
+        let _relaxed = device::Relaxed::new(&self.api);
         Ok(Hip::new((self.library.clone(), self.api.clone()), self.hsa.clone(), self.version, ordinal)?)
     }
 

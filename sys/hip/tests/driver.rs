@@ -2,6 +2,7 @@
 //! (Debian: libamdhip64-5), with or without a GPU.
 #![allow(clippy::unwrap_used)]
 
+use std::ffi::{CStr, c_void};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -236,7 +237,62 @@ fn the_current_device_is_left_as_it_was() {
     let mut device = -1;
     // SAFETY: the stand-in's own function, which writes one integer.
     unsafe {
-        std::mem::transmute::<*mut std::ffi::c_void, extern "C" fn(*mut i32) -> i32>(at.as_ptr())(&raw mut device);
+        std::mem::transmute::<*mut c_void, extern "C" fn(*mut i32) -> i32>(at.as_ptr())(&raw mut device);
     }
     assert_eq!(device, 0);
+}
+
+/// What a function of the stand-in answers.
+fn asked(file: &Path, name: &CStr) -> i32 {
+    let library = linkspan_dl::Library::open(file.to_str().unwrap()).unwrap();
+    let at = library.symbol(name).unwrap();
+    // SAFETY: the stand-in's own function.
+    unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> i32>(at.as_ptr())() }
+}
+
+/// Begins the capture of a graph, or ends it.
+fn capture(file: &Path, on: bool) {
+    let library = linkspan_dl::Library::open(file.to_str().unwrap()).unwrap();
+    let at = library.symbol(c"fake_capture").unwrap();
+    // SAFETY: as above.
+    unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(i32)>(at.as_ptr())(on.into()) }
+}
+
+#[test]
+fn a_graph_that_is_captured_meanwhile_stays_valid_and_fails_no_call() {
+    for (i, version) in VERSIONS.iter().enumerate() {
+        let Some(file) = fake(&format!("capture{i}"), &[version]) else { return };
+        let driver = Driver::open_files(&[file.to_str().unwrap()]).unwrap();
+        capture(&file, true);
+        let gpu = driver.device(1).unwrap();
+        copies(&gpu);
+        unpacks(&gpu);
+        gpu.finish(ForeignStream::LEGACY).unwrap();
+        drop(Pinned::new(&gpu, 64).unwrap());
+        let mem = gpu.alloc(1 << 20).unwrap();
+        assert!(matches!(gpu.pointer(mem.as_ptr() as u64).unwrap(), Pointer::Device { .. }));
+        assert!(gpu.export(mem).is_ok() || i < 2);
+        // SAFETY: it came from `alloc`, and nothing uses it.
+        unsafe { gpu.free(mem) };
+        gpu.give_back();
+        assert_eq!(asked(&file, c"fake_invalidated"), 0, "the program's graph");
+        assert_eq!(asked(&file, c"fake_mode"), 0, "the thread's mode is as it was");
+        capture(&file, false);
+    }
+}
+
+#[test]
+fn where_a_capture_bars_every_query_work_is_not_done_before_it_ends() {
+    let Some(file) = fake("bars", &["-DCAPTURE_BARS_QUERIES"]) else { return };
+    let gpu = Driver::open_files(&[file.to_str().unwrap()]).unwrap().device(1).unwrap();
+    let (up, mem) = (StaticPinned::new(&gpu, 64).unwrap(), StaticGpuBuf::new(&gpu, 64).unwrap());
+    let (stream, event) = (gpu.stream().unwrap(), gpu.event().unwrap());
+    gpu.copy(stream, mem.slice(), up.slice()).unwrap();
+    gpu.record(event, stream).unwrap();
+    capture(&file, true);
+    for _ in 0..3 {
+        assert!(!gpu.done(event).unwrap());
+    }
+    capture(&file, false);
+    gpu.wait(event).unwrap();
 }

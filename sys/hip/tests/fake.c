@@ -57,6 +57,25 @@ static void run(struct stream *s, unsigned to)
 	}
 }
 
+/* A graph is captured in the mode that is the default, GLOBAL: a call that a capture does not see ends it and fails, in every thread
+ * whose mode is not RELAXED. As strict as can be: every call but look-ups. With CAPTURE_BARS_QUERIES, as some versions do, the query of an
+ * event fails in every mode. */
+static int capturing, invalidated;
+static _Thread_local int mode;
+#define SEEN() do { if (capturing && mode != 2) { invalidated = 1; return 900; } } while (0)
+void fake_capture(int on) { capturing = on; }
+int fake_invalidated(void) { return invalidated; }
+int fake_mode(void) { return mode; }
+int hipThreadExchangeStreamCaptureMode(int *m)
+{
+	int before = mode;
+	if (*m < 0 || *m > 2)
+		return 1;
+	mode = *m;
+	*m = before;
+	return 0;
+}
+
 int hipRuntimeGetVersion(int *v) { *v = VERSION; return 0; }
 int hipGetDeviceCount(int *n) { *n = 2; return 0; }
 int hipGetDevice(int *d) { *d = current; return 0; }
@@ -76,6 +95,7 @@ const char *hipGetErrorString(int code) { return code == 2 ? "out of memory" : "
 
 int hipMalloc(void **a, size_t n)
 {
+	SEEN();
 	if (n > 1ull << 30 || posix_memalign(a, 65536, n))
 		return 2;
 	return add((u64)*a, n, 0);
@@ -83,6 +103,7 @@ int hipMalloc(void **a, size_t n)
 
 int hipFree(void *a)
 {
+	SEEN();
 	LOCKED();
 	struct range *r = find((u64)a);
 	if (!r || r->pinned || r->base != (u64)a)
@@ -92,10 +113,11 @@ int hipFree(void *a)
 	return 0;
 }
 
-int hipHostRegister(void *p, size_t n, unsigned flags) { return flags != 3 ? 1 : add((u64)p, n, 1); }
+int hipHostRegister(void *p, size_t n, unsigned flags) { SEEN(); return flags != 3 ? 1 : add((u64)p, n, 1); }
 
 int hipHostUnregister(void *p)
 {
+	SEEN();
 	LOCKED();
 	struct range *r = find((u64)p);
 	if (!r || r->base != (u64)p)
@@ -106,6 +128,7 @@ int hipHostUnregister(void *p)
 
 int hipMemGetAddressRange(void **base, size_t *n, void *a)
 {
+	SEEN();
 	LOCKED();
 	struct range *r = find((u64)a);
 	if (!r || r->pinned)
@@ -133,6 +156,7 @@ int hipPointerGetAttributes(struct attribute *out, const void *a)
 
 int hipMemcpyAsync(void *dst, const void *src, size_t n, int kind, void *on)
 {
+	SEEN();
 	LOCKED();
 	struct stream *s = stream_of(on);
 	if (kind != 4)
@@ -146,9 +170,10 @@ int hipMemcpyAsync(void *dst, const void *src, size_t n, int kind, void *on)
 	return 0;
 }
 
-int hipStreamCreateWithFlags(void **s, unsigned flags) { *s = calloc(1, sizeof(struct stream)); return flags == 1 ? 0 : 1; }
+int hipStreamCreateWithFlags(void **s, unsigned flags) { SEEN(); *s = calloc(1, sizeof(struct stream)); return flags == 1 ? 0 : 1; }
 int hipStreamSynchronize(void *on)
 {
+	SEEN();
 	struct stream *s = stream_of(on);
 	if ((u64)on == 1 && VERSION < 70000000)
 		return 709;
@@ -162,6 +187,7 @@ int hipMemcpy(void *dst, const void *src, size_t n, int kind) { LOCKED(); memmov
 
 int hipStreamWaitEvent(void *on, void *e, unsigned flags)
 {
+	SEEN();
 	LOCKED();
 	struct event *ev = e;
 	if (stream_of(on) != ev->on && ev->on)
@@ -169,10 +195,11 @@ int hipStreamWaitEvent(void *on, void *e, unsigned flags)
 	return flags ? 1 : 0;
 }
 
-int hipEventCreateWithFlags(void **e, unsigned flags) { *e = calloc(1, sizeof(struct event)); return flags == 2 ? 0 : 1; }
+int hipEventCreateWithFlags(void **e, unsigned flags) { SEEN(); *e = calloc(1, sizeof(struct event)); return flags == 2 ? 0 : 1; }
 
 int hipEventRecord(void *e, void *on)
 {
+	SEEN();
 	LOCKED();
 	struct stream *s = stream_of(on);
 	*(struct event *)e = (struct event){s, s->tail, 0};
@@ -181,6 +208,11 @@ int hipEventRecord(void *e, void *on)
 
 int hipEventQuery(void *e)
 {
+	SEEN();
+#ifdef CAPTURE_BARS_QUERIES
+	if (capturing)
+		return 900;
+#endif
 	LOCKED();
 	struct event *ev = e;
 	if (!ev->on || (int)(ev->at - ev->on->head) <= 0)
@@ -194,6 +226,7 @@ int hipEventQuery(void *e)
 #if VERSION >= 70000000
 int hipMemGetHandleForAddressRange(void *out, void *a, size_t n, int type, u64 flags)
 {
+	SEEN();
 	struct range *r = find((u64)a);
 	int fd;
 	if (type != 1 || flags || !r || (u64)a % 4096 || n % 4096 || (u64)a + n > r->base + r->len)
@@ -236,7 +269,7 @@ static unsigned thread_x, block_x, block_y, threads, blocks_x, blocks_y;
 #include "../../../crates/gpu/src/unpack/kernel.c"
 
 static char module;
-int hipModuleLoadData(void **m, const void *image) { *m = &module; return memcmp(image, object, sizeof object) ? 209 : 0; }
+int hipModuleLoadData(void **m, const void *image) { SEEN(); *m = &module; return memcmp(image, object, sizeof object) ? 209 : 0; }
 int hipModuleGetFunction(void **f, void *m, const char *name)
 {
 	*f = (void *)linkspan_unpack;
@@ -245,6 +278,7 @@ int hipModuleGetFunction(void **f, void *m, const char *name)
 int hipModuleLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
 			  unsigned shared, void *on, void **args, void **extra)
 {
+	SEEN();
 	struct stream *s = stream_of(on);
 	if (f != (void *)linkspan_unpack || gz != 1 || by != 1 || bz != 1 || shared || extra || bx % 32)
 		return 1;
