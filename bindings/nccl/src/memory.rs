@@ -20,8 +20,9 @@ pub struct Domain {
     target: bool,
     /// A downgrade is an error.
     strict: bool,
-    /// How device memory is reached has been said.
-    pub(crate) told: AtomicBool,
+    /// It has been said that cards reach device memory, and that it is staged: with one limit or another, what comes later may be.
+    told_direct: AtomicBool,
+    told_staged: AtomicBool,
 }
 
 /// A registration: of device memory, with its GPU, and with its keys where cards reach it; of host memory, with its keys. Its end takes the keys back, so that the
@@ -72,7 +73,8 @@ pub(crate) fn unpack_since(fabric: &Fabric, get: impl Fn(&str) -> Option<String>
 impl Domain {
     pub(crate) fn sending(fabric: &Fabric, channel: &Channel) -> Domain {
         let (log, cards, strict) = (fabric.log().clone(), channel.memory(), fabric.config().strict);
-        Domain { log, device: takes_device(fabric), cards, target: false, strict, told: AtomicBool::new(false) }
+        let (told_direct, told_staged) = Default::default();
+        Domain { log, device: takes_device(fabric), cards, target: false, strict, told_direct, told_staged }
     }
 
     pub(crate) fn receiving(fabric: &Fabric, channel: &Channel) -> Domain {
@@ -102,7 +104,7 @@ impl Domain {
         }
     }
 
-    /// Registers device memory with the cards, or says once why it is staged.
+    /// Registers device memory with the cards, or says why it is staged: the first of either is a line of the log.
     pub(crate) fn direct(
         &self,
         gpu: &Arc<dyn Gpu>,
@@ -116,13 +118,12 @@ impl Domain {
             // Where the peer's bytes land is the transport's affair: what is sent may leave from where it lies.
             return Ok(dma_buf.filter(|_| !self.target).and_then(|(fd, offset)| self.cards.lend(fd, offset, mem)));
         }
-        let first = !self.told.swap(true, Ordering::Relaxed);
         // What a card has written is flushed before the GPU looks: where that cannot be, it writes to the host.
         let flushes = if self.target { gpu.flush_writes().map_err(|error| chain(&error)) } else { Ok(()) };
         match flushes.and_then(|()| self.cards.register_device(dma_buf, mem, self.target)) {
             Ok((held, by, before)) => {
                 let before = before.map(|why| format!("; by dma-buf: {why}")).unwrap_or_default();
-                if first {
+                if !self.told_direct.swap(true, Ordering::Relaxed) {
                     self.log.info(&format!("RDMA devices access device memory {}{before}", by.shown()));
                 }
                 Ok(Some(held))
@@ -132,7 +133,7 @@ impl Domain {
                 Err(Fail::InvalidUsage)
             }
             Err(why) => {
-                if first {
+                if !self.told_staged.swap(true, Ordering::Relaxed) {
                     self.log.warn(&format!("downgrade: device memory is staged for RDMA: {why}"));
                 }
                 Ok(None)

@@ -4,10 +4,10 @@ use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Buf, Channel, Config, Fabric, Gpu, Log, MemSlice};
+use linkspan_fabric::{Buf, Channel, Config, Fabric, Gpu, Level, Log, MemSlice};
 use linkspan_gpu::conformance::StaticGpuBuf;
 use linkspan_gpu::{Event, SimConfig, SimGpu};
 use linkspan_transport::StaticBuf;
@@ -39,6 +39,10 @@ fn over(path: &str, dmabuf: bool, strict: bool) -> World {
 }
 
 fn with_gpu(gpu: SimConfig, path: &str, dmabuf: bool, strict: bool) -> World {
+    logged(Log::off(), gpu, path, dmabuf, strict)
+}
+
+fn logged(log: Log, gpu: SimConfig, path: &str, dmabuf: bool, strict: bool) -> World {
     let net = SoftNet::new(1);
     let lo = linkspan_net::interface_of(Ipv4Addr::LOCALHOST.into(), 0).unwrap().unwrap().index;
     let env = [
@@ -52,7 +56,7 @@ fn with_gpu(gpu: SimConfig, path: &str, dmabuf: bool, strict: bool) -> World {
         let nic = SoftConfig { dmabuf, ..SoftConfig::roce("soft", Ipv4Addr::new(10, 0, 0, n), lo) };
         let get = |name: &str| env.iter().find(|p| p.0 == name).map(|p| p.1.to_owned());
         let nics = vec![net.nic(nic)];
-        Fabric::apart(Config::read(&get).unwrap(), Log::off(), false, vec![Box::new(Rdma::given(nics))]).unwrap()
+        Fabric::apart(Config::read(&get).unwrap(), log.clone(), false, vec![Box::new(Rdma::given(nics))]).unwrap()
     });
     let listener = fabrics[1].listen(0).unwrap();
     let mut connecting = fabrics[0].connect(0, &listener.handle()).unwrap();
@@ -134,7 +138,27 @@ fn a_card_that_takes_none_is_staged_before_and_in_strict_mode_refused() {
             Err(Fail::InvalidUsage) => assert!(strict),
             other => panic!("{strict}: {:?}", other.map(|held| held.is_some())),
         }
-        assert!(sending.told.load(Ordering::Relaxed), "said once");
+    }
+}
+
+#[test]
+fn each_of_reached_and_staged_memory_is_said_once_whichever_comes_first() {
+    let (told, lines) = channel();
+    let log = Log::to(move |level, line| drop(told.send((level, line.to_owned()))));
+    let world = logged(log, SimConfig::default(), "auto", true, false);
+    let (known, unknown) = (world.memory(), UnixStream::pair().unwrap().0);
+    let mut ways = [known.2.as_fd(), unknown.as_fd()];
+    for domain in world.domains() {
+        lines.try_iter().for_each(drop);
+        for _ in 0..2 {
+            let held = ways.map(|file| domain.direct(&world.gpu, Some((file, OFFSET)), known.1).unwrap().is_some());
+            assert!(held.contains(&true) && held.contains(&false));
+        }
+        let said: Vec<_> = lines.try_iter().collect();
+        let of = |level, text| said.iter().filter(|(l, line)| *l == level && line.starts_with(text)).count();
+        assert_eq!(of(Level::Warn, "downgrade: device memory is staged for RDMA: "), 1, "{said:?}");
+        assert_eq!(of(Level::Info, "RDMA devices access device memory "), 1, "{said:?}");
+        ways.reverse();
     }
 }
 
