@@ -101,6 +101,7 @@ linkspan_dl::api! {
     fn hipDeviceGetAttribute(*mut c_int, c_int, c_int) -> c_int;
     fn hipDeviceGetPCIBusId(*mut c_char, c_int, c_int) -> c_int;
     fn hipThreadExchangeStreamCaptureMode(*mut c_int) -> c_int;
+    fn hipGetLastError() -> c_int;
     fn hipGetErrorString(c_int) -> *const c_char;
     fn hipMalloc(*mut *mut c_void, usize) -> c_int;
     fn hipFree(*mut c_void) -> c_int;
@@ -123,6 +124,19 @@ linkspan_dl::api! {
     fn hipModuleLaunchKernel(
         Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void,
     ) -> c_int;
+}
+
+impl Api {
+    /// What a call answered. A failure is ours to know: since 7.0 it stays the thread's last error until somebody asks, and the program would take
+    /// it for that of a call of its own.
+    #[inline]
+    pub(crate) fn took(&self, code: c_int) -> c_int {
+        if code != SUCCESS && code != NOT_READY {
+            // SAFETY: answers with the thread's last error, and forgets it.
+            unsafe { (self.hipGetLastError)() };
+        }
+        code
+    }
 }
 
 linkspan_dl::api! {

@@ -31,7 +31,7 @@ pub struct Hip {
 
 /// The driver's answer as a result.
 pub(crate) fn checked(api: &Api, device: &str, call: &'static str, code: c_int) -> Result<(), GpuError> {
-    if code == api::SUCCESS {
+    if api.took(code) == api::SUCCESS {
         return Ok(());
     }
     // SAFETY: a text that is never freed, or null.
@@ -166,7 +166,7 @@ fn describe(api: &Api, hsa: bool, id: &str, runtime: c_int, ordinal: usize) -> R
         let mut value: c_int = 0;
         // SAFETY: writes one integer.
         let code = unsafe { (api.hipDeviceGetAttribute)(&raw mut value, which, device) };
-        if code == api::SUCCESS { value } else { 0 }
+        if api.took(code) == api::SUCCESS { value } else { 0 }
     };
     let mut memory = 0usize;
     // SAFETY: writes one size.
@@ -207,12 +207,13 @@ fn host_reads(api: &Api, device: c_int) -> bool {
     // SAFETY: writes one integer, sets the device for the probe, allocates and looks the address up. The allocation is
     // kept: one page, once per device.
     unsafe {
-        if (api.hipGetDevice)(&raw mut before) != api::SUCCESS || (api.hipSetDevice)(device) != api::SUCCESS {
+        let done = |code| api.took(code) == api::SUCCESS;
+        if !done((api.hipGetDevice)(&raw mut before)) || !done((api.hipSetDevice)(device)) {
             return false;
         }
         let mut found = PointerAttribute::EMPTY;
-        let reads = (api.hipMalloc)(&raw mut addr, 4096) == api::SUCCESS
-            && (api.hipPointerGetAttributes)(&raw mut found, addr) == api::SUCCESS
+        let reads = done((api.hipMalloc)(&raw mut addr, 4096))
+            && done((api.hipPointerGetAttributes)(&raw mut found, addr))
             && !found.host_pointer.is_null();
         (api.hipSetDevice)(before);
         reads
@@ -268,7 +269,7 @@ unsafe impl Gpu for Hip {
         let Ok(_current) = self.current() else { return };
         for addr in self.shell.spare() {
             // SAFETY: an allocation of ours that nobody uses. At the end of the process the runtime may be gone before us, and says so.
-            unsafe { (self.api.hipFree)(addr as *mut c_void) };
+            self.api.took(unsafe { (self.api.hipFree)(addr as *mut c_void) });
         }
     }
 
@@ -284,7 +285,7 @@ unsafe impl Gpu for Hip {
         if let Ok(_current) = self.current() {
             // SAFETY: an address; one that was not registered is refused. At the end of the process the driver may be gone
             // before us, and says so.
-            unsafe { (self.api.hipHostUnregister)(mem.as_ptr().cast()) };
+            self.api.took(unsafe { (self.api.hipHostUnregister)(mem.as_ptr().cast()) });
         }
     }
 
@@ -342,7 +343,7 @@ unsafe impl Gpu for Hip {
     fn done(&self, event: Event) -> Result<bool, GpuError> {
         let _relaxed = Relaxed::new(&self.api);
         // SAFETY: a handle of ours.
-        match unsafe { (self.api.hipEventQuery)(self.shell.event_of(event)? as Handle) } {
+        match self.api.took(unsafe { (self.api.hipEventQuery)(self.shell.event_of(event)? as Handle) }) {
             // Some versions refuse queries in every mode, until the capture ends.
             api::NOT_READY | api::CAPTURE_UNSUPPORTED => Ok(false),
             code => self.check("hipEventQuery", code).map(|()| true),
@@ -386,7 +387,7 @@ unsafe impl Gpu for Hip {
         let mut found = PointerAttribute::EMPTY;
         let _current = self.current()?;
         // SAFETY: fills the structure, which has more space than any version needs. The address is only looked up.
-        let code = unsafe { (self.api.hipPointerGetAttributes)(&raw mut found, addr as Handle) };
+        let code = self.api.took(unsafe { (self.api.hipPointerGetAttributes)(&raw mut found, addr as Handle) });
         if code == api::INVALID_VALUE {
             return Ok(Pointer::Host);
         }

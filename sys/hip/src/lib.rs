@@ -55,7 +55,7 @@ impl Driver {
         let code = unsafe { (api.hipRuntimeGetVersion)(&raw mut version) };
         device::checked(&api, "hip", "hipRuntimeGetVersion", code)?;
         // SAFETY: as above.
-        let code = unsafe { (api.hipGetDeviceCount)(&raw mut devices) };
+        let code = api.took(unsafe { (api.hipGetDeviceCount)(&raw mut devices) });
         if code != api::NO_DEVICE {
             device::checked(&api, "hip", "hipGetDeviceCount", code)?;
         }
@@ -92,7 +92,7 @@ impl Driver {
     pub fn owner(&self, addr: u64) -> Result<Option<usize>, GpuError> {
         let mut found = api::PointerAttribute::EMPTY;
         // SAFETY: fills the structure, which has more space than any version needs. The address is only looked up.
-        let code = unsafe { (self.api.hipPointerGetAttributes)(&raw mut found, addr as api::Handle) };
+        let code = self.api.took(unsafe { (self.api.hipPointerGetAttributes)(&raw mut found, addr as api::Handle) });
         if code == api::INVALID_VALUE {
             return Ok(None);
         }

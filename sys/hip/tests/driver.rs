@@ -296,3 +296,34 @@ fn where_a_capture_bars_every_query_work_is_not_done_before_it_ends() {
     capture(&file, false);
     gpu.wait(event).unwrap();
 }
+
+#[test]
+fn what_failed_for_us_is_not_the_programs_last_error() {
+    for (i, version) in VERSIONS.iter().enumerate() {
+        let Some(file) = fake(&format!("last{i}"), &[version, "-DNO_ATTRIBUTES"]) else { return };
+        let nothing_left = |what: &str| assert_eq!(asked(&file, c"hipGetLastError"), 0, "{what}, version {version}");
+        let driver = Driver::open_files(&[file.to_str().unwrap()]).unwrap();
+        let gpu = driver.device(1).unwrap();
+        nothing_left("attributes that the runtime does not know");
+        let host = StaticBuf::new(64).slice();
+        assert_eq!(driver.owner(host.as_ptr() as u64).unwrap(), None);
+        nothing_left("the owner of host memory");
+        assert_eq!(gpu.pointer(host.as_ptr() as u64).unwrap(), Pointer::Host);
+        nothing_left("host memory that is asked about");
+        assert!(gpu.alloc(2 << 30).is_err());
+        nothing_left("memory that is not there");
+        gpu.unpin(host);
+        nothing_left("memory that is not pinned");
+        // SAFETY: it is of the host, and `export` looks only at the address.
+        let unknown = unsafe { MemSlice::on_device(gpu.place(), host.as_ptr() as u64, 64) };
+        assert!(gpu.export(unknown).is_err());
+        nothing_left("an export that is refused");
+        // SAFETY: no allocation of the runtime, which refuses it.
+        unsafe { gpu.free(unknown) };
+        gpu.give_back();
+        nothing_left("memory that the runtime does not take back");
+    }
+    let Some(file) = fake("last-none", &[VERSIONS[2], "-DDEVICES=0"]) else { return };
+    assert_eq!(Driver::open_files(&[file.to_str().unwrap()]).unwrap().devices(), 0);
+    assert_eq!(asked(&file, c"hipGetLastError"), 0, "no device");
+}

@@ -10,6 +10,9 @@
 #ifndef VERSION
 #define VERSION 60241133
 #endif
+#ifndef DEVICES
+#define DEVICES 2
+#endif
 #define SINCE_6 (VERSION >= 60000000)
 
 typedef unsigned long long u64;
@@ -57,12 +60,17 @@ static void run(struct stream *s, unsigned to)
 	}
 }
 
+/* The thread's last error, as it is since 7.0: that of the last call that failed, until it is asked for. */
+static _Thread_local int last;
+static int told(int code) { if (code) last = code; return code; }
+int hipGetLastError(void) { int code = last; last = 0; return code; }
+
 /* A graph is captured in the mode that is the default, GLOBAL: a call that a capture does not see ends it and fails, in every thread
  * whose mode is not RELAXED. As strict as can be: every call but look-ups. With CAPTURE_BARS_QUERIES, as some versions do, the query of an
  * event fails in every mode. */
 static int capturing, invalidated;
 static _Thread_local int mode;
-#define SEEN() do { if (capturing && mode != 2) { invalidated = 1; return 900; } } while (0)
+#define SEEN() do { if (capturing && mode != 2) { invalidated = 1; return told(900); } } while (0)
 void fake_capture(int on) { capturing = on; }
 int fake_invalidated(void) { return invalidated; }
 int fake_mode(void) { return mode; }
@@ -77,9 +85,9 @@ int hipThreadExchangeStreamCaptureMode(int *m)
 }
 
 int hipRuntimeGetVersion(int *v) { *v = VERSION; return 0; }
-int hipGetDeviceCount(int *n) { *n = 2; return 0; }
+int hipGetDeviceCount(int *n) { *n = DEVICES; return told(DEVICES ? 0 : 100); }
 int hipGetDevice(int *d) { *d = current; return 0; }
-int hipSetDevice(int d) { if (d < 0 || d > 1) return 101; current = d; return 0; }
+int hipSetDevice(int d) { if (d < 0 || d > 1) return told(101); current = d; return 0; }
 int hipDeviceGetName(char *s, int n, int d) { (void)d; strncpy(s, "Fake Strix", n); return 0; }
 int hipDeviceTotalMem(size_t *n, int d) { (void)d; *n = 96ull << 30; return 0; }
 int hipDeviceGetPCIBusId(char *s, int n, int d) { strncpy(s, d ? "0000:FD:00.0" : "0000:FE:00.0", n); return 0; }
@@ -87,6 +95,9 @@ int hipDeviceGetPCIBusId(char *s, int n, int d) { strncpy(s, d ? "0000:FD:00.0" 
 int hipDeviceGetAttribute(int *v, int which, int d)
 {
 	(void)d;
+#ifdef NO_ATTRIBUTES
+	return told(1);
+#endif
 	*v = which == 16 ? 1 : which == 23 ? 11 : which == 61 ? 5 : 0;
 	return 0;
 }
@@ -97,8 +108,8 @@ int hipMalloc(void **a, size_t n)
 {
 	SEEN();
 	if (n > 1ull << 30 || posix_memalign(a, 65536, n))
-		return 2;
-	return add((u64)*a, n, 0);
+		return told(2);
+	return told(add((u64)*a, n, 0));
 }
 
 int hipFree(void *a)
@@ -107,13 +118,13 @@ int hipFree(void *a)
 	LOCKED();
 	struct range *r = find((u64)a);
 	if (!r || r->pinned || r->base != (u64)a)
-		return 1;
+		return told(1);
 	r->len = 0;
 	free(a);
 	return 0;
 }
 
-int hipHostRegister(void *p, size_t n, unsigned flags) { SEEN(); return flags != 3 ? 1 : add((u64)p, n, 1); }
+int hipHostRegister(void *p, size_t n, unsigned flags) { SEEN(); return told(flags != 3 ? 1 : add((u64)p, n, 1)); }
 
 int hipHostUnregister(void *p)
 {
@@ -121,7 +132,7 @@ int hipHostUnregister(void *p)
 	LOCKED();
 	struct range *r = find((u64)p);
 	if (!r || r->base != (u64)p)
-		return 713;
+		return told(713);
 	r->len = 0;
 	return 0;
 }
@@ -132,7 +143,7 @@ int hipMemGetAddressRange(void **base, size_t *n, void *a)
 	LOCKED();
 	struct range *r = find((u64)a);
 	if (!r || r->pinned)
-		return 1;
+		return told(1);
 	*base = (void *)r->base;
 	*n = r->len;
 	return 0;
@@ -143,7 +154,7 @@ int hipPointerGetAttributes(struct attribute *out, const void *a)
 	LOCKED();
 	struct range *r = find((u64)a);
 	if (!r && !SINCE_6)
-		return 1; /* 5.x does not know host memory at all */
+		return told(1); /* 5.x does not know host memory at all */
 	memset(out, 0, sizeof *out);
 	out->kind = !r ? 0 : (r->pinned ? 0 : 1) + SINCE_6;
 	out->device = r ? r->device : -2;
@@ -160,30 +171,30 @@ int hipMemcpyAsync(void *dst, const void *src, size_t n, int kind, void *on)
 	LOCKED();
 	struct stream *s = stream_of(on);
 	if (kind != 4)
-		return 21;
+		return told(21);
 	/* A runtime would take ordinary memory. It copies it among the commands of kernels, which may wait for these very bytes. */
 	if (!find((u64)dst) || !find((u64)src))
-		return 1;
+		return told(1);
 	if (s->tail - s->head == 256)
 		run(s, s->head + 1);
 	s->copies[s->tail++ % 256] = (struct copy){(u64)dst, (u64)src, n};
 	return 0;
 }
 
-int hipStreamCreateWithFlags(void **s, unsigned flags) { SEEN(); *s = calloc(1, sizeof(struct stream)); return flags == 1 ? 0 : 1; }
+int hipStreamCreateWithFlags(void **s, unsigned flags) { SEEN(); *s = calloc(1, sizeof(struct stream)); return told(flags == 1 ? 0 : 1); }
 int hipStreamSynchronize(void *on)
 {
 	SEEN();
 	struct stream *s = stream_of(on);
 	if ((u64)on == 1 && VERSION < 70000000)
-		return 709;
+		return told(709);
 	LOCKED();
 	run(s, s->tail);
 	return 0;
 }
 
 /* What programs use that wait for their copies. */
-int hipMemcpy(void *dst, const void *src, size_t n, int kind) { LOCKED(); memmove(dst, src, n); return kind == 4 ? 0 : 21; }
+int hipMemcpy(void *dst, const void *src, size_t n, int kind) { LOCKED(); memmove(dst, src, n); return told(kind == 4 ? 0 : 21); }
 
 int hipStreamWaitEvent(void *on, void *e, unsigned flags)
 {
@@ -192,10 +203,10 @@ int hipStreamWaitEvent(void *on, void *e, unsigned flags)
 	struct event *ev = e;
 	if (stream_of(on) != ev->on && ev->on)
 		run(ev->on, ev->at);
-	return flags ? 1 : 0;
+	return told(flags ? 1 : 0);
 }
 
-int hipEventCreateWithFlags(void **e, unsigned flags) { SEEN(); *e = calloc(1, sizeof(struct event)); return flags == 2 ? 0 : 1; }
+int hipEventCreateWithFlags(void **e, unsigned flags) { SEEN(); *e = calloc(1, sizeof(struct event)); return told(flags == 2 ? 0 : 1); }
 
 int hipEventRecord(void *e, void *on)
 {
@@ -211,7 +222,7 @@ int hipEventQuery(void *e)
 	SEEN();
 #ifdef CAPTURE_BARS_QUERIES
 	if (capturing)
-		return 900;
+		return told(900);
 #endif
 	LOCKED();
 	struct event *ev = e;
@@ -230,10 +241,10 @@ int hipMemGetHandleForAddressRange(void *out, void *a, size_t n, int type, u64 f
 	struct range *r = find((u64)a);
 	int fd;
 	if (type != 1 || flags || !r || (u64)a % 4096 || n % 4096 || (u64)a + n > r->base + r->len)
-		return 1;
+		return told(1);
 	fd = memfd_create("fake", 0);
 	if (fd < 0 || write(fd, a, n) != (ssize_t)n)
-		return 999;
+		return told(999);
 	*(int *)out = fd;
 	return 0;
 }
@@ -269,11 +280,11 @@ static unsigned thread_x, block_x, block_y, threads, blocks_x, blocks_y;
 #include "../../../crates/gpu/src/unpack/kernel.c"
 
 static char module;
-int hipModuleLoadData(void **m, const void *image) { SEEN(); *m = &module; return memcmp(image, object, sizeof object) ? 209 : 0; }
+int hipModuleLoadData(void **m, const void *image) { SEEN(); *m = &module; return told(memcmp(image, object, sizeof object) ? 209 : 0); }
 int hipModuleGetFunction(void **f, void *m, const char *name)
 {
 	*f = (void *)linkspan_unpack;
-	return m == &module && !strcmp(name, "linkspan_unpack") ? 0 : 500;
+	return told(m == &module && !strcmp(name, "linkspan_unpack") ? 0 : 500);
 }
 int hipModuleLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
 			  unsigned shared, void *on, void **args, void **extra)
@@ -281,7 +292,7 @@ int hipModuleLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsign
 	SEEN();
 	struct stream *s = stream_of(on);
 	if (f != (void *)linkspan_unpack || gz != 1 || by != 1 || bz != 1 || shared || extra || bx % 32)
-		return 1;
+		return told(1);
 	run(s, s->tail);
 	threads = bx, blocks_x = gx, blocks_y = gy;
 	for (block_y = 0; block_y < gy; block_y++)
