@@ -107,14 +107,16 @@ impl Bounce {
     /// # Errors
     /// [`GpuError::Call`] where the driver refuses, [`GpuError::Exhausted`].
     pub fn new(gpu: &dyn Gpu) -> Result<Bounce, GpuError> {
-        let bounce = Bounce { stream: gpu.stream()?, event: gpu.event()?, pinned: Mutex::new(HostBuf::new(BOUNCE)) };
-        gpu.pin(bounce.mem(&bounce.pinned()))?;
-        Ok(bounce)
+        let pinned = HostBuf::new(BOUNCE);
+        // First, for it fails most easily, and a device that is not opened can give the driver no stream back.
+        gpu.pin(whole(&pinned))?;
+        let (stream, event) = stream_and_event(gpu).inspect_err(|_| gpu.unpin(whole(&pinned)))?;
+        Ok(Bounce { stream, event, pinned: Mutex::new(pinned) })
     }
 
     /// Unpins the memory, at the device's end.
     pub fn end(&self, gpu: &dyn Gpu) {
-        gpu.unpin(self.mem(&self.pinned()));
+        gpu.unpin(whole(&self.pinned()));
     }
 
     /// Copies bytes to a range of the device that has as many, and waits for it.
@@ -126,7 +128,7 @@ impl Bounce {
         for (at, part) in (0..).step_by(BOUNCE).zip(bytes.chunks(BOUNCE)) {
             let filled = pinned.fill(0, part);
             debug_assert!(filled);
-            self.copy(gpu, part_of(to, at, part.len()), part_of(self.mem(&pinned), 0, part.len()))?;
+            self.copy(gpu, part_of(to, at, part.len()), part_of(whole(&pinned), 0, part.len()))?;
         }
         Ok(())
     }
@@ -138,7 +140,7 @@ impl Bounce {
     pub fn read(&self, gpu: &dyn Gpu, from: MemSlice, out: &mut [u8]) -> Result<(), GpuError> {
         let pinned = self.pinned();
         for (at, part) in (0..).step_by(BOUNCE).zip(out.chunks_mut(BOUNCE)) {
-            self.copy(gpu, part_of(self.mem(&pinned), 0, part.len()), part_of(from, at, part.len()))?;
+            self.copy(gpu, part_of(whole(&pinned), 0, part.len()), part_of(from, at, part.len()))?;
             let inside = pinned.read(0, part);
             debug_assert!(inside);
         }
@@ -155,12 +157,22 @@ impl Bounce {
     fn pinned(&self) -> MutexGuard<'_, HostBuf> {
         self.pinned.lock().unwrap_or_else(|e| e.into_inner())
     }
+}
 
-    #[allow(unsafe_code)]
-    fn mem(&self, pinned: &HostBuf) -> MemSlice {
-        // SAFETY: the device keeps this to its end, and is done with a part when the copy that names it returns.
-        unsafe { pinned.slice() }
-    }
+#[allow(unsafe_code)]
+fn whole(pinned: &HostBuf) -> MemSlice {
+    // SAFETY: the device keeps it to its end, and is done with a part when the copy that names it returns.
+    unsafe { pinned.slice() }
+}
+
+/// A stream and an event, or none of both.
+///
+/// # Errors
+/// [`GpuError::Call`] where the driver refuses, [`GpuError::Exhausted`].
+pub fn stream_and_event(gpu: &dyn Gpu) -> Result<(Stream, Event), GpuError> {
+    let stream = gpu.stream()?;
+    let event = gpu.event().inspect_err(|_| gpu.retire_stream(stream))?;
+    Ok((stream, event))
 }
 
 fn part_of(mem: MemSlice, at: u64, len: usize) -> MemSlice {
@@ -180,10 +192,15 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// Tables of the device with this name (`cuda:0`) and memory place.
-    pub fn new(id: String, place: MemoryDomain) -> Shell {
+    /// Tables of the device with this name (`cuda:0`), whose memory has no place yet.
+    pub fn new(id: String) -> Shell {
         let (streams, events, pool, kernel) = Default::default();
-        Shell { id, place, streams, events, pool, kernel }
+        Shell { id, place: MemoryDomain::HOST, streams, events, pool, kernel }
+    }
+
+    /// Gives its memory a place. There are 4,096 for the process, none of which is used again: so only once nothing else can fail.
+    pub fn put(&mut self, place: MemoryDomain) {
+        self.place = place;
     }
 
     /// The device's name.

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use linkspan_transport::{Buf, MemSlice};
 
+use crate::driver::stream_and_event;
 use crate::{Ability, Event, Gpu, Stream, UnpackJob};
 use crate::{GpuBuf, GpuError, Pinned};
 use choice::{Choice, Class};
@@ -95,12 +96,16 @@ impl Unpacker {
             return Err(GpuError::Unsupported { device, what, why: why.clone() });
         }
         let needs_bounce = way.is_none_or(|w| w == CopyMode::Host);
+        let table = Pinned::new(gpu, PIECES * PIECE_LEN)?;
+        let on_device = GpuBuf::new(gpu, PIECES * PIECE_LEN)?;
+        let bounce = needs_bounce.then(|| Pinned::new(gpu, bounce_len.max(1))).transpose()?;
+        let (stream, event) = stream_and_event(&**gpu)?;
         Ok(Unpacker {
-            stream: gpu.stream()?,
-            event: gpu.event()?,
-            table: Pinned::new(gpu, PIECES * PIECE_LEN)?,
-            on_device: GpuBuf::new(gpu, PIECES * PIECE_LEN)?,
-            bounce: needs_bounce.then(|| Pinned::new(gpu, bounce_len.max(1))).transpose()?,
+            stream,
+            event,
+            table,
+            on_device,
+            bounce,
             gpu: gpu.clone(),
             way,
             choice: Choice::default(),

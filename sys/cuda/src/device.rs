@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::null_mut;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use linkspan_gpu::driver::{Bounce, Shell};
 use linkspan_gpu::unpack::KERNEL_NAME;
@@ -28,7 +28,7 @@ pub struct Cuda {
     info: GpuInfo,
     shell: Shell,
     /// For copies of ordinary memory, which are waited for.
-    bounce: OnceLock<Bounce>,
+    bounce: Option<Bounce>,
 }
 
 /// The driver's answer as a result.
@@ -85,20 +85,15 @@ impl Cuda {
         // SAFETY: writes one pointer. The context is never released: the process uses it to its end.
         let code = unsafe { (api.cuDevicePrimaryCtxRetain)(&raw mut context, device) };
         checked(&api, &id, "cuDevicePrimaryCtxRetain", code)?;
+        let mut gpu = Cuda { api, context: context as usize, info, shell: Shell::new(id), bounce: None };
+        gpu.bounce = Some(Bounce::new(&gpu)?);
         let mut place = None;
         let gpu = Arc::new_cyclic(|me: &Weak<Cuda>| {
             place = register_device(me.clone());
-            Cuda {
-                api,
-                context: context as usize,
-                info,
-                shell: Shell::new(id, place.unwrap_or(MemoryDomain::HOST)),
-                bounce: OnceLock::new(),
-            }
+            gpu.shell.put(place.unwrap_or(MemoryDomain::HOST));
+            gpu
         });
         place.ok_or_else(|| gpu.shell.exhausted("places"))?;
-        let bounce = Bounce::new(&*gpu)?;
-        gpu.bounce.get_or_init(|| bounce);
         Ok(gpu)
     }
 
@@ -215,11 +210,11 @@ impl Drop for Cuda {
 // SAFETY: the copy is over when the call returns, and no handle is kept.
 unsafe impl DeviceMemory for Cuda {
     fn write(&self, to: MemSlice, bytes: &[u8]) -> bool {
-        self.bounce.get().is_some_and(|bounce| bounce.write(self, to, bytes).is_ok())
+        self.bounce.as_ref().is_some_and(|bounce| bounce.write(self, to, bytes).is_ok())
     }
 
     fn read(&self, from: MemSlice, out: &mut [u8]) -> bool {
-        self.bounce.get().is_some_and(|bounce| bounce.read(self, from, out).is_ok())
+        self.bounce.as_ref().is_some_and(|bounce| bounce.read(self, from, out).is_ok())
     }
 }
 

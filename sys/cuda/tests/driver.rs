@@ -319,3 +319,15 @@ fn a_graph_that_is_captured_meanwhile_stays_valid_and_fails_no_call() {
     assert_eq!(asked(&file, c"fake_mode"), 0, "the thread's mode is as it was");
     capture(&file, false);
 }
+
+/// As with a limit on locked memory, which may be raised later.
+#[test]
+fn a_device_that_cannot_be_opened_can_be_tried_for_ever() {
+    let Some(file) = fake("locked", &["-DLITTLE_LOCKED"]) else { return };
+    let driver = Driver::open_file(file.to_str().unwrap()).unwrap();
+    for _ in 0..5000 {
+        let error = driver.device(0).unwrap_err();
+        assert!(error.to_string().starts_with("LS1303"), "{error}");
+    }
+    assert_eq!(asked(&file, c"fake_streams"), 0, "no stream is made for nothing");
+}

@@ -168,6 +168,9 @@ int cuMemHostRegister_v2(void *p, size_t n, unsigned flags)
 {
 	LOCKED();
 	NEED();
+#ifdef LITTLE_LOCKED
+	return 2;
+#endif
 	return flags != 3 ? 1 : find((u64)p) ? 712 : add((u64)p, n, 1, 0);
 }
 
@@ -244,9 +247,12 @@ int cuMemcpy2DAsync_v2(const struct rows *c, void *on)
 	return 0;
 }
 
+static unsigned streams;
+int fake_streams(void) { return streams; }
 int cuStreamCreate(void **s, unsigned flags)
 {
 	NEED();
+	streams++;
 	*s = calloc(1, sizeof(struct stream));
 	return flags == 1 && *s ? 0 : 1;
 }

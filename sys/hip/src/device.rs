@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::null_mut;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use linkspan_dl::Library;
 use linkspan_gpu::driver::{Bounce, Shell};
@@ -26,7 +26,7 @@ pub struct Hip {
     info: GpuInfo,
     shell: Shell,
     /// For copies of ordinary memory, which are waited for.
-    bounce: OnceLock<Bounce>,
+    bounce: Option<Bounce>,
 }
 
 /// The driver's answer as a result.
@@ -89,22 +89,15 @@ impl Hip {
     ) -> Result<Arc<Hip>, GpuError> {
         let id = format!("hip:{ordinal}");
         let info = describe(&api, hsa.is_some(), &id, version, ordinal)?;
+        let mut gpu = Hip { api, library, hsa, version, info, shell: Shell::new(id), bounce: None };
+        gpu.bounce = Some(Bounce::new(&gpu)?);
         let mut place = None;
         let gpu = Arc::new_cyclic(|me: &Weak<Hip>| {
             place = register_device(me.clone());
-            Hip {
-                api,
-                library,
-                hsa,
-                version,
-                info,
-                shell: Shell::new(id, place.unwrap_or(MemoryDomain::HOST)),
-                bounce: OnceLock::new(),
-            }
+            gpu.shell.put(place.unwrap_or(MemoryDomain::HOST));
+            gpu
         });
         place.ok_or_else(|| gpu.shell.exhausted("places"))?;
-        let bounce = Bounce::new(&*gpu)?;
-        gpu.bounce.get_or_init(|| bounce);
         Ok(gpu)
     }
 
@@ -231,11 +224,11 @@ impl Drop for Hip {
 // SAFETY: the copy is over when the call returns, and no handle is kept.
 unsafe impl DeviceMemory for Hip {
     fn write(&self, to: MemSlice, bytes: &[u8]) -> bool {
-        self.bounce.get().is_some_and(|bounce| bounce.write(self, to, bytes).is_ok())
+        self.bounce.as_ref().is_some_and(|bounce| bounce.write(self, to, bytes).is_ok())
     }
 
     fn read(&self, from: MemSlice, out: &mut [u8]) -> bool {
-        self.bounce.get().is_some_and(|bounce| bounce.read(self, from, out).is_ok())
+        self.bounce.as_ref().is_some_and(|bounce| bounce.read(self, from, out).is_ok())
     }
 }
 

@@ -327,3 +327,15 @@ fn what_failed_for_us_is_not_the_programs_last_error() {
     assert_eq!(Driver::open_files(&[file.to_str().unwrap()]).unwrap().devices(), 0);
     assert_eq!(asked(&file, c"hipGetLastError"), 0, "no device");
 }
+
+/// As with a limit on locked memory, which may be raised later.
+#[test]
+fn a_device_that_cannot_be_opened_can_be_tried_for_ever() {
+    let Some(file) = fake("locked", &["-DLITTLE_LOCKED"]) else { return };
+    let driver = Driver::open_files(&[file.to_str().unwrap()]).unwrap();
+    for _ in 0..5000 {
+        let error = driver.device(0).unwrap_err();
+        assert!(error.to_string().starts_with("LS1303"), "{error}");
+    }
+    assert_eq!(asked(&file, c"fake_streams"), 0, "no stream is made for nothing");
+}

@@ -124,7 +124,14 @@ int hipFree(void *a)
 	return 0;
 }
 
-int hipHostRegister(void *p, size_t n, unsigned flags) { SEEN(); return told(flags != 3 ? 1 : add((u64)p, n, 1)); }
+int hipHostRegister(void *p, size_t n, unsigned flags)
+{
+	SEEN();
+#ifdef LITTLE_LOCKED
+	return told(2);
+#endif
+	return told(flags != 3 ? 1 : add((u64)p, n, 1));
+}
 
 int hipHostUnregister(void *p)
 {
@@ -181,7 +188,15 @@ int hipMemcpyAsync(void *dst, const void *src, size_t n, int kind, void *on)
 	return 0;
 }
 
-int hipStreamCreateWithFlags(void **s, unsigned flags) { SEEN(); *s = calloc(1, sizeof(struct stream)); return told(flags == 1 ? 0 : 1); }
+static unsigned streams;
+int fake_streams(void) { return streams; }
+int hipStreamCreateWithFlags(void **s, unsigned flags)
+{
+	SEEN();
+	streams++;
+	*s = calloc(1, sizeof(struct stream));
+	return told(flags == 1 ? 0 : 1);
+}
 int hipStreamSynchronize(void *on)
 {
 	SEEN();

@@ -140,6 +140,29 @@ fn a_batch_for_a_longer_message_is_refused() {
     assert!(error.to_string().starts_with("LS1306"), "{error}");
 }
 
+/// A device that has `memory` bytes, and so many events for us.
+fn short_of(memory: u64, events: usize) -> Arc<dyn Gpu> {
+    let gpu: Arc<dyn Gpu> = SimGpu::new(SimConfig { memory, ..SimConfig::default() }).unwrap();
+    let all: Vec<Event> = std::iter::from_fn(|| gpu.event().ok()).collect();
+    all[..events].iter().for_each(|event| gpu.retire_event(*event));
+    gpu
+}
+
+#[test]
+fn what_could_not_be_set_up_leaves_its_streams_and_events_to_others() {
+    let enough = 1 << 20;
+    for (gpu, why) in [(short_of(4096, 1), "LS1303"), (short_of(enough, 0), "LS1307")] {
+        for _ in 0..3 {
+            let error = Unpacker::new(&gpu, None).err().unwrap();
+            assert!(error.to_string().starts_with(why), "{error}");
+        }
+        assert_eq!(gpu.stream().unwrap(), Stream(0), "{why}");
+    }
+    let gpu = short_of(4096, 1);
+    assert!(Unpacker::new(&gpu, None).is_err());
+    assert!(gpu.event().is_ok(), "the last event");
+}
+
 /// Bytes of a descriptor, as NCCL's kernels read them.
 #[test]
 fn descriptors_have_the_layout_of_load_meta() {

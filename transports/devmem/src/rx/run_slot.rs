@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use linkspan_gpu::driver::stream_and_event;
 use linkspan_gpu::unpack::{Batch, CopyMode, PIECES, Unpacker};
 use linkspan_gpu::{Event, Gpu, GpuError, Pinned, Stream};
 use linkspan_transport::{Buf, MemSlice};
@@ -38,11 +39,13 @@ pub(super) struct RunSlot {
 impl RunSlot {
     /// For a pool; without one, for copies from the host alone.
     pub(super) fn new(gpu: &Arc<dyn Gpu>, pool: bool, way: Option<CopyMode>) -> Result<RunSlot, GpuError> {
+        let unpacker = pool.then(|| Unpacker::with_bounce(gpu, way, TO_HOST)).transpose()?;
+        let (stream, event) = stream_and_event(&**gpu)?;
         Ok(RunSlot {
-            stream: gpu.stream()?,
-            event: gpu.event()?,
+            stream,
+            event,
             copies: false,
-            unpacker: pool.then(|| Unpacker::with_bounce(gpu, way, TO_HOST)).transpose()?,
+            unpacker,
             unpacking: false,
             batch: Batch::new(0, 0),
             // One more for the page at its end, of which the rest goes nowhere.

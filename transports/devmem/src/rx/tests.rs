@@ -26,6 +26,30 @@ impl Sink for Place {
 }
 
 #[test]
+fn means_that_could_not_be_set_up_leave_their_streams_and_events_to_others() {
+    // The unpack's table finds no memory.
+    let full = linkspan_gpu::SimConfig { memory: 4096, ..Default::default() };
+    let gpu: Arc<dyn Gpu> = SimGpu::new(full).unwrap();
+    let first = || {
+        let (stream, event) = (gpu.stream().unwrap(), gpu.event().unwrap());
+        gpu.retire_stream(stream);
+        gpu.retire_event(event);
+        (stream, event)
+    };
+    let before = first();
+    assert!(Means::new(&gpu, true, None, &StageMemory::default()).is_err());
+    assert_eq!(first(), before);
+    // No event, and one.
+    let events: Vec<_> = std::iter::from_fn(|| gpu.event().ok()).collect();
+    for event in &events[..2] {
+        assert!(Means::new(&gpu, false, None, &StageMemory::default()).is_err());
+        assert_eq!(gpu.stream().unwrap(), before.0);
+        gpu.retire_stream(before.0);
+        gpu.retire_event(*event);
+    }
+}
+
+#[test]
 fn pages_that_other_streams_of_the_pool_hold_count_as_a_lack() {
     for (others, scarce) in [(870, 0), (890, 1)] {
         let (ours, mut peer) = UnixStream::pair().unwrap();

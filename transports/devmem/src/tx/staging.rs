@@ -33,9 +33,10 @@ impl Staging {
     pub(super) fn new(gpu: &Arc<dyn Gpu>, memory: &StageMemory) -> Result<Staging, GpuError> {
         let share = memory.take(SLOTS * SLOT)?;
         let memory = Pinned::new(gpu, SLOTS * SLOT)?;
-        Ok(Staging {
+        // From the stream on the value gives back what it has.
+        let mut made = Staging {
             stream: gpu.stream()?,
-            events: (0..SLOTS).map(|_| gpu.event()).collect::<Result<_, _>>()?,
+            events: Vec::with_capacity(SLOTS),
             #[allow(unsafe_code)]
             // SAFETY: copies into it are waited for (`finish`) and the socket reads it within a call, before this is dropped.
             mem: unsafe { memory.slice() },
@@ -44,7 +45,11 @@ impl Staging {
             next: 0,
             gpu: gpu.clone(),
             _share: share,
-        })
+        };
+        for _ in 0..SLOTS {
+            made.events.push(gpu.event()?);
+        }
+        Ok(made)
     }
 
     /// Begins to copy the first bytes of `src`. Returns how many; 0: every slot is in use.

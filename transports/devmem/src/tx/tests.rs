@@ -39,6 +39,16 @@ fn sends(config: SimConfig) -> (Outgoing, SimSocket<Local>, UnixStream, Arc<dyn 
 }
 
 #[test]
+fn staging_that_could_not_be_set_up_leaves_its_stream_and_events_to_others() {
+    let gpu: Arc<dyn Gpu> = SimGpu::new(linkspan_gpu::SimConfig::default()).unwrap();
+    let all: Vec<_> = std::iter::from_fn(|| gpu.event().ok()).collect();
+    all[..3].iter().for_each(|event| gpu.retire_event(*event));
+    assert!(Staging::new(&gpu, &StageMemory::default()).is_err(), "it takes four events");
+    assert_eq!(gpu.stream().unwrap(), linkspan_gpu::Stream(0));
+    assert_eq!(std::iter::from_fn(|| gpu.event().ok()).count(), 3);
+}
+
+#[test]
 fn a_kernel_that_has_no_memory_for_one_more_call_is_asked_again_when_others_were_noticed() {
     for seed in 1..=3 {
         let (mut out, mut socket, mut peer, gpu) = sends(SimConfig { seed, ..SimConfig::default() });
