@@ -118,7 +118,13 @@ impl<P: NetPlugin> Global<P> {
             None => {
                 let plugin = Arc::new(P::load(self.logger())?);
                 for members in &*self.merges.lock().unwrap_or_else(PoisonError::into_inner) {
-                    plugin.merge(members)?;
+                    // What is not there, as the plugin has logged, is no reason for init to fail: NCCL would take another network silently. It
+                    // knows more devices than there are now, and fails with their numbers.
+                    if plugin.merge(members).is_err() {
+                        let name = P::NAME.to_string_lossy();
+                        self.logger()
+                            .info(&format!("{name}: NCCL merged devices {members:?}, which cannot be merged again"));
+                    }
                 }
                 plugin
             }

@@ -28,6 +28,8 @@ pub static QUEUE: AtomicUsize = AtomicUsize::new(0);
 pub static CONSUMED: AtomicUsize = AtomicUsize::new(0);
 /// Merges of devices.
 pub static MERGES: AtomicUsize = AtomicUsize::new(0);
+/// Devices that are to be merged are not there.
+pub static UNMERGEABLE: AtomicBool = AtomicBool::new(false);
 pub static LAST_INIT: Mutex<Option<Init>> = Mutex::new(None);
 pub static TRAFFIC_CLASS: Mutex<Option<Option<u8>>> = Mutex::new(None);
 
@@ -200,6 +202,9 @@ unsafe impl NetPlugin for Mock {
     fn merge(&self, members: &[usize]) -> Result<usize, Fail> {
         if members.len() != 2 {
             return Err(Fail::InvalidUsage);
+        }
+        if UNMERGEABLE.load(Relaxed) {
+            return Err(Fail::InvalidArgument);
         }
         MERGES.fetch_add(1, Relaxed);
         Ok(9)

@@ -532,4 +532,14 @@ fn merging() {
     let mut host = Host::new(12);
     assert_eq!(mock::MERGES.load(Relaxed), before + 1);
     assert_eq!(host.finalize(), 0);
+    // Where that cannot be, as when a cable is lost, NCCL would take another network for an init that fails.
+    mock::UNMERGEABLE.store(true, Relaxed);
+    assert_eq!(host.init(), 0);
+    assert_eq!(host.properties(2), Err(4), "the merged device");
+    assert_eq!(host.finalize(), 0);
+    // And it is merged once it is there.
+    mock::UNMERGEABLE.store(false, Relaxed);
+    assert_eq!(host.init(), 0);
+    assert_eq!(mock::MERGES.load(Relaxed), before + 2);
+    assert_eq!(host.finalize(), 0);
 }
