@@ -43,7 +43,6 @@ const DEAD: u64 = 0;
 pub(crate) struct Cell<T, X = ()> {
     /// The kind while the object is valid; 0 otherwise. First, so that it can be read whatever the type.
     live: AtomicU64,
-    uses: AtomicU64,
     pub(crate) extra: X,
     body: UnsafeCell<Option<T>>,
 }
@@ -57,11 +56,6 @@ impl<T, X> Cell<T, X> {
     pub(crate) unsafe fn body(&self) -> Option<&T> {
         // SAFETY: only `insert` and `remove` write the body, and by the caller's promise neither runs now.
         unsafe { (*self.body.get()).as_ref() }
-    }
-
-    /// Objects that lived here, this one included.
-    pub(crate) fn uses(&self) -> u64 {
-        self.uses.load(Ordering::Relaxed)
     }
 
     /// The cell behind an address that NCCL passed, without a look-up: for the data path.
@@ -118,18 +112,12 @@ impl<T, X> Arena<T, X> {
     pub(crate) fn insert(&self, make: impl FnOnce(&Cell<T, X>) -> T) -> *mut c_void {
         let reused = self.cells().free.pop();
         let address = reused.unwrap_or_else(|| {
-            let cell = Cell::<T, X> {
-                live: AtomicU64::new(DEAD),
-                uses: AtomicU64::new(0),
-                extra: (self.make)(),
-                body: UnsafeCell::new(None),
-            };
+            let cell = Cell::<T, X> { live: AtomicU64::new(DEAD), extra: (self.make)(), body: UnsafeCell::new(None) };
             Box::into_raw(Box::new(cell)) as usize
         });
         // SAFETY: the cell is allocated (just now, or before and never freed) and in neither list, so no other code
         // uses it.
         let cell = unsafe { &*(address as *const Cell<T, X>) };
-        cell.uses.fetch_add(1, Ordering::Relaxed);
         let body = make(cell);
         // SAFETY: as above; `make` kept no reference to the body, which it cannot reach as the cell is dead.
         unsafe { *cell.body.get() = Some(body) };

@@ -4,7 +4,8 @@
 //! address carries a generation in its low bits: a request that was reported done is told from its successor.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use crate::arena::Kind;
 use crate::{MAX_RECVS, Misuse};
@@ -16,13 +17,15 @@ pub const REQUESTS: usize = crate::abi::MAX_REQUESTS * MAX_RECVS;
 const GENERATION: usize = 63;
 const SLOT_MARK: u64 = 0x4c53_646f_6f72_5eed;
 
-/// The fixed place of one request. Written when its comm's cell is made, only read after that.
+/// The fixed place of one request. Written when its comm's cell is made, only read after that, but for the generation.
 #[repr(C, align(64))]
 pub(crate) struct RequestSlot {
     mark: AtomicU64,
     cell: AtomicUsize,
     kind: AtomicU64,
     index: AtomicU64,
+    /// Of the request that was here last, of whichever comm.
+    generation: AtomicU8,
 }
 
 /// Where a request's address leads.
@@ -36,7 +39,7 @@ pub(crate) struct Through {
 }
 
 /// A comm's row of request slots; belongs to its cell.
-pub(crate) struct RequestSlots(Box<[RequestSlot]>);
+pub(crate) struct RequestSlots(Arc<[RequestSlot]>);
 
 impl RequestSlots {
     pub(crate) fn new() -> RequestSlots {
@@ -45,13 +48,14 @@ impl RequestSlots {
             cell: AtomicUsize::new(0),
             kind: AtomicU64::new(0),
             index: AtomicU64::new(index as u64),
+            generation: AtomicU8::new(0),
         };
         RequestSlots((0..REQUESTS).map(slot).collect())
     }
 
     /// Lets all request slots lead to the comm at `cell`.
     pub(crate) fn hang(&self, cell: usize, kind: Kind) {
-        for slot in &self.0 {
+        for slot in &*self.0 {
             slot.cell.store(cell, Ordering::Relaxed);
             slot.kind.store(kind as u64, Ordering::Relaxed);
             slot.mark.store(SLOT_MARK ^ std::ptr::from_ref(slot) as u64, Ordering::Release);
@@ -104,19 +108,18 @@ pub(crate) struct Entry {
 pub(crate) struct Requests {
     entries: Box<[Entry]>,
     free: Vec<u16>,
-    row: usize,
+    slots: Arc<[RequestSlot]>,
 }
 
 impl Requests {
-    /// For the comm that owns `slots`; `uses` is different for every comm they lead to one after the other.
-    pub(crate) fn new(slots: &RequestSlots, uses: u64) -> Requests {
-        let generation = (uses % GENERATION as u64) as u8;
+    /// For the comm that owns `slots`. Comms that they lead to one after the other go on with the generations.
+    pub(crate) fn new(slots: &RequestSlots) -> Requests {
         let entry =
-            Entry { ticket: 0, parts: 0, generation, in_flight: false, with_kernel: false, mrs: [0; MAX_RECVS] };
+            Entry { ticket: 0, parts: 0, generation: 0, in_flight: false, with_kernel: false, mrs: [0; MAX_RECVS] };
         Requests {
             entries: vec![entry; REQUESTS].into(),
             free: (0..REQUESTS as u16).rev().collect(),
-            row: slots.0.as_ptr() as usize,
+            slots: slots.0.clone(),
         }
     }
 
@@ -141,13 +144,14 @@ impl Requests {
         let entry = &mut self.entries[usize::from(index)];
         entry.ticket = ticket;
         entry.parts = mrs.len() as u8;
-        entry.generation = entry.generation % GENERATION as u8 + 1;
+        let slot = &self.slots[usize::from(index)];
+        entry.generation = slot.generation.load(Ordering::Relaxed) % GENERATION as u8 + 1;
+        slot.generation.store(entry.generation, Ordering::Relaxed);
         entry.in_flight = true;
         for (place, mr) in entry.mrs.iter_mut().zip(mrs) {
             *place = mr;
         }
-        let slot = self.row + usize::from(index) * size_of::<RequestSlot>();
-        (slot | usize::from(entry.generation)) as *mut c_void
+        (std::ptr::from_ref(slot) as usize | usize::from(entry.generation)) as *mut c_void
     }
 
     /// The request that `through` names.

@@ -3,7 +3,7 @@ use super::*;
 fn row() -> (RequestSlots, Requests) {
     let slots = RequestSlots::new();
     slots.hang(0x1000, Kind::Send);
-    let requests = Requests::new(&slots, 1);
+    let requests = Requests::new(&slots);
     (slots, requests)
 }
 
@@ -65,11 +65,25 @@ fn small_numbers_are_no_requests() {
 }
 
 #[test]
-fn a_new_comm_behind_the_same_slots_refuses_old_requests() {
+fn new_comms_behind_the_same_slots_refuse_the_requests_of_those_before() {
     let (slots, mut requests) = row();
-    let r = requests.start(1, [0].into_iter());
-    let requests = Requests::new(&slots, 2);
-    // SAFETY: made above.
-    let through = unsafe { through(r) }.unwrap();
-    assert!(requests.get(&through).is_err());
+    let mut old: Vec<*mut c_void> = Vec::new();
+    // As many requests in each as comms were before, the last of which stays.
+    for comm in 0..8 {
+        for last in (0..=comm).rev() {
+            let r = requests.start(1, [0].into_iter());
+            assert!(!old.contains(&r), "comm {comm}");
+            for &r in &old {
+                // SAFETY: made here.
+                let through = unsafe { through(r) }.unwrap();
+                assert!(requests.get(&through).is_err(), "comm {comm}");
+            }
+            old.push(r);
+            if last > 0 {
+                // SAFETY: made above.
+                requests.finish(&unsafe { through(r) }.unwrap());
+            }
+        }
+        requests = Requests::new(&slots);
+    }
 }

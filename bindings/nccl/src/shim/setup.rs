@@ -153,7 +153,7 @@ unsafe fn connect<P: Exported>(
     };
     let address = P::global().sends.insert(|cell| {
         cell.extra.hang(std::ptr::from_ref(cell) as usize, crate::arena::Kind::Send);
-        let requests = Requests::new(&cell.extra, cell.uses());
+        let requests = Requests::new(&cell.extra);
         let spin = SpinCell::new(Path { path: opened.path, requests, burst: Burst::new() });
         CommBody { spin, domain: opened.domain, ctx: serial }
     });
@@ -294,7 +294,7 @@ unsafe fn accept<P: Exported>(
     }
     let address = P::global().recvs.insert(|cell| {
         cell.extra.hang(std::ptr::from_ref(cell) as usize, crate::arena::Kind::Recv);
-        let requests = Requests::new(&cell.extra, cell.uses());
+        let requests = Requests::new(&cell.extra);
         let spin = SpinCell::new(Path { path: opened.path, requests, burst: Burst::new() });
         CommBody { spin, domain: opened.domain, ctx: body.ctx }
     });

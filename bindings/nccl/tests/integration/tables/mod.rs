@@ -341,6 +341,10 @@ fn close_and_deregister_with_requests_in_flight() {
         let mut b = [0u8; 8];
         let mr = host.reg(recv, b.as_mut_ptr().cast(), 8, 1).unwrap();
         let idle = host.reg(recv, b.as_mut_ptr().cast(), 8, 1).unwrap();
+        // The places of those that stay were used before.
+        let done = host.irecv(recv, 1, &mut [(&mut b, 9, mr)], GARBAGE).unwrap();
+        let sent = host.isend(send, &mut [1; 4], 9, null_mut()).unwrap();
+        assert_eq!((host.test(sent, 1), host.test(done, 1)), (Ok(Some(vec![4])), Ok(Some(vec![4]))));
         let r = host.irecv(recv, 1, &mut [(&mut b, 0, mr)], GARBAGE).unwrap();
         let s = host.isend(send, &mut [1; 4], 9, null_mut()).unwrap();
         let before = REVOKED.load(Relaxed);
