@@ -21,9 +21,13 @@ impl Library {
     /// # Errors
     /// The text of `dlerror(3)`.
     pub fn open(name: &str) -> Result<Library, String> {
+        Library::open_with(name, libc::RTLD_NOW | libc::RTLD_LOCAL)
+    }
+
+    fn open_with(name: &str, flags: libc::c_int) -> Result<Library, String> {
         let path = CString::new(name).map_err(|e| e.to_string())?;
         // SAFETY: a zero-terminated path. The library's own constructors run: that is what the caller asks for.
-        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        let handle = unsafe { libc::dlopen(path.as_ptr(), flags) };
         NonNull::new(handle).map(|handle| Library { handle, name: name.to_owned() }).ok_or_else(told)
     }
 
@@ -40,6 +44,16 @@ impl Library {
             }
         }
         Err(all.join("; "))
+    }
+
+    /// The first of several names that the process has loaded already, else the first that can be opened. For a library of which a process should have
+    /// one: it is found by the name that it was built with, wherever it was loaded from.
+    ///
+    /// # Errors
+    /// As [`Library::open_first`].
+    pub fn loaded_or_first(names: &[&str]) -> Result<Library, String> {
+        let loaded = |name: &&str| Library::open_with(name, libc::RTLD_NOW | libc::RTLD_NOLOAD).ok();
+        names.iter().find_map(loaded).map_or_else(|| Library::open_first(names), Ok)
     }
 
     /// The name it was opened by.

@@ -39,13 +39,14 @@ impl Driver {
         Driver::open_files(&NAMES)
     }
 
-    /// Opens the first of these libraries that is there, by name or path.
+    /// Opens the first of these libraries that the process has, as with torch, whose memory and streams another runtime does not know; else the first that
+    /// is there. By name or path.
     ///
     /// # Errors
     /// As [`Driver::open`].
     pub fn open_files(names: &[&str]) -> Result<Driver, GpuError> {
         const WHAT: &str = "HIP runtime";
-        let library = Library::open_first(names).map_err(|why| GpuError::NoLibrary { what: WHAT, why })?;
+        let library = Library::loaded_or_first(names).map_err(|why| GpuError::NoLibrary { what: WHAT, why })?;
         let missing = |symbol| GpuError::Symbol { library: library.name().to_owned(), symbol, wanted: "5.2" };
         let api = Arc::new(Api::load(&library).map_err(missing)?);
         let hsa = Library::open("libhsa-runtime64.so.1").ok().and_then(|l| Hsa::load(&l).ok()).map(Arc::new);

@@ -46,11 +46,15 @@ pub fn compile(source: &str, options: &[&str]) -> Result<Vec<u8>, String> {
     compile_by(&rtc, source, options)
 }
 
-/// As [`compile`], by the compiler inside of the runtime that is in use, where it has one: theirs is one version.
+/// As [`compile`], by the compiler inside of the runtime that is in use, or of the same version beside it, where there is one.
 pub(crate) fn compile_with(runtime: &Library, source: &str, options: &[&str]) -> Result<Vec<u8>, String> {
-    match Rtc::load(runtime) {
-        Ok(rtc) => compile_by(&rtc, source, options),
-        Err(_) => compile(source, options),
+    let beside = |_| {
+        let name = runtime.name().replace("libamdhip64", "libhiprtc");
+        Library::open(&name).ok().and_then(|library| Rtc::load(&library).ok())
+    };
+    match Rtc::load(runtime).map_or_else(beside, Some) {
+        Some(rtc) => compile_by(&rtc, source, options),
+        None => compile(source, options),
     }
 }
 

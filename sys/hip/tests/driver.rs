@@ -339,3 +339,23 @@ fn a_device_that_cannot_be_opened_can_be_tried_for_ever() {
     }
     assert_eq!(asked(&file, c"fake_streams"), 0, "no stream is made for nothing");
 }
+
+#[test]
+fn the_runtime_that_the_process_has_is_taken_before_a_newer_one() {
+    let (Some(new), Some(old)) = (fake("newer", &[VERSIONS[2]]), fake("older", &[VERSIONS[1]])) else { return };
+    let names = [new.to_str().unwrap(), old.to_str().unwrap()];
+    linkspan_dl::Library::open(names[1]).unwrap();
+    let version = Driver::open_files(&names).unwrap().version();
+    assert!(version.ends_with(" 6.2"), "{version}");
+    // Of those that it has, and of those that it has not, the newest.
+    linkspan_dl::Library::open(names[0]).unwrap();
+    let version = Driver::open_files(&names).unwrap().version();
+    assert!(version.ends_with(" 7.0"), "{version}");
+}
+
+#[test]
+fn the_kernel_is_compiled_by_the_compiler_of_the_runtime_in_use() {
+    let (Some(runtime), Some(_)) = (fake("amdhip64", &["-DNO_RTC"]), fake("hiprtc", &[])) else { return };
+    let gpu = Driver::open_files(&[runtime.to_str().unwrap()]).unwrap().device(0).unwrap();
+    assert_eq!(gpu.kernel(), Ability::Yes);
+}

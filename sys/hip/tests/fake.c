@@ -267,6 +267,7 @@ int hipMemGetHandleForAddressRange(void *out, void *a, size_t n, int type, u64 f
 
 /* The compiler inside of the runtime: it takes the kernel's source, and nothing else. */
 static const char object[] = "\177ELF linkspan_unpack";
+#ifndef NO_RTC
 static const char refused[] = "error: not the kernel";
 struct program { int whole; };
 int hiprtcCreateProgram(void **out, const char *source, const char *name, int headers, void *a, void *b)
@@ -282,6 +283,7 @@ int hiprtcGetProgramLog(void *p, char *out) { (void)p; memcpy(out, refused, size
 int hiprtcGetCodeSize(void *p, size_t *n) { (void)p; *n = sizeof object; return 0; }
 int hiprtcGetCode(void *p, char *out) { (void)p; memcpy(out, object, sizeof object); return 0; }
 int hiprtcDestroyProgram(void **p) { free(*p); *p = 0; return 0; }
+#endif
 
 /* The kernel itself, compiled for the host and run thread by thread, at once: what is queued before it runs first. */
 static unsigned thread_x, block_x, block_y, threads, blocks_x, blocks_y;
