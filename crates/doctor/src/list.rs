@@ -125,7 +125,7 @@ findings! {
         "half of the port's speed",
         "give the other half addresses of a subnet of its own, on both hosts", [];
     RDMA_DOWN = "LS2207 rdma-down", Broken,
-        "an RDMA port has a link, and its interface is switched off",
+        "the interface of an RDMA port has an address and is switched off",
         "no RDMA over that cable",
         "set the interface up", [];
     RDMA_NO_GID = "LS2208 rdma-no-gid", Broken,

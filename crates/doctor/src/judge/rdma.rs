@@ -130,9 +130,8 @@ fn port(case: &mut Case<'_>, device: &RdmaDevice, port: &RdmaPort) {
             };
             case.add(&RDMA_NO_MANAGER, &over, what, steps);
         }
-        (Err(_), Some(iface)) if port.link_layer == LinkLayer::Ethernet && !iface.up && linked => {
-            let what = format!("{}, the interface of {over}, is switched off", iface.name);
-            case.add(&RDMA_DOWN, &iface.name, what, snap.manager(&iface.name).up(&iface.name));
+        (Err(_), Some(iface)) if port.link_layer == LinkLayer::Ethernet && !iface.up => {
+            down(case, device, iface, &over)
         }
         (Err(NotReady::NoGid | NotReady::LinkLocalOnly(_)), Some(iface)) if iface.carrier == Some(true) => {
             addressed(case, device, iface, &over);
@@ -150,6 +149,29 @@ fn port(case: &mut Case<'_>, device: &RdmaDevice, port: &RdmaPort) {
             case.fact(format!("{over} is an iWARP device; linkspan uses InfiniBand and RoCE v2"))
         }
         _ => {}
+    }
+}
+
+/// A port of Ethernet whose interface is switched off. Drivers then tell no link, whether a cable is there or not (`mlx5_query_port_roce` of the
+/// kernel's mlx5, mlx4's and rxe's alike): that it is meant to be used is seen by its address, or by its other half.
+fn down(case: &mut Case<'_>, device: &RdmaDevice, iface: &Interface, over: &str) {
+    let (snap, name) = (case.snap, &*iface.name);
+    if routed(iface) {
+        let what = format!("{name}, the interface of {over}, has an address and is switched off");
+        case.add(&RDMA_DOWN, name, what, snap.manager(name).up(name));
+    } else if iface.master.is_some() {
+        // A part of a bond, which has the address.
+    } else if let Some(twin) = twin(snap, device, iface).filter(|twin| routed(twin) && twin.carrier == Some(true)) {
+        let other = &twin.name;
+        let what = format!(
+            "{name} is the half of a port whose other half, {other}, has an address; {name} has none and is switched off"
+        );
+        let steps = [snap.manager(name).up(name), give_address(snap, name)].concat();
+        case.add(&RDMA_HALF_UNUSED, name, what, steps);
+    } else {
+        case.fact(format!(
+            "{over}: its interface {name} is switched off; whether a cable is there is not seen until it is up"
+        ));
     }
 }
 
