@@ -7,7 +7,7 @@ mod used;
 
 use std::path::PathBuf;
 
-use linkspan_doctor::{Finding, Report, Setting, Snapshot, Sources, fatal, judge, settings, takes_linkspan};
+use linkspan_doctor::{Finding, Report, Setting, Snapshot, Sources, Step, fatal, judge, settings, takes_linkspan};
 use linkspan_fabric::chain;
 
 /// This machine, what a job on it needs, and how it stands with that set.
@@ -35,10 +35,10 @@ impl Job {
     /// Why a job would not start, each with what mends it.
     pub(crate) fn refusals(&self) -> Vec<String> {
         let mut list: Vec<String> = fatal(&self.report).into_iter().map(line).collect();
-        if let Some(other) = foreign(std::env::var("NCCL_NET_PLUGIN").ok().as_deref()) {
-            list.push(format!(
-                "NCCL_NET_PLUGIN={other} asks for another plugin than linkspan; type   unset NCCL_NET_PLUGIN"
-            ));
+        let plugin = self.snapshot.nccl("NCCL_NET_PLUGIN");
+        if let Some(other) = foreign(plugin.as_deref()) {
+            let steps = steps(&self.snapshot.nccl_unset("NCCL_NET_PLUGIN"));
+            list.push(format!("NCCL_NET_PLUGIN={other} asks for another plugin than linkspan; {steps}"));
         }
         list
     }
@@ -46,12 +46,15 @@ impl Job {
 
 /// A finding in one line.
 pub(crate) fn line(finding: &Finding) -> String {
-    let steps = finding.mend.iter().map(|step| match step {
-        linkspan_doctor::Step::Run(command) => format!("type   {command}"),
-        linkspan_doctor::Step::Do(what) => what.clone(),
+    format!("{} {}: {}; {}", finding.rule.code(), finding.rule.slug(), finding.what, steps(&finding.mend))
+}
+
+fn steps(mend: &[Step]) -> String {
+    let steps = mend.iter().map(|step| match step {
+        Step::Run(command) => format!("type   {command}"),
+        Step::Do(what) => what.clone(),
     });
-    let steps: Vec<String> = steps.collect();
-    format!("{} {}: {}; {}", finding.rule.code(), finding.rule.slug(), finding.what, steps.join("; "))
+    steps.collect::<Vec<String>>().join("; ")
 }
 
 /// A choice of plugins that leaves linkspan out.

@@ -1,6 +1,7 @@
 //! What NCCL and RCCL need on this machine to use linkspan, and what a job cannot work with. `lspan run` sets it, `lspan env --nccl`
 //! prints it.
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
@@ -26,7 +27,7 @@ pub struct Setting {
 /// Findings with which no job over linkspan starts: told by the plugin, or by NCCL, only after all ranks have started.
 const FATAL: [&Rule; 3] = [&NET_SETTINGS, &NCCL_NOT_FOUND, &NCCL_OTHER_NET];
 
-/// What has to be set, beside what is set already. `beside` are folders that may have the plugin though the loader does not look
+/// What has to be set, beside what is set already, in the environment or in NCCL's files. `beside` are folders that may have the plugin though the loader does not look
 /// there, best first.
 pub fn settings(snapshot: &Snapshot, beside: &[PathBuf]) -> Vec<Setting> {
     let mut list = Vec::new();
@@ -36,10 +37,10 @@ pub fn settings(snapshot: &Snapshot, beside: &[PathBuf]) -> Vec<Setting> {
         let value = old.map_or(folder.clone(), |old| format!("{folder}:{old}"));
         set("LD_LIBRARY_PATH", value, &why);
     }
-    if snapshot.env("NCCL_NET_PLUGIN").is_none() {
+    if snapshot.nccl("NCCL_NET_PLUGIN").is_none() {
         set("NCCL_NET_PLUGIN", "linkspan".into(), "the plugin that is loaded; RCCL reads the same name");
     }
-    if snapshot.env("NCCL_NET").is_none() {
+    if snapshot.nccl("NCCL_NET").is_none() {
         set("NCCL_NET", "linkspan".into(), "this network or an error: without it NCCL takes another one silently");
     }
     if let Some(interface) = bootstrap(snapshot) {
@@ -65,10 +66,14 @@ pub fn costs(report: &Report) -> Vec<&Finding> {
 }
 
 impl Snapshot {
-    /// What is set for linkspan, NCCL and RCCL, by name.
+    /// What is set for linkspan, NCCL and RCCL in the environment and in NCCL's files, by name.
     pub fn carried(&self) -> Vec<(String, String)> {
         let ours = |name: &String| ["LINKSPAN_", "NCCL_", "RCCL_"].iter().any(|prefix| name.starts_with(prefix));
-        self.sources.env.iter().filter(|(name, _)| ours(name)).map(|(n, v)| (n.clone(), v.clone())).collect()
+        // The first of a name counts: of equal keys a map keeps the last.
+        let files = self.conf().into_iter().rev().map(|one| (one.name, one.value));
+        let mut all: BTreeMap<String, String> = files.collect();
+        all.extend(self.sources.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+        all.into_iter().filter(|(name, _)| ours(name)).collect()
     }
 
     /// The plugin's file that the dynamic linker takes for NCCL, or for RCCL where there is none for NCCL.
@@ -119,7 +124,8 @@ fn folder(snapshot: &Snapshot, beside: &[PathBuf]) -> Option<(String, String)> {
 /// The interface for NCCL's bootstrap, where it would have to guess: one with the default route beside others, and nobody has
 /// chosen.
 fn bootstrap(snapshot: &Snapshot) -> Option<String> {
-    if snapshot.filter.is_some() || snapshot.env("NCCL_SOCKET_IFNAME").is_some() {
+    let chosen = |name| snapshot.nccl(name).is_some();
+    if snapshot.filter.is_some() || chosen("NCCL_SOCKET_IFNAME") || chosen("LINKSPAN_IFNAME") {
         return None;
     }
     let everywhere = default_routes(&snapshot.sources.roots);

@@ -28,6 +28,27 @@ fn what_is_not_set_yet_is_set_and_the_users_own_word_stays() {
 }
 
 #[test]
+fn what_nccls_own_files_set_stays_too_and_goes_into_a_container() {
+    let route = "proc/net/route\tIface Destination Gateway Flags RefCnt Use Metric Mask\\nenp193s0 00000000 0101A8C0 0003 0 0 100 00000000";
+    let conf = "etc/nccl.conf\tNCCL_SOCKET_IFNAME=thunderbolt0\\nNCCL_NET=IB\\nNCCL_NET_PLUGIN=/opt/linkspan/lib/libnccl-net-linkspan.so";
+    let built = machine("strix-halo", &[HERE, route, conf]);
+    assert_eq!(names(&built, &[]), []);
+    let fatal: Vec<_> = fatal(&judge(&built.snapshot, None)).iter().map(|one| one.rule.code()).collect();
+    assert_eq!(fatal, ["LS2804"], "the file's network is judged, not replaced");
+    let built = machine("strix-halo", &[HERE, route, "etc/nccl.conf\tLINKSPAN_IFNAME=thunderbolt0"]);
+    assert!(names(&built, &[]).iter().all(|(name, _)| !name.ends_with("IFNAME")));
+    let own = [
+        "env HOME=/home/u",
+        "home/u/.nccl.conf\tNCCL_NET=linkspan",
+        "etc/nccl.conf\tNCCL_NET=IB\\nNCCL_DEBUG=WARN\\nPATH=x",
+    ];
+    let built = machine("laptop", &[&own[..], &["env NCCL_DEBUG=INFO"]].concat());
+    let pairs =
+        [("NCCL_DEBUG", "INFO"), ("NCCL_NET", "linkspan")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(built.snapshot.carried(), pairs);
+}
+
+#[test]
 fn a_plugin_that_the_loader_finds_stays_unless_it_is_older() {
     for (release, folder) in [("0.2.0", None), ("0.3.0", None), ("0.1.0", Some("/opt/linkspan/lib"))] {
         let other = format!("usr/lib/libnccl-net-linkspan.so\tlinkspan-plugin-version={release};");

@@ -6,7 +6,7 @@ use crate::list::*;
 use crate::loader::older;
 use crate::package;
 use crate::shell::word;
-use crate::snapshot::PLUGINS;
+use crate::snapshot::{PLUGINS, Snapshot};
 
 /// The file of settings that NCCL reads last.
 const CONF: &str = "/etc/nccl.conf";
@@ -23,11 +23,11 @@ fn is_linkspan(one: &str) -> bool {
 pub(super) fn judge(case: &mut Case<'_>) {
     names(case);
     let snap = case.snap;
-    let list = value(case, "NCCL_NET_PLUGIN").unwrap_or_default();
+    let list = snap.nccl("NCCL_NET_PLUGIN").unwrap_or_default();
     let asked = takes_linkspan(&list);
-    if asked && let Some(net) = value(case, "NCCL_NET").filter(|net| !net.eq_ignore_ascii_case("linkspan")) {
+    if asked && let Some(net) = snap.nccl("NCCL_NET").filter(|net| !net.eq_ignore_ascii_case("linkspan")) {
         let what = format!("NCCL_NET={net}, while NCCL_NET_PLUGIN asks for linkspan: NCCL takes {net}");
-        case.add(&NCCL_OTHER_NET, "NCCL_NET", what, unset(case, "NCCL_NET"));
+        case.add(&NCCL_OTHER_NET, "NCCL_NET", what, snap.nccl_unset("NCCL_NET"));
     }
     // NCCL looks for one name, RCCL for the other; a host has one of the two.
     let path = list.split(',').find(|one| is_linkspan(one) && one.contains('/'));
@@ -76,8 +76,7 @@ fn names(case: &mut Case<'_>) {
         let what = format!("{name} is set, of an older project; instead: {instead}");
         case.add(&NCCL_OLD_NAMES, variable, what, run(format!("unset {}", word(variable))));
     }
-    let conf = conf(case);
-    for one in &conf {
+    for one in snap.conf() {
         for (name, instead) in crate::older::names(std::iter::once(one.name.as_str())) {
             let what = format!("{} sets {name}, of an older project; instead: {instead}", one.file);
             case.add(&NCCL_OLD_NAMES, name, what, vec![one.taken_out()]);
@@ -86,10 +85,10 @@ fn names(case: &mut Case<'_>) {
 }
 
 /// A line `NAME=VALUE` of one of NCCL's files.
-struct Line {
+pub(crate) struct Line {
     file: String,
-    name: String,
-    value: String,
+    pub(crate) name: String,
+    pub(crate) value: String,
 }
 
 impl Line {
@@ -99,33 +98,35 @@ impl Line {
     }
 }
 
-/// The lines of NCCL's files, of which the first of a name counts: the user's goes before that of the machine (src/misc/param.cc of NCCL).
-fn conf(case: &Case<'_>) -> Vec<Line> {
-    let own = case.snap.env("NCCL_CONF_FILE").filter(|file| !file.is_empty()).map(str::to_owned);
-    let own = own.or_else(|| Some(format!("{}/.nccl.conf", case.snap.env("HOME")?)));
-    let lines = |file: String| {
-        let text = case.snap.text(&file).unwrap_or_default();
-        let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
-        let plain = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        let line = |(name, value): (&str, &str)| Line {
-            file: file.clone(),
-            name: name.to_owned(),
-            value: value.trim().to_owned(),
+impl Snapshot {
+    /// What NCCL and RCCL take for a name: the environment's value, else that of their files, which do not replace it.
+    pub fn nccl(&self, name: &str) -> Option<String> {
+        let own = self.env(name).map(str::to_owned);
+        own.or_else(|| self.conf().into_iter().find(|one| one.name == name).map(|one| one.value))
+    }
+
+    /// What takes a name out of all places: what is set in one is hidden by another.
+    pub fn nccl_unset(&self, name: &str) -> Vec<Step> {
+        let env = self.env(name).map(|_| Step::Run(format!("unset {name}")));
+        let lines = self.conf().into_iter().filter(|one| one.name == name).map(|one| one.taken_out());
+        env.into_iter().chain(lines).collect()
+    }
+
+    /// The lines of NCCL's files, of which the first of a name counts: the user's goes before that of the machine (src/misc/param.cc of NCCL).
+    pub(crate) fn conf(&self) -> Vec<Line> {
+        let own = self.env("NCCL_CONF_FILE").filter(|file| !file.is_empty()).map(str::to_owned);
+        let own = own.or_else(|| Some(format!("{}/.nccl.conf", self.env("HOME")?)));
+        let lines = |file: String| {
+            let text = self.text(&file).unwrap_or_default();
+            let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
+            let plain = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            let line = |(name, value): (&str, &str)| Line {
+                file: file.clone(),
+                name: name.to_owned(),
+                value: value.trim().to_owned(),
+            };
+            lines.filter(|(name, _)| plain(name)).map(line).collect::<Vec<_>>()
         };
-        lines.filter(|(name, _)| plain(name)).map(line).collect::<Vec<_>>()
-    };
-    own.into_iter().chain([CONF.to_owned()]).flat_map(lines).collect()
-}
-
-/// What NCCL takes for a name: the environment's value, else that of its files.
-fn value(case: &Case<'_>, name: &str) -> Option<String> {
-    let own = case.snap.env(name).map(str::to_owned);
-    own.or_else(|| conf(case).into_iter().find(|one| one.name == name).map(|one| one.value))
-}
-
-/// Out of all places: what is set in one is hidden by another.
-fn unset(case: &Case<'_>, name: &str) -> Vec<Step> {
-    let env = case.snap.env(name).map(|_| Step::Run(format!("unset {name}")));
-    let lines = conf(case).into_iter().filter(|one| one.name == name).map(|one| one.taken_out());
-    env.into_iter().chain(lines).collect()
+        own.into_iter().chain([CONF.to_owned()]).flat_map(lines).collect()
+    }
 }
