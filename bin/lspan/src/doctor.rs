@@ -29,9 +29,9 @@ fn exit(findings: &[Finding]) -> Exit {
     }
 }
 
-/// Whether what is wrong here may be why nothing came of the peer. What can never work here is not.
+/// Whether what is broken here may be why nothing came of the peer. What is slower, or can never work here, is not.
 fn explained(findings: &[Finding]) -> bool {
-    exit(findings) != Exit::Ok
+    exit(findings) == Exit::Failed
 }
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {

@@ -72,3 +72,14 @@ fn what_can_never_work_stands_by_itself_and_is_no_failure() {
     assert_eq!(exit(&report.findings), Exit::Ok);
     assert!(!explained(&report.findings), "it is not why a peer is not found");
 }
+
+#[test]
+fn what_is_only_slower_is_not_why_a_peer_is_not_found() {
+    let lanes = STRIX_HALO.replace("0-1/rx_lanes\t2", "0-1/rx_lanes\t1").replace("0-1/tx_lanes\t2", "0-1/tx_lanes\t1");
+    with(&lanes, |_, report| {
+        assert_eq!(exit(&report.findings), Exit::Degraded);
+        assert!(!explained(&report.findings));
+    });
+    let bare = STRIX_HALO.replace("address thunderbolt0 10.0.0.1/24\n", "");
+    assert!(with(&bare, |_, report| explained(&report.findings)), "a cable without an address may be why");
+}
