@@ -18,6 +18,9 @@ const SCHEMA: &str = "linkspan.nccl/1";
 /// Where the plugin is put inside a container that does not have it.
 const INSIDE: &str = "/opt/linkspan";
 
+/// Engines replace what an image sets; images with GPUs' libraries often need theirs.
+const REPLACES: &str = "replaces the image's own: where that sets one, put it behind, as /opt/linkspan:THAT";
+
 /// Settings that name a file.
 const FILES: [&str; 2] = ["LINKSPAN_PSK_FILE", "LINKSPAN_MESH_FILE"];
 
@@ -211,14 +214,6 @@ fn container(here: &Here, podman: bool) -> String {
         let gpus = if podman { "--device nvidia.com/gpu=all" } else { "--gpus all" };
         args.push((gpus.into(), "NVIDIA's GPUs, by the NVIDIA Container Toolkit"));
     }
-    for device in &here.devices {
-        let why = match &**device {
-            "/dev/infiniband" => "RDMA",
-            "/dev/kfd" | "/dev/dri" => "AMD's GPUs",
-            _ => "Thunderbolt and USB4 cables",
-        };
-        args.push((format!("--device {device}"), why));
-    }
     if here.rdma {
         let limit = if podman && !here.root { "--ulimit host" } else { "--ulimit memlock=-1:-1" };
         args.push((limit.into(), "RDMA locks the memory that it registers"));
@@ -228,6 +223,16 @@ fn container(here: &Here, podman: bool) -> String {
     } else {
         args.extend(here.groups.iter().map(|gid| (format!("--group-add {gid}"), "the group of the devices")));
     }
+    // What a specification cannot have stands in both lines.
+    let own: String = args.iter().map(|(arg, _)| format!(" {arg}")).collect();
+    for device in &here.devices {
+        let why = match &**device {
+            "/dev/infiniband" => "RDMA",
+            "/dev/kfd" | "/dev/dri" => "AMD's GPUs",
+            _ => "Thunderbolt and USB4 cables",
+        };
+        args.push((format!("--device {device}"), why));
+    }
     if here.broker {
         args.push(("-v /run/linkspan:/run/linkspan".into(), "the socket of `lspan devmem up`"));
     }
@@ -235,13 +240,14 @@ fn container(here: &Here, podman: bool) -> String {
     args.extend(mounts.iter().map(|(from, to)| (format!("-v {}:{to}:ro", quoted(from)), "the plugin")));
     args.extend(here.files.iter().map(|file| (format!("-v {0}:{0}:ro", quoted(file)), "a file that is set here")));
     let env = here.with_plugin((!mounts.is_empty()).then_some(INSIDE));
-    args.extend(env.iter().map(|(name, value)| (format!("-e {}", quoted(&format!("{name}={value}"))), "")));
+    let why = |name: &str| if name == "LD_LIBRARY_PATH" { REPLACES } else { "" };
+    args.extend(env.iter().map(|(name, value)| (format!("-e {}", quoted(&format!("{name}={value}"))), why(name))));
     let mut text: String =
         args.iter().filter(|(_, why)| !why.is_empty()).map(|(arg, why)| format!("# {arg}   {why}\n")).collect();
     text.push_str(&format!("{program} run --rm -it"));
     args.iter().for_each(|(arg, _)| text.push_str(&format!(" \\\n  {arg}")));
     text.push_str(" \\\n  IMAGE CMD\n");
-    text.push_str(&cdi(here, &mounts, &env, program));
+    text.push_str(&cdi(here, &mounts, &env, &format!("{program} run{own}")));
     text
 }
 
@@ -256,7 +262,7 @@ fn mounts(here: &Here) -> Vec<(String, String)> {
 
 /// The same as a specification of the Container Device Interface of the CNCF, for engines that read /etc/cdi. Its version is the oldest that
 /// has these fields: podman 4.3 refuses 0.6.0. A device without edits of its own is refused too, so all of them are the device's.
-fn cdi(here: &Here, mounts: &[(String, String)], env: &[(String, String)], program: &str) -> String {
+fn cdi(here: &Here, mounts: &[(String, String)], env: &[(String, String)], run: &str) -> String {
     let nodes: Vec<_> = here.devices.iter().flat_map(|path| files(path)).map(|path| json!({ "path": path })).collect();
     let env: Vec<String> = env.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let mut mounts: Vec<_> = mounts
@@ -280,9 +286,8 @@ fn cdi(here: &Here, mounts: &[(String, String)], env: &[(String, String)], progr
     });
     let Ok(spec) = serde_json::to_string_pretty(&spec) else { return String::new() };
     format!(
-        "\n# or once, as a CDI specification, and then: {program} run --network host --ipc host{} --device linkspan/host=all IMAGE CMD\n\
-         sudo mkdir -p /etc/cdi && sudo tee /etc/cdi/linkspan.json >/dev/null <<'EOF'\n{spec}\nEOF\n",
-        if here.rdma { " --ulimit memlock=-1:-1" } else { "" }
+        "\n# or once, as a CDI specification, and then: {run} --device linkspan/host=all IMAGE CMD\n\
+         sudo mkdir -p /etc/cdi && sudo tee /etc/cdi/linkspan.json >/dev/null <<'EOF'\n{spec}\nEOF\n"
     )
 }
 
@@ -306,7 +311,8 @@ fn k8s(here: &Here) -> String {
          containers:\n  - name: NAME\n    image: IMAGE\n    env:\n",
     );
     for (name, value) in here.with_plugin((!mounts.is_empty()).then_some(INSIDE)) {
-        text.push_str(&format!("    - {{ name: {name}, value: {} }}\n", json!(value)));
+        let why = if name == "LD_LIBRARY_PATH" { format!("   # {REPLACES}") } else { String::new() };
+        text.push_str(&format!("    - {{ name: {name}, value: {} }}{why}\n", json!(value)));
     }
     if here.nvidia || here.amd || here.rdma {
         text.push_str("    resources:\n      limits:\n");

@@ -72,6 +72,30 @@ fn a_container_gets_devices_groups_limits_and_the_plugin() {
 }
 
 #[test]
+fn the_line_for_a_cdi_specification_has_what_the_specification_cannot() {
+    for (podman, root, parts) in [
+        (true, false, &["--device nvidia.com/gpu=all", "--ulimit host", "--group-add keep-groups"][..]),
+        (true, true, &["--device nvidia.com/gpu=all", "--ulimit memlock=-1:-1", "--group-add 44 --group-add 105"]),
+        (false, false, &["--gpus all", "--ulimit memlock=-1:-1", "--group-add 44 --group-add 105"]),
+    ] {
+        let text = container(&Here { root, ..spark() }, podman);
+        let line = text.lines().find(|line| line.contains("--device linkspan/host=all IMAGE CMD")).unwrap();
+        for part in parts {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        assert!(!line.contains("/dev/infiniband") && !line.contains(" -e ") && !line.contains(" -v "), "{line}");
+    }
+}
+
+#[test]
+fn that_the_images_own_library_path_is_replaced_is_said() {
+    for text in [container(&spark(), true), container(&spark(), false), k8s(&spark())] {
+        let said = text.lines().find(|line| line.contains("replaces the image's own"));
+        assert!(said.is_some_and(|line| line.contains("LD_LIBRARY_PATH")), "{text}");
+    }
+}
+
+#[test]
 fn a_host_without_anything_asks_for_nothing() {
     let bare = Here {
         plugin: None,
