@@ -5,6 +5,7 @@ mod launcher;
 mod ranks;
 mod server;
 
+use std::net::Ipv6Addr;
 use std::process::Command;
 
 use linkspan_perf::format::{Heat, heat_page, table};
@@ -164,10 +165,18 @@ fn serve(args: &MatrixArgs, place: &MatrixHost) -> Result<(Server, String), Stri
     Server::start(there(args, place, &words))
 }
 
+/// Where a server is, as a word for `lspan perf`. Without brackets, in which zsh at the other end of ssh sees a pattern, and without quotes, which
+/// not every way to another host takes off: five digits are a port and no part of an IPv6 address.
+fn peer(to: &MatrixHost, port: u16) -> String {
+    match to.addr.trim_start_matches('[').trim_end_matches(']').parse::<Ipv6Addr>() {
+        Ok(ip) if !ip.is_unicast_link_local() => format!("{ip}:{port:05}"),
+        _ if to.addr.contains(':') && !to.addr.starts_with('[') => format!("[{}]:{port}", to.addr),
+        _ => format!("{}:{port}", to.addr),
+    }
+}
+
 fn measure(args: &MatrixArgs, from: &MatrixHost, to: &MatrixHost) -> Result<Once, String> {
-    let addr =
-        if to.addr.contains(':') && !to.addr.starts_with('[') { format!("[{}]", to.addr) } else { to.addr.clone() };
-    let (peer, duration) = (format!("{addr}:{}", args.port), format!("{}ms", args.duration.as_millis().max(1)));
+    let (peer, duration) = (peer(to, args.port), format!("{}ms", args.duration.as_millis().max(1)));
     let words = ["perf", "bw", &peer, "--json", "--size", "1M", "--warmup", "4", "--duration", &duration];
     let bw = once::record(there(args, from, &words), once::limit(args.duration))?;
     once::figures(&bw, None)

@@ -17,6 +17,8 @@ fn spellings_of_a_peer() {
     assert_eq!(one("127.0.0.1:77"), SocketAddr::from(([127, 0, 0, 1], 77)));
     assert_eq!(one("::1").to_string(), format!("[::1]:{}", PERF.port));
     assert_eq!(one("[::1]:77").to_string(), "[::1]:77");
+    // As `lspan perf matrix` writes it.
+    assert_eq!(one("::1:00077").to_string(), "[::1]:77");
     assert_eq!(one("[::1]").to_string(), format!("[::1]:{}", PERF.port));
     // The loopback interface is number 1 in every network namespace of Linux.
     assert_eq!(one("fe80::9%lo").to_string(), format!("[fe80::9%1]:{}", PERF.port));

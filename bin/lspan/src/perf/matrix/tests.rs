@@ -58,3 +58,15 @@ fn a_pair_that_stands_out_is_named_in_all_forms() {
     assert_eq!(crate::schema::problems("matrix-1.json", &value), Vec::<String>::new());
     assert_eq!(value["pairs"][4]["outlier"], true);
 }
+
+#[test]
+fn an_address_of_ipv6_has_nothing_that_a_shell_takes_for_a_pattern() {
+    for (host, port, shown) in [
+        ("a=fd00::1", 24_680, "fd00::1:24680"),
+        ("a=[fd00::1]", 80, "fd00::1:00080"),
+        ("a=10.0.0.1", 80, "10.0.0.1:80"),
+        ("a", 24_680, "a:24680"),
+    ] {
+        assert_eq!(peer(&place(host).unwrap(), port), shown);
+    }
+}
