@@ -164,7 +164,7 @@ findings! {
     NET_FILTER_SLOW = "LS2303 net-filter-slow", Slower,
         "a list of interfaces leaves a much faster one out",
         "everything goes over the slower one",
-        "name the faster interface, or unset the list", [NET_SETTINGS, NET_FILTER];
+        "name the faster interface in LINKSPAN_IFNAME, or unset the list", [NET_SETTINGS, NET_FILTER];
     NET_NONE = "LS2304 net-none", Broken,
         "no interface can carry anything to another host",
         "other hosts are not reached",

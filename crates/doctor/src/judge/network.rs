@@ -65,7 +65,13 @@ fn settings(case: &mut Case<'_>) {
             missing.join(", "),
             others.join(", ")
         );
-        case.add(&NET_FILTER, &variable, what, run(format!("unset {variable}")));
+        let steps = match &*variable {
+            "NCCL_SOCKET_IFNAME" => by_hand(format!(
+                "correct {variable}: NCCL's bootstrap follows it too, and without it NCCL guesses, perhaps an interface that reaches one host alone"
+            )),
+            _ => run(format!("unset {variable}")),
+        };
+        case.add(&NET_FILTER, &variable, what, steps);
     }
     let usable = |v: &Verdict| v.is_usable();
     let speed = |used: bool| {
@@ -91,7 +97,8 @@ fn settings(case: &mut Case<'_>) {
             f64::from(left) / 1000.0,
             f64::from(used) / 1000.0
         );
-        case.add(&NET_FILTER_SLOW, &variable, what, run(format!("export {variable}={}", word(faster))));
+        // Whatever the variable: NCCL's is also for its bootstrap, which a cable to one host does not carry.
+        case.add(&NET_FILTER_SLOW, &variable, what, run(format!("export LINKSPAN_IFNAME={}", word(faster))));
     }
     for (iface, verdict) in &snap.survey {
         if filter.asks_for(&iface.name) && verdict.is_usable() && iface.kind == (Kind::Bridge { wired: false }) {
