@@ -105,7 +105,7 @@ findings! {
         "no RDMA: everything goes over TCP, with the latency of the kernel's stack",
         "give the container /dev/infiniband, or load `ib_uverbs`", [];
     RDMA_NO_LIBRARY = "LS2202 rdma-no-library", Broken,
-        "this machine has RDMA devices, and libibverbs is not installed",
+        "this machine has RDMA devices, and libibverbs or its providers are not installed",
         "no RDMA: everything goes over TCP",
         "install libibverbs and its providers (rdma-core)", [];
     RDMA_MEMLOCK = "LS2203 rdma-memlock", Broken,

@@ -39,8 +39,13 @@ impl<'a> Loader<'a> {
         Loader { roots, folders: folders.map(str::to_owned).collect(), cache }
     }
 
-    /// Files of this name in the order in which they are looked for; the first is taken. Links to one file count once.
+    /// Plugins of this name in the order in which they are looked for; the first is taken.
     pub(crate) fn find(&self, name: &str) -> Vec<Plugin> {
+        self.files(name).into_iter().map(|file| Plugin { version: version(self.roots, &file), file }).collect()
+    }
+
+    /// Files of this name in that order. Links to one file count once.
+    pub(crate) fn files(&self, name: &str) -> Vec<String> {
         let folders = self.folders.iter().map(|dir| format!("{}/{name}", dir.trim_end_matches('/')));
         let usual = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"].map(|dir| format!("{dir}/{name}"));
         let (mut found, mut seen) = (Vec::new(), Vec::new());
@@ -49,7 +54,7 @@ impl<'a> Loader<'a> {
             if !real.is_file() || seen.contains(&real) {
                 continue;
             }
-            found.push(Plugin { version: version(self.roots, &file), file });
+            found.push(file);
             seen.push(real);
         }
         found

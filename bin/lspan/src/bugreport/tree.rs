@@ -116,6 +116,9 @@ const FILES: [&str; 29] = [
     "/etc/nccl.conf",
 ];
 
+/// The folder whose files name libibverbs' drivers of cards.
+const PROVIDERS: &str = "/etc/libibverbs.d";
+
 /// Files whose presence counts.
 const NODES: [&str; 19] = [
     "/dev/infiniband/uverbs0",
@@ -161,6 +164,9 @@ pub(super) fn capture(roots: &Roots) -> String {
         if roots.at(node).exists() {
             lines.insert(format!("{node}\t-"));
         }
+    }
+    for name in names(roots, PROVIDERS) {
+        lines.insert(format!("{PROVIDERS}/{name}\t-"));
     }
     managers(roots, &mut lines);
     let mut addrs: Vec<String> = linkspan_net::interfaces()

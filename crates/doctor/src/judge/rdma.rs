@@ -1,10 +1,11 @@
 //! RDMA devices and the interfaces on their ports.
 
-use linkspan_topology::{Interface, LinkLayer, NotReady, RdmaDevice, RdmaPort};
+use linkspan_topology::{Interface, LinkLayer, NotReady, RdmaDevice, RdmaPort, Roots};
 
 use super::{Case, by_hand, give_address, routed, run};
 use crate::finding::Step;
 use crate::list::*;
+use crate::loader::Loader;
 use crate::package;
 use crate::shell::word;
 use crate::snapshot::Snapshot;
@@ -21,7 +22,7 @@ const FAST: u32 = 25_000;
 /// buffers, which a job has many hundred MiB of. The kernel's default is 8 MiB.
 const MEMLOCK: u64 = 1 << 30;
 
-/// Folders in which `libibverbs.so.1` is installed, in ld.so's order.
+/// Folders in which `libibverbs.so.1` is installed, where nothing is known of the loader's own.
 const FOLDERS: [&str; 6] = [
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
@@ -62,11 +63,22 @@ fn process(case: &mut Case<'_>) {
         };
         case.add(&RDMA_NO_NODE, "", what, steps);
     }
-    if !FOLDERS.iter().any(|dir| roots.has(&format!("{dir}/libibverbs.so.1"))) {
+    let installed: Vec<String> = FOLDERS.map(|dir| format!("{dir}/libibverbs.so.1")).to_vec();
+    let path = snap.env("LD_LIBRARY_PATH").unwrap_or_default();
+    let libraries: Vec<String> = installed
+        .into_iter()
+        .filter(|file| roots.has(file))
+        .chain(Loader::read(roots, path).files("libibverbs.so.1"))
+        .collect();
+    if !libraries.iter().any(|file| providers(roots, file)) {
         let packages = ["libibverbs1 ibverbs-providers", "libibverbs rdma-core", "libibverbs rdma-core", "rdma-core"];
         let steps = package::install(roots, packages)
             .map_or_else(|| by_hand("install libibverbs and its providers (rdma-core)"), run);
-        case.add(&RDMA_NO_LIBRARY, "", format!("{names}: libibverbs.so.1 is not installed"), steps);
+        let what = match libraries.first() {
+            None => format!("{names}: libibverbs.so.1 is not installed"),
+            Some(file) => format!("{names}: {file} is there, and no provider for it, which are its drivers of cards"),
+        };
+        case.add(&RDMA_NO_LIBRARY, "", what, steps);
     }
     if let Some(limit) = snap.memlock().filter(|&limit| limit < MEMLOCK) {
         let what = format!("this process may lock {} KiB of memory; RDMA locks all that it registers", limit >> 10);
@@ -90,6 +102,14 @@ fn process(case: &mut Case<'_>) {
             by_hand("boot another kernel of the maker, or put cma=128M on the kernel command line"),
         );
     }
+}
+
+/// Whether a libibverbs has drivers of cards: named by its configuration, or in its folder (libibverbs/dynamic_driver.c of rdma-core; a build that
+/// is not installed has all in one).
+fn providers(roots: &Roots, library: &str) -> bool {
+    let own = library.rsplit_once('/').map_or("", |(dir, _)| dir);
+    let some = |dir: &str, part: &str| roots.names(dir).iter().any(|name| name.contains(part));
+    some("/etc/libibverbs.d", ".driver") || [own, &format!("{own}/libibverbs")].iter().any(|dir| some(dir, "-rdmav"))
 }
 
 /// Cards sit in slots that carry less, or their link came up at a lower speed. DGX Spark's halves have four lanes by design.
