@@ -233,7 +233,7 @@ findings! {
     FIREWALL_PEER = "LS2402 firewall-peer", Broken,
         "the peer answers, and a connection to it, or to its other ports, gets no answer: a firewall drops it",
         "no connection to that host",
-        "let the interface in on the peer: `lspan doctor` there, as root, names the rule", [NET_UNREACHABLE, NET_NO_ROUTE];
+        "let the interface in on the peer: `lspan doctor` there, as root, names the rule where it understands it", [NET_UNREACHABLE, NET_NO_ROUTE];
 
     HOST_PTRACE = "LS2501 host-ptrace", Slower,
         "processes may not read each other's memory (kernel.yama.ptrace_scope), and several GPUs are here",

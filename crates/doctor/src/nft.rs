@@ -1,12 +1,18 @@
 //! What a firewall's rules do to a connection that comes in on an interface.
 //!
 //! The rules are those of `nft -j list ruleset` (libnftables-json(5)); iptables-nft, firewalld and ufw make such rules too. Only what
-//! is certain counts: a rule with a condition that is not understood may or may not match, and ends the judgement if it accepts.
+//! is certain counts: a rule with a condition that is not understood may or may not match. Where such a rule accepts what the next ones drop,
+//! nothing is known; so it is with each match of iptables, of which nft prints the name alone (`xt_stmt_json` of its json.c).
+
+use std::collections::HashMap;
 
 use serde_json::Value;
 
 /// Chains jumped into one another; the kernel allows 16 (NFT_JUMP_STACK_SIZE).
 const DEPTH: usize = 16;
+
+/// Most rules that are looked at for one packet and base chain; chains that many jump to count each time.
+const RULES_MAX: usize = 100_000;
 
 /// A rule or policy that drops.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,9 +25,21 @@ pub(crate) struct Drops {
     pub(crate) by: String,
 }
 
+/// What rules do to a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Nothing certainly drops it.
+    Open,
+    Drops(Drops),
+    /// It is dropped, unless a rule accepts it whose conditions are not understood.
+    Unknown,
+}
+
 /// The first packet of a TCP connection.
 struct Packet<'a> {
     interface: &'a str,
+    /// `ip` or `ip6`.
+    family: &'a str,
     port: u16,
 }
 
@@ -35,95 +53,186 @@ enum Match {
 enum Outcome {
     Accept,
     Drop(String),
-    /// An accepting rule may or may not match.
-    Unknown,
     /// On to the next rule of the chain that jumped here.
     Return,
+    /// On to the next rule of this chain.
+    Next,
 }
 
-/// What drops connections that come in on `interface` to one of `ports`; `None` where nothing certainly does. `Err` for text that
-/// is no list of rules.
-pub(crate) fn drops(rules: &str, interface: &str, ports: &[u16]) -> Result<Option<Drops>, String> {
-    let value: Value = serde_json::from_str(rules).map_err(|error| error.to_string())?;
-    let list = value["nftables"].as_array().ok_or("no list `nftables`")?;
-    // Rules of the other families are for frames, which are not looked at here. A dormant table does nothing.
-    let judged = |chain: &&Value| {
-        let own = |table: &&Value| table["family"] == chain["family"] && table["name"] == chain["table"];
-        let dormant = list.iter().filter_map(|entry| entry.get("table")).filter(own).any(dormant);
-        chain["hook"] == "input" && matches!(chain["family"].as_str(), Some("ip" | "ip6" | "inet")) && !dormant
-    };
-    for base in list.iter().filter_map(|entry| entry.get("chain")).filter(judged) {
-        for &port in ports {
-            let by = match chain(list, base, &Packet { interface, port }, 0) {
-                Outcome::Drop(by) => by,
-                Outcome::Return if base["policy"] == "drop" => "its policy".to_owned(),
-                _ => continue,
-            };
-            let text = |key: &str| base[key].as_str().unwrap_or_default().to_owned();
-            return Ok(Some(Drops { family: text("family"), table: text("table"), chain: text("name"), by }));
+/// A list of rules.
+pub(crate) struct Rules {
+    list: Vec<Value>,
+}
+
+impl Rules {
+    /// `Err` for text that is no list of rules.
+    pub(crate) fn read(text: &str) -> Result<Rules, String> {
+        let mut value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        match value.get_mut("nftables").map(Value::take) {
+            Some(Value::Array(list)) => Ok(Rules { list }),
+            _ => Err("no list `nftables`".to_owned()),
         }
     }
-    Ok(None)
-}
 
-fn chain(list: &[Value], which: &Value, packet: &Packet<'_>, depth: usize) -> Outcome {
-    let own = |rule: &&Value| {
-        rule["family"] == which["family"] && rule["table"] == which["table"] && rule["chain"] == which["name"]
-    };
-    for rule in list.iter().filter_map(|entry| entry.get("rule")).filter(own) {
-        let mut sure = Match::Yes;
-        for part in rule["expr"].as_array().into_iter().flatten() {
-            let Some((kind, value)) = part.as_object().and_then(|map| map.iter().next()) else { continue };
-            let end = match kind.as_str() {
-                "match" => match condition(value, packet) {
-                    Match::Yes => continue,
-                    Match::Maybe => {
-                        sure = Match::Maybe;
-                        continue;
-                    }
-                    Match::No => break,
-                },
-                "accept" => Outcome::Accept,
-                "drop" | "reject" => Outcome::Drop(format!(
-                    "the rule with handle {} of chain {}",
-                    rule["handle"],
-                    rule["chain"].as_str().unwrap_or("?")
-                )),
-                "return" => Outcome::Return,
-                "jump" | "goto" => {
-                    let to = |c: &&Value| {
-                        c["family"] == which["family"] && c["table"] == which["table"] && c["name"] == value["target"]
-                    };
-                    let target = list.iter().filter_map(|entry| entry.get("chain")).find(to);
-                    match target {
-                        Some(target) if depth < DEPTH => match chain(list, target, packet, depth + 1) {
-                            Outcome::Return if kind == "jump" => break,
-                            outcome => outcome,
-                        },
-                        _ => Outcome::Unknown,
-                    }
-                }
-                "counter" | "log" | "comment" | "mangle" | "notrack" => continue,
-                // A limit, a map of verdicts, a set that is not listed here.
-                _ => {
-                    sure = Match::Maybe;
+    fn entries<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.list.iter().filter_map(move |entry| entry.get(kind))
+    }
+
+    /// What becomes of connections of a family (`ip` or `ip6`) that come in on `interface` to `ports`.
+    pub(crate) fn fate(&self, interface: &str, family: &str, ports: &[u16]) -> Fate {
+        // Rules of the other families are for frames, which are not looked at here. A dormant table does nothing.
+        let judged = |chain: &&Value| {
+            let own = |table: &&Value| table["family"] == chain["family"] && table["name"] == chain["table"];
+            let dormant = self.entries("table").filter(own).any(dormant);
+            chain["hook"] == "input" && (chain["family"] == family || chain["family"] == "inet") && !dormant
+        };
+        let mut chains: HashMap<Name<'_>, Vec<&Value>> = HashMap::new();
+        for chain in self.entries("chain") {
+            chains.insert(name(chain, "name"), Vec::new());
+        }
+        for rule in self.entries("rule") {
+            chains.entry(name(rule, "chain")).or_default().push(rule);
+        }
+        let mut unknown = false;
+        for base in self.entries("chain").filter(judged) {
+            for &port in ports {
+                let packet = Packet { interface, family, port };
+                let mut walk = Walk { chains: &chains, packet, unsure: false, left: RULES_MAX };
+                let by = match walk.chain(name(base, "name"), 0) {
+                    Outcome::Drop(by) => by,
+                    Outcome::Return if base["policy"] == "drop" => "its policy".to_owned(),
+                    _ => continue,
+                };
+                if walk.unsure {
+                    unknown = true;
                     continue;
                 }
-            };
-            match (sure, end) {
-                (Match::Yes, end) => return end,
-                // What may be dropped may as well not be: the next rules say more.
-                (_, Outcome::Drop(_)) => break,
-                (_, _) => return Outcome::Unknown,
+                let text = |key: &str| base[key].as_str().unwrap_or_default().to_owned();
+                return Fate::Drops(Drops { family: text("family"), table: text("table"), chain: text("name"), by });
             }
         }
-        // A map of verdicts ends a rule without a verdict of its own.
-        let maps = rule["expr"].as_array().into_iter().flatten().any(|part| part.get("vmap").is_some());
-        if maps {
-            return Outcome::Unknown;
+        if unknown { Fate::Unknown } else { Fate::Open }
+    }
+}
+
+/// Family, table and name of a chain.
+type Name<'a> = [&'a str; 3];
+
+fn name<'a>(entry: &'a Value, own: &str) -> Name<'a> {
+    ["family", "table", own].map(|key| entry[key].as_str().unwrap_or_default())
+}
+
+/// The way of one packet through a base chain.
+struct Walk<'a> {
+    chains: &'a HashMap<Name<'a>, Vec<&'a Value>>,
+    packet: Packet<'a>,
+    /// Whether something that is not understood may have accepted it.
+    unsure: bool,
+    /// Rules that may still be looked at.
+    left: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn chain(&mut self, which: Name<'a>, depth: usize) -> Outcome {
+        for rule in self.chains.get(&which).into_iter().flatten() {
+            let Some(left) = self.left.checked_sub(1) else {
+                self.unsure = true;
+                return Outcome::Return;
+            };
+            self.left = left;
+            match self.rule(rule, which, depth) {
+                Outcome::Next => {}
+                end => return end,
+            }
+        }
+        Outcome::Return
+    }
+
+    fn rule(&mut self, rule: &'a Value, which: Name<'a>, depth: usize) -> Outcome {
+        let mut sure = true;
+        for part in rule["expr"].as_array().into_iter().flatten() {
+            let Some((kind, value)) = part.as_object().and_then(|map| map.iter().next()) else { continue };
+            match kind.as_str() {
+                "match" => match condition(value, &self.packet) {
+                    Match::Yes => {}
+                    Match::Maybe => sure = false,
+                    Match::No => return Outcome::Next,
+                },
+                "counter" | "log" | "comment" | "mangle" | "notrack" => {}
+                "vmap" => {
+                    let Some(list) = value["data"]["set"].as_array() else {
+                        // A map with a name, which is not looked up.
+                        self.unsure = true;
+                        continue;
+                    };
+                    for one in list {
+                        let entry = serde_json::json!({ "op": "==", "left": value["key"], "right": one[0] });
+                        let holds = condition(&entry, &self.packet);
+                        let verdict = one[1].as_object().and_then(|map| map.iter().next());
+                        let (true, Some((kind, value))) = (holds != Match::No, verdict) else { continue };
+                        let end = self.verdict(kind, value, rule, which, depth).unwrap_or(Outcome::Next);
+                        match self.certain(sure && holds == Match::Yes, end) {
+                            // What may hold may as well not: the next ones say more.
+                            Outcome::Next if holds == Match::Maybe => {}
+                            end => return end,
+                        }
+                    }
+                    // A key that the map does not have ends the rule.
+                    return Outcome::Next;
+                }
+                _ => match self.verdict(kind, value, rule, which, depth) {
+                    Some(end) => return self.certain(sure, end),
+                    // A limit, a match of iptables, a set that is not listed here.
+                    None => sure = false,
+                },
+            }
+        }
+        Outcome::Next
+    }
+
+    /// What a statement of this kind does to the packet, where it ends a rule.
+    fn verdict(
+        &mut self,
+        kind: &str,
+        value: &'a Value,
+        rule: &Value,
+        which: Name<'a>,
+        depth: usize,
+    ) -> Option<Outcome> {
+        Some(match kind {
+            "accept" => Outcome::Accept,
+            "drop" | "reject" => Outcome::Drop(format!(
+                "the rule with handle {} of chain {}",
+                rule["handle"],
+                rule["chain"].as_str().unwrap_or("?")
+            )),
+            "return" => Outcome::Return,
+            "jump" | "goto" => {
+                let to = [which[0], which[1], value["target"].as_str().unwrap_or_default()];
+                if depth >= DEPTH || !self.chains.contains_key(&to) {
+                    self.unsure = true;
+                    return Some(Outcome::Next);
+                }
+                match self.chain(to, depth + 1) {
+                    Outcome::Return if kind == "jump" => Outcome::Next,
+                    end => end,
+                }
+            }
+            _ => return None,
+        })
+    }
+
+    /// The end of a rule that certainly matches, or may: what may be dropped may as well not be, and the next rules say more.
+    fn certain(&mut self, sure: bool, end: Outcome) -> Outcome {
+        match end {
+            _ if sure => end,
+            Outcome::Accept | Outcome::Return => {
+                self.unsure = true;
+                Outcome::Next
+            }
+            Outcome::Drop(_) | Outcome::Next => Outcome::Next,
         }
     }
-    Outcome::Return
 }
 
 /// One flag is text in some versions, a list in others.
@@ -136,7 +245,8 @@ fn condition(value: &Value, packet: &Packet<'_>) -> Match {
     let (left, right) = (&value["left"], &value["right"]);
     // A field of another protocol implies that protocol, which the list leaves out: it never holds, whatever the operator.
     let other = ["udp", "icmp", "icmpv6", "sctp", "esp", "ah"];
-    if left["payload"]["protocol"].as_str().is_some_and(|protocol| other.contains(&protocol)) {
+    let family = if packet.family == "ip" { "ip6" } else { "ip" };
+    if left["payload"]["protocol"].as_str().is_some_and(|protocol| other.contains(&protocol) || protocol == family) {
         return Match::No;
     }
     let found = if let Some(key) = left["meta"]["key"].as_str() {
@@ -153,6 +263,8 @@ fn condition(value: &Value, packet: &Packet<'_>) -> Match {
                 Some(name) => yes(name == "tcp"),
                 None => yes(one.as_u64() == Some(6)),
             }),
+            "nfproto" => any(right, &|one| yes(one == if packet.family == "ip" { "ipv4" } else { "ipv6" })),
+            "protocol" => any(right, &|one| yes(one == packet.family)),
             _ => Match::Maybe,
         }
     } else if let Some(protocol) = left["payload"]["protocol"].as_str() {

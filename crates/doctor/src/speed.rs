@@ -108,7 +108,7 @@ pub fn shut(host: &str, peer: &str, open: Option<u16>, failures: &[String]) -> O
     let port = open.filter(|_| !failures.is_empty() && failures.iter().all(|why| why.contains("LS0508")))?;
     let what = format!("{peer} answers at port {port}, and its other ports do not");
     let step = format!(
-        "on the host of {peer}: sudo lspan doctor, which names the rule and the command that lets the interface in; data goes to random \
+        "on the host of {peer}: sudo lspan doctor, which names the rule and the command that lets the interface in (with ufw: sudo ufw status); data goes to random \
          ports, so that opening {port} alone does not do"
     );
     Some(Finding {

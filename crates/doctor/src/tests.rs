@@ -238,6 +238,23 @@ fn what_was_asked_for_and_works_as_it_is_makes_a_fact_and_no_finding() {
             "mlx5_0/1: its interface enp25s0np0 is switched off; whether a cable is there is not seen",
         ),
         (
+            "strix-halo",
+            &[
+                "remove address thunderbolt0",
+                "address thunderbolt0 10.0.0.1/24",
+                "address thunderbolt0 fd00::1/64",
+                r#"rules {"nftables":[{"chain":{"family":"ip6","table":"f","name":"INPUT","hook":"input","policy":"drop"}}]}"#,
+            ],
+            "connections of IPv6 that come in on thunderbolt0 are dropped by its policy in ip6 f INPUT",
+        ),
+        (
+            "strix-halo",
+            &[
+                r#"rules {"nftables":[{"chain":{"family":"ip","table":"filter","name":"INPUT","hook":"input","policy":"drop"}},{"rule":{"family":"ip","table":"filter","chain":"INPUT","handle":4,"expr":[{"xt":{"type":"match","name":"conntrack"}},{"accept":null}]}}]}"#,
+            ],
+            "whether the firewall lets connections of IPv4 in on thunderbolt0 is not known",
+        ),
+        (
             "plain-server",
             &["env LINKSPAN_IFNAME=ib,enp1,xd"],
             "no interface has a name that begins with ib or xd; the others",

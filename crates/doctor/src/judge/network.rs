@@ -316,29 +316,61 @@ fn firewall(case: &mut Case<'_>) {
         let running = [("/run/firewalld", "firewalld"), ("/run/ufw.lock", "ufw")];
         for (_, name) in running.iter().filter(|(path, _)| snap.sources.roots.has(path)) {
             case.fact(format!(
-                "{name} runs; its rules are judged where `lspan doctor` runs as root with `nft` installed"
+                "{name} runs; rules are judged where `lspan doctor` runs as root with `nft` installed, those of iptables and ufw as far as `nft` tells them"
             ));
         }
         return;
     };
+    let rules = match nft::Rules::read(rules) {
+        Ok(rules) => rules,
+        Err(why) => {
+            case.fact(format!("the firewall's rules could not be read: {why}"));
+            return;
+        }
+    };
     let cables: Vec<&Interface> = snap.cabled().collect();
     for iface in cables {
-        match nft::drops(rules, &iface.name, &PORTS) {
-            Err(why) => {
-                case.fact(format!("the firewall's rules could not be read: {why}"));
-                return;
-            }
-            Ok(None) => {}
-            Ok(Some(drops)) => {
-                let name = &*iface.name;
-                let what = format!(
-                    "connections that come in on {name} are dropped by {} in {} {} {}",
-                    drops.by, drops.family, drops.table, drops.chain
-                );
-                case.add(&FIREWALL_DROPS, name, what, let_in(&drops, name));
+        let name = &*iface.name;
+        let (mut drops, mut shut, mut open): (Vec<nft::Drops>, Vec<&str>, bool) = (Vec::new(), Vec::new(), false);
+        for (family, shown) in families(iface) {
+            let fate = rules.fate(name, family, &PORTS);
+            open |= !matches!(fate, nft::Fate::Drops(_));
+            match fate {
+                nft::Fate::Open => {}
+                nft::Fate::Unknown => case.fact(format!(
+                    "whether the firewall lets connections of {shown} in on {name} is not known: a rule with a condition that is not understood may accept \
+                     them (of iptables' matches, as ufw's, `nft` tells the names alone)"
+                )),
+                nft::Fate::Drops(one) => {
+                    shut.push(shown);
+                    // One chain may be for both families.
+                    if !drops.contains(&one) {
+                        drops.push(one);
+                    }
+                }
             }
         }
+        let by = drops.iter().map(|one| format!("{} in {} {} {}", one.by, one.family, one.table, one.chain));
+        let by = by.collect::<Vec<_>>().join(" and ");
+        if drops.is_empty() {
+            continue;
+        } else if open {
+            case.fact(format!("connections of {} that come in on {name} are dropped by {by}", shut.join(" and ")));
+        } else {
+            let what = format!("connections that come in on {name} are dropped by {by}");
+            let steps = drops.iter().flat_map(|one| let_in(one, name)).collect();
+            case.add(&FIREWALL_DROPS, name, what, steps);
+        }
     }
+}
+
+/// The families of the addresses that others connect to, as nftables and people call them; both where there is no address yet.
+fn families(iface: &Interface) -> Vec<(&'static str, &'static str)> {
+    let offered =
+        |four: bool| iface.addrs.iter().any(|a| a.ip.is_ipv4() == four && (!a.is_link_local() || !routed(iface)));
+    let all = [(true, ("ip", "IPv4")), (false, ("ip6", "IPv6"))];
+    let all = all.into_iter().filter(|(four, _)| iface.addrs.is_empty() || offered(*four));
+    all.map(|(_, family)| family).collect()
 }
 
 /// The command of the program that made the rules.

@@ -49,7 +49,7 @@ pub(super) fn judge(case: &mut Case<'_>, asked: &Asked) {
                 let what =
                     format!("{shown} answers a ping over {name}, and a connection to port {port} gets no answer");
                 let steps = format!(
-                    "on the host of {peer}: sudo lspan doctor, which names the rule and the command that lets {name} in"
+                    "on the host of {peer}: sudo lspan doctor, which names the rule and the command that lets {name} in; with ufw: sudo ufw status"
                 );
                 case.add(&FIREWALL_PEER, &peer, what, by_hand(steps));
             }
