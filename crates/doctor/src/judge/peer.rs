@@ -95,6 +95,7 @@ pub(super) fn judge(case: &mut Case<'_>, asked: &Asked) {
 fn no_route(case: &mut Case<'_>, asked: &Asked) {
     let (snap, peer, shown) = (case.snap, asked.peer.to_string(), asked.shown());
     if case.report.findings.iter().any(|found| NET_NO_ROUTE.after.contains(&found.rule)) {
+        case.fact(format!("there is no route to {shown}: mend what is broken here, then ask again"));
         return;
     }
     let covers = |iface: &&Interface| iface.addrs.iter().any(|addr| addr.same_subnet(asked.peer));

@@ -120,3 +120,11 @@ fn the_slack_of_a_cable_for_tags_is_no_mtu() {
         assert!(steps.contains(&format!("mtu {mtu};")), "{passes}: {steps}");
     }
 }
+
+#[test]
+fn a_peer_without_a_route_is_told_beside_what_may_be_why() {
+    let more = ["env LINKSPAN_IFNAME=enp1s0,enp3s0", "net enp3s0 6 pci0000:00/0000:00:1e.0/0000:03:00.0 speed=10000"];
+    let report = report(&more, |asked| (asked.peer, asked.source) = (ip("10.9.9.9"), None));
+    assert_eq!(report.findings.iter().map(|found| found.rule.code()).collect::<Vec<_>>(), ["LS2306"]);
+    assert!(report.facts.iter().any(|fact| fact.contains("there is no route to 10.9.9.9")), "{:?}", report.facts);
+}
