@@ -1,6 +1,6 @@
 //! Thunderbolt and USB4.
 
-use linkspan_topology::{Domain, Interface, XDomain};
+use linkspan_topology::{Domain, Interface, Roots, XDomain};
 
 use super::{Case, by_hand, run};
 use crate::finding::Step;
@@ -239,11 +239,22 @@ fn stream(case: &mut Case<'_>, xdomain: &XDomain, peer: &str) {
             let what = format!("{peer} offers USB4STREAM over cable {name}, and no driver took it here");
             case.add(&TB_STREAM_OFF, name, what, run("sudo modprobe thunderbolt_stream && sudo lspan link up"));
         }
-    } else if !roots.names("/dev").iter().any(|file| file.starts_with("tbstream")) && snap.container().is_none() {
+    } else if !streamed(roots, &service.name) && snap.container().is_none() {
         let what = format!("no stream is set up over cable {name} to {peer}");
         let steps = vec![Step::Run("sudo lspan link up".into()), Step::Do(format!("the same on {peer}"))];
         case.add(&TB_STREAM_UNSET, name, what, steps);
     }
+}
+
+/// Whether a stream is set up for a service, as `lspan link up` does it in configfs; where that is not seen, for any.
+fn streamed(roots: &Roots, service: &str) -> bool {
+    const CONFIG: &str = "/sys/kernel/config/thunderbolt/stream";
+    if !roots.has(CONFIG) {
+        return roots.names("/dev").iter().any(|file| file.starts_with("tbstream"));
+    }
+    let index = |stream: &String| roots.text(&format!("{CONFIG}/{service}/{stream}/index"));
+    let node = |stream: &String| index(stream).is_none_or(|index| roots.has(&format!("/dev/tbstream{index}")));
+    roots.names(&format!("{CONFIG}/{service}")).iter().any(node)
 }
 
 /// The link that linkspan.ko makes of a cable, where it is loaded on both hosts.
