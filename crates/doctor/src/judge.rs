@@ -13,6 +13,7 @@ pub use nccl::takes_linkspan;
 use linkspan_topology::is_link_local;
 
 use crate::finding::{Finding, Rule, Step, root_causes};
+use crate::module;
 use crate::probe::Asked;
 use crate::snapshot::Snapshot;
 
@@ -60,6 +61,17 @@ impl<'a> Case<'a> {
 
 fn run(command: impl Into<String>) -> Vec<Step> {
     vec![Step::Run(command.into())]
+}
+
+/// A command that loads a module, or what has to be done before one can be.
+fn load(snap: &Snapshot, command: impl Into<String>) -> Vec<Step> {
+    let release = &snap.machine.host.kernel;
+    match module::replaced(&snap.sources.roots, release).filter(|_| snap.container().is_none()) {
+        Some(others) => by_hand(format!(
+            "reboot, where an update has replaced the running kernel: /lib/modules has those of {others} and none of {release}"
+        )),
+        None => run(command),
+    }
 }
 
 fn by_hand(what: impl Into<String>) -> Vec<Step> {

@@ -23,6 +23,13 @@ pub(crate) fn listed(roots: &Roots, release: &str) -> bool {
     roots.has(&format!("/lib/modules/{release}/modules.dep"))
 }
 
+/// The kernels whose modules are here, where those of the running one are not: an update of Arch takes them away with the old package.
+pub(crate) fn replaced(roots: &Roots, release: &str) -> Option<String> {
+    let mut others = roots.names("/lib/modules");
+    others.retain(|other| listed(roots, other));
+    (!others.is_empty() && !others.iter().any(|other| other == release)).then(|| others.join(", "))
+}
+
 /// Other kernels for which the module is there.
 pub(crate) fn elsewhere(roots: &Roots, release: &str, name: &str) -> Vec<String> {
     let others = roots.names("/lib/modules").into_iter().filter(|other| other != release);

@@ -1,6 +1,6 @@
 //! GPUs, by their platform.
 
-use super::{Case, by_hand, run};
+use super::{Case, by_hand, load, run};
 use crate::list::*;
 use crate::module;
 use crate::shell::word;
@@ -18,8 +18,8 @@ pub(super) fn judge(case: &mut Case<'_>) {
             continue;
         }
         let steps = match vendor {
-            "AMD" => run("sudo modprobe amdgpu"),
-            _ => run("sudo modprobe nvidia"),
+            "AMD" => load(snap, "sudo modprobe amdgpu"),
+            _ => load(snap, "sudo modprobe nvidia"),
         };
         case.add(&GPU_NO_DRIVER, address, what, steps);
     }

@@ -2,7 +2,7 @@
 
 use linkspan_topology::{Interface, LinkLayer, NotReady, RdmaDevice, RdmaPort, Roots};
 
-use super::{Case, by_hand, give_address, routed, run};
+use super::{Case, by_hand, give_address, load, routed, run};
 use crate::finding::Step;
 use crate::list::*;
 use crate::loader::Loader;
@@ -59,7 +59,7 @@ fn process(case: &mut Case<'_>) {
                 "give the pod the RDMA resource of your device plugin, or the volume /dev/infiniband with the rights to open it",
             ),
             Some(_) => by_hand("start the container with --device /dev/infiniband --ulimit memlock=-1"),
-            None => run("sudo modprobe ib_uverbs"),
+            None => load(snap, "sudo modprobe ib_uverbs"),
         };
         case.add(&RDMA_NO_NODE, "", what, steps);
     }

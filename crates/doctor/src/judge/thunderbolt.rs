@@ -2,7 +2,7 @@
 
 use linkspan_topology::{Domain, Interface, Roots, XDomain};
 
-use super::{Case, by_hand, run};
+use super::{Case, by_hand, load, run};
 use crate::finding::Step;
 use crate::list::*;
 use crate::module;
@@ -17,7 +17,7 @@ pub(super) fn judge(case: &mut Case<'_>) {
     let snap = case.snap;
     for address in &snap.idle_hosts {
         let what = format!("the Thunderbolt or USB4 host interface {address} has no driver");
-        case.add(&TB_NO_DRIVER, address, what, run("sudo modprobe thunderbolt"));
+        case.add(&TB_NO_DRIVER, address, what, load(snap, "sudo modprobe thunderbolt"));
     }
     if snap.text("/sys/module/thunderbolt/parameters/xdomain").as_deref() == Some("N") {
         off(case);
@@ -182,7 +182,7 @@ fn network(case: &mut Case<'_>, xdomain: &XDomain) {
         }
         let what = format!("{peer} offers a network over cable {name}, and no driver took it here");
         let keep = "echo thunderbolt_net | sudo tee /etc/modules-load.d/thunderbolt_net.conf";
-        case.add(&TB_NET_OFF, name, what, run(format!("sudo modprobe thunderbolt_net && {keep}")));
+        case.add(&TB_NET_OFF, name, what, load(snap, format!("sudo modprobe thunderbolt_net && {keep}")));
         return;
     }
     // In a container the interface is in another network namespace: that is no fault of the cable.
