@@ -1,6 +1,7 @@
 //! GPUs, by their platform.
 
 use super::{Case, by_hand, load, run};
+use crate::finding::Step;
 use crate::list::*;
 use crate::module;
 use crate::shell::word;
@@ -141,6 +142,13 @@ fn direct(case: &mut Case<'_>, nvidia: bool) {
         let what =
             "NVIDIA's closed kernel modules are loaded without nvidia_peermem: RDMA cannot reach the GPUs' memory";
         let keep = "echo nvidia_peermem | sudo tee /etc/modules-load.d/nvidia_peermem.conf";
-        case.add(&GPU_NO_DIRECT, "", what, run(format!("sudo modprobe nvidia_peermem && {keep}")));
+        let mut steps = run(format!("sudo modprobe nvidia_peermem && {keep}"));
+        // It needs ib_register_peer_memory_client, which the kernel's own ib_core does not have.
+        steps.push(Step::Do(
+            "where that says `Invalid argument` or `Unknown symbol`, the RDMA drivers are the kernel's own: install NVIDIA's open kernel modules (dma-buf), which \
+             need no nvidia_peermem, or the drivers of DOCA-OFED"
+                .into(),
+        ));
+        case.add(&GPU_NO_DIRECT, "", what, steps);
     }
 }
