@@ -5,7 +5,7 @@ use linkspan_proto::{Head, Kind};
 use crate::Input;
 
 /// Every kind there is.
-pub const KINDS: [Kind; 14] = [
+pub const KINDS: [Kind; 15] = [
     Kind::Eager,
     Kind::Grant,
     Kind::Ack,
@@ -20,6 +20,7 @@ pub const KINDS: [Kind; 14] = [
     Kind::Chunk,
     Kind::Put,
     Kind::BatchHeads,
+    Kind::Beside,
 ];
 
 /// What an honest peer would put into its next message.

@@ -63,7 +63,6 @@ impl<R: Rail + ?Sized> Rails<R> {
                 self.up[..self.used].iter_mut().flatten().for_each(|rail| rail.granted(head.id.get(), into));
                 self.rail(rail)?.ctrl(head, MemSlice::NONE)
             }
-            Action::Data { rail, .. } if self.idle[rail] => Err(Busy),
             Action::Data { rail, head, src, whole } => {
                 if let Some(whole) = whole {
                     self.prepare(whole, false);
@@ -188,6 +187,7 @@ impl<R: Rail + ?Sized> Conn<R> {
         for (slot, rail) in slots.iter().flatten().enumerate() {
             let fresh = engine.rail_up(slot, slot as u32, rail.info().caps.chunk);
             debug_assert!(fresh, "the first rails are numbered from 0");
+            engine.rail_rests(slot, rail.info().standby);
         }
         let device = slots.iter().flatten().all(|r| r.info().caps.device_memory);
         let idle = slots.each_ref().map(|rail| rail.as_ref().is_some_and(|r| r.info().standby));
@@ -217,6 +217,7 @@ impl<R: Rail + ?Sized> Conn<R> {
             {
                 self.engine.exposures().for_each(|(key, mem, access)| rail.exposed(key, mem, access));
                 self.rails.idle[slot] = rail.info().standby;
+                self.engine.rail_rests(slot, rail.info().standby);
                 self.rails.up[slot] = Some(rail);
                 self.rails.used = self.rails.used.max(slot + 1);
                 self.next_id = self.next_id.max(id.saturating_add(1));
@@ -319,9 +320,13 @@ impl<R: Rail + ?Sized> Conn<R> {
         self.engine.unexpose(key) && at_rest
     }
 
-    /// Exposes memory under a key that the caller has chosen; see [`Engine::expose_at`].
+    /// Exposes memory under a key that the caller has chosen; see [`Engine::expose_at`]. `false` also for memory of a device where the
+    /// rails move host memory only.
     #[must_use]
     pub fn expose_at(&mut self, key: u32, mem: MemSlice, access: Access) -> bool {
+        if !self.device && !mem.is_host() {
+            return false;
+        }
         let fresh = self.engine.expose_at(key, mem, access);
         if fresh {
             self.rails.exposed(key, mem, access);
@@ -383,7 +388,7 @@ impl<R: Rail + ?Sized> Conn<R> {
                 Ok((_, Ok(_))) => active = true,
                 Ok((_, Err(why))) => self.drop_rail(slot, why)?,
                 Err(why) => {
-                    self.drain_rail(slot);
+                    let why = self.drain_rail(slot).unwrap_or(why);
                     self.drop_rail(slot, why)?;
                 }
             }
@@ -398,7 +403,7 @@ impl<R: Rail + ?Sized> Conn<R> {
                 continue;
             };
             if let Err(why) = rail.flush() {
-                self.drain_rail(slot);
+                let why = self.drain_rail(slot).unwrap_or(why);
                 self.drop_rail(slot, why)?;
             }
         }
@@ -525,22 +530,28 @@ impl<R: Rail + ?Sized> Conn<R> {
         }
         let rails = &mut self.rails.up[..self.rails.used];
         // All of them: one that is asked whether it has stalled looks at its peer.
-        let all = rails.iter_mut().enumerate().filter_map(|(n, rail)| rail.as_mut()?.stalled().then_some(n));
-        let Some(stalled) = all.reduce(|first, _| first) else {
+        let mut stalled = [false; MAX_RAILS];
+        stalled
+            .iter_mut()
+            .zip(&mut *rails)
+            .for_each(|(is, rail)| *is = rail.as_mut().is_some_and(|rail| rail.stalled()));
+        if !stalled.contains(&true) {
             self.asked = None;
             return None;
-        };
+        }
         // A caller may look more seldom than that.
         let lately = self.asked.map_or(HEARD, |at| at.elapsed().max(HEARD));
-        // A stream that stands by may have taken messages that no other rail has. Until it is dead it stays beside rails on its own
-        // interface, whose cable may just be back, and beside those of which nothing is known, which may be as dead.
-        let stays = rails[stalled].as_deref().filter(|rail| rail.info().standby && !rail.health().dead);
-        let interface = stays.map(|rail| rail.info().interface.clone());
-        let elsewhere = |rail: &R| interface.as_ref() != Some(&rail.info().interface);
-        let heard = |rail: &R| rail.health().heard.map_or(interface.is_none(), |at| at < lately && elsewhere(rail));
-        let mut others = rails.iter().enumerate().filter(|(n, _)| *n != stalled);
-        if others.any(|(_, rail)| rail.as_deref().is_some_and(heard)) {
-            return rails[stalled].as_ref().map(|rail| (stalled, rail.info().path.clone()));
+        for (slot, rail) in rails.iter().enumerate().filter(|(slot, _)| stalled[*slot]) {
+            // A stream that stands by may have taken messages that no other rail has. Until it is dead it stays beside rails on its own
+            // interface, whose cable may just be back, and beside those of which nothing is known, which may be as dead.
+            let stays = rail.as_deref().filter(|rail| rail.info().standby && !rail.health().dead);
+            let interface = stays.map(|rail| rail.info().interface.clone());
+            let elsewhere = |rail: &R| interface.as_ref() != Some(&rail.info().interface);
+            let heard = |rail: &R| rail.health().heard.map_or(interface.is_none(), |at| at < lately && elsewhere(rail));
+            let mut others = rails.iter().enumerate().filter(|(other, _)| *other != slot);
+            if others.any(|(_, rail)| rail.as_deref().is_some_and(heard)) {
+                return rail.as_ref().map(|rail| (slot, rail.info().path.clone()));
+            }
         }
         self.asked = Some(Instant::now());
         let head = self.engine.report();
@@ -574,9 +585,10 @@ impl<R: Rail + ?Sized> Conn<R> {
     /// From now on rails on standby carry chunks, or no more. Returns the paths of those for which that is another state than before.
     pub fn switch_standby(&mut self, active: bool) -> Vec<(String, bool)> {
         let mut switched = Vec::new();
-        for (rail, idle) in self.rails.up.iter().zip(&mut self.rails.idle) {
+        for (slot, (rail, idle)) in self.rails.up.iter().zip(&mut self.rails.idle).enumerate() {
             if let Some(rail) = rail.as_ref().filter(|rail| rail.info().standby && *idle == active) {
                 *idle = !active;
+                self.engine.rail_rests(slot, !active);
                 switched.push((rail.info().path.clone(), active));
             }
         }
@@ -660,16 +672,17 @@ impl<R: Rail + ?Sized> Conn<R> {
     /// Reads what had arrived on a rail that cannot be written to any more: a peer that closes has sent its last
     /// messages, its acknowledgements and its close message before.
     #[cold]
-    fn drain_rail(&mut self, slot: usize) {
+    fn drain_rail(&mut self, slot: usize) -> Option<Down> {
         for _ in 0..DRAIN_POLLS {
-            let Some(rail) = &mut self.rails.up[slot] else {
-                return;
-            };
+            let rail = self.rails.up[slot].as_mut()?;
             let port = &mut EngineSink { engine: &mut self.engine, rail: slot };
-            if !matches!(rail.poll(port), Ok(Poll::Active)) {
-                return;
+            match rail.poll(port) {
+                Ok(Poll::Active) => {}
+                Ok(Poll::Idle) => return None,
+                Err(why) => return Some(why).filter(|why| matches!(why, Down::Protocol { .. })),
             }
         }
+        None
     }
 
     fn drop_all(&mut self) {

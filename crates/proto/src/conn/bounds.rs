@@ -1,6 +1,6 @@
 //! What a peer can make grow, for tests and fuzzers that hold it against its bounds.
 
-use super::rails::MAX_RAILS;
+use super::rails::{MAX_RAILS, WINDOW_ALONE};
 use super::{Engine, MAX_OPS, MAX_RECVS};
 use crate::Buf;
 
@@ -8,7 +8,7 @@ use crate::Buf;
 const MAX_QUEUED: usize = 1024;
 
 /// Chunks in flight on the rails of a connection, all to be sent again at worst.
-const MAX_AGAIN: usize = MAX_RAILS * 64;
+const MAX_AGAIN: usize = MAX_RAILS * WINDOW_ALONE;
 
 /// Notifications not taken yet.
 const MAX_NOTIFIES: usize = 64 << 10;

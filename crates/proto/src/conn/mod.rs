@@ -166,6 +166,11 @@ impl<B: Buf> Engine<B> {
         true
     }
 
+    /// A rail that is up is given no chunk from now on, as one that stands by for others, or is again. What it has goes on.
+    pub fn rail_rests(&mut self, rail: usize, rests: bool) {
+        self.rails.rest(rail, rests);
+    }
+
     /// The rail in this slot is gone and nothing lands on it any more (it was dropped). Returns whether any is left.
     pub fn rail_down(&mut self, rail: usize) -> bool {
         if planted::is(Bug::NoRevocation) && self.rails.live() > 1 {

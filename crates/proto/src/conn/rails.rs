@@ -8,14 +8,14 @@ use crate::{Buf, Head};
 /// Most rails of a connection at a time.
 pub const MAX_RAILS: usize = 8;
 
-/// Chunks in flight per rail while there are several rails. Each rail takes its next chunk when one has been
+/// Chunks in flight per rail while several carry chunks. Each rail takes its next chunk when one has been
 /// acknowledged, so load follows the speed each rail really has. One on its way, one behind it and one for the time the
 /// acknowledgement takes; each more would make the end of a transfer wait longer for the slowest rail.
 const WINDOW: usize = 3;
 
-/// Chunks in flight on a rail that is alone; only memory is saved by a bound here. Seven batches of 64 pages that are copied together: one
+/// Chunks in flight on a rail that carries alone; only memory is saved by a bound here. Seven batches of 64 pages that are copied together: one
 /// under way on either side, three whose copies or acknowledgements the other side has yet to notice, two to go on with.
-const WINDOW_ALONE: usize = 448;
+pub(super) const WINDOW_ALONE: usize = 448;
 
 /// A chunk that was sent and not acknowledged; `head` and `src` suffice to send it again.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +61,8 @@ pub(super) struct Rail<B> {
     /// Holds chunks that the peer has yet to account for, so the slot cannot be used again.
     unsettled: bool,
     peer_closed: bool,
+    /// Is given no chunk.
+    rests: bool,
     /// Chunk size it likes best, bytes.
     chunk: usize,
     sent: u32,
@@ -79,6 +81,8 @@ pub(super) struct Rails<B> {
     pub(super) rails: [Rail<B>; MAX_RAILS],
     control: Option<usize>,
     live: usize,
+    /// Of these, those that do not rest.
+    carrying: usize,
     /// Slots that were ever used; looking no further keeps one rail as cheap as one.
     used: usize,
     given_up: VecDeque<u32>,
@@ -92,6 +96,7 @@ impl<B: Buf> Rails<B> {
                 live: false,
                 unsettled: false,
                 peer_closed: false,
+                rests: false,
                 chunk: 1,
                 sent: 0,
                 heard: 0,
@@ -103,6 +108,7 @@ impl<B: Buf> Rails<B> {
             }),
             control: None,
             live: 0,
+            carrying: 0,
             used: 0,
             given_up: VecDeque::new(),
         }
@@ -119,6 +125,7 @@ impl<B: Buf> Rails<B> {
         rail.id = id;
         rail.live = true;
         rail.peer_closed = false;
+        rail.rests = false;
         rail.chunk = chunk.max(1);
         rail.sent = 0;
         rail.heard = 0;
@@ -131,6 +138,7 @@ impl<B: Buf> Rails<B> {
         rail.landed = 0;
         rail.owes_ack = false;
         self.live += 1;
+        self.carrying += 1;
         self.used = self.used.max(slot + 1);
         true
     }
@@ -158,6 +166,7 @@ impl<B: Buf> Rails<B> {
         rail.unsettled = !rail.peer_closed;
         rail.peer_closed = false;
         self.live -= 1;
+        self.carrying -= usize::from(!rail.rests);
         if self.control == Some(slot) {
             self.control = None;
         }
@@ -175,6 +184,20 @@ impl<B: Buf> Rails<B> {
 
     pub(super) fn live(&self) -> usize {
         self.live
+    }
+
+    /// How many may be given chunks.
+    pub(super) fn carrying(&self) -> usize {
+        self.carrying
+    }
+
+    /// From now on the rail is given no chunk, or is again.
+    pub(super) fn rest(&mut self, slot: usize, rests: bool) {
+        let rail = &mut self.rails[slot];
+        if rail.live && rail.rests != rests {
+            rail.rests = rests;
+            self.carrying = if rests { self.carrying - 1 } else { self.carrying + 1 };
+        }
     }
 
     pub(super) fn is_live(&self, slot: usize) -> bool {
@@ -200,8 +223,8 @@ impl<B: Buf> Rails<B> {
     /// Whether the rail may take one more chunk now.
     pub(super) fn has_window(&self, slot: usize) -> bool {
         let rail = &self.rails[slot];
-        let window = if self.live > 1 { WINDOW } else { WINDOW_ALONE };
-        rail.live && !rail.peer_closed && rail.flight.len() < window
+        let window = if self.carrying > 1 { WINDOW } else { WINDOW_ALONE };
+        rail.live && !rail.peer_closed && !rail.rests && rail.flight.len() < window
     }
 
     pub(super) fn chunk(&self, slot: usize) -> usize {

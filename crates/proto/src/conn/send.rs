@@ -176,8 +176,8 @@ impl<B: Buf> Engine<B> {
             }
             let rail = self.pick_rail(refused)?;
             let len = cut.src.len() as u64;
-            let live = self.rails.live() as u64;
-            let stripe = if live > 1 { len.div_ceil(live).max(MIN_STRIPE) } else { len };
+            let carrying = self.rails.carrying() as u64;
+            let stripe = if carrying > 1 { len.div_ceil(carrying).max(MIN_STRIPE) } else { len };
             let size = (len - cut.done).min(stripe).min(self.rails.chunk(rail) as u64);
             let src = cut.src.sub(cut.done, size)?;
             let mut head = Head::new(cut.kind);
@@ -199,9 +199,6 @@ impl<B: Buf> Engine<B> {
 
     /// The rail with the fewest chunks in flight that may take one more, leaving out those in `not`.
     fn pick_rail(&self, not: u32) -> Option<usize> {
-        if self.rails.live() == 1 && not == 0 {
-            return self.rails.first_live().filter(|&r| self.rails.has_window(r));
-        }
         (0..self.rails.used())
             .filter(|&r| not & (1 << r) == 0 && self.rails.has_window(r))
             .min_by_key(|&r| self.rails.in_flight(r))

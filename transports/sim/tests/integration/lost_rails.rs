@@ -232,3 +232,17 @@ fn a_stream_that_stands_by_is_given_up_when_it_is_dead_or_beside_one_that_is_hea
         assert_eq!(a.stalled_rail().map(|s| s.0), gone.then_some(1), "{dead} {heard:?} {interface}");
     }
 }
+
+#[test]
+fn a_stream_that_stands_by_and_stays_keeps_no_other_stalled_rail() {
+    let world = World::new(1);
+    let (mut a, _b, _) = pair(&world, 3, true);
+    a.try_each_rail(|rail| {
+        (rail.stalled, rail.info.standby) = (rail.n != 0, rail.n == 1);
+        rail.heard = (rail.n == 0).then_some(Duration::from_millis(100));
+        rail.info.interface = ["lan0", "lan0", "lan1"][rail.n].into();
+        Ok::<(), Error>(())
+    })
+    .unwrap();
+    assert_eq!(a.stalled_rail().map(|s| s.0), Some(2));
+}

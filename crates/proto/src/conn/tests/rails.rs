@@ -53,6 +53,34 @@ fn either_end_may_lose_either_rail_at_any_point() {
 }
 
 #[test]
+fn a_rail_that_rests_is_given_no_chunk_and_leaves_the_window_to_the_other() {
+    let mut joined = Joined::new(2, true);
+    joined.ends[0].rail_rests(1, true);
+    let (src, dst) = (numbers(80_000), Mem::new(80_000));
+    let recv = joined.recv(1, &[(1, dst)]);
+    joined.settle();
+    let send = joined.send(0, 1, src).unwrap();
+    let chunks = |joined: &Joined, rail: usize| {
+        joined.wires[0].queues[rail].iter().filter(|item| item.kind().is_payload()).count()
+    };
+    assert_eq!([0, 1].map(|rail| chunks(&joined, rail)), [80_000usize.div_ceil(CHUNK), 0]);
+    finish(joined, [send, recv], [src, dst]);
+    // What no other rail may carry waits until it carries again.
+    let mut joined = Joined::new(2, true);
+    joined.ends[0].rail_rests(1, true);
+    let recv = joined.recv(1, &[(1, dst)]);
+    joined.settle();
+    assert!(joined.lose(0, 0));
+    joined.pump(1, true);
+    joined.lose(1, 0);
+    let send = joined.send(0, 1, src).unwrap();
+    joined.pump(0, true);
+    assert_eq!(chunks(&joined, 1), 0);
+    joined.ends[0].rail_rests(1, false);
+    finish(joined, [send, recv], [src, dst]);
+}
+
+#[test]
 fn both_ends_lose_the_same_rail_and_their_words_cross() {
     for rail in [0, 1] {
         let (mut joined, tickets, mems) = half_way(2, 3);
