@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use linkspan_service::admission::canonical;
 use linkspan_service::system::System;
 use tokio::task::spawn_blocking;
 use zbus::message::Header;
@@ -18,6 +19,9 @@ use crate::{Dict, Error, PATH, actions, to_dict};
 /// Most calls that wait for polkit, its user or the system at a time, and most of one user.
 const CALLS: usize = 64;
 const CALLS_EACH: usize = 16;
+
+/// Bytes of an interface's name: IFNAMSIZ of linux/if.h without the end of the text.
+const INTERFACE: std::ops::RangeInclusive<usize> = 1..=15;
 
 /// Most users to whom queues are lent.
 const USERS: usize = 64;
@@ -116,13 +120,12 @@ impl Manager {
         done
     }
 
-    /// As `link.allow` and `link.forget` ask.
+    /// As `link.allow` and `link.forget` ask; `uuid` as a host has it, for rules of polkit compare it.
     fn of_host(&self, method: &str, action: &'static str, uuid: &str) -> Asked {
         let hosts = self.system.seen().1;
-        let name = hosts.iter().find(|host| host.uuid.eq_ignore_ascii_case(uuid)).and_then(|host| host.name.as_deref());
-        let uuid = word(uuid);
-        let call = format!("{method} {uuid}");
-        Asked { call, action, details: vec![("host", word(name.unwrap_or("without a name"))), ("uuid", uuid)] }
+        let name = hosts.iter().find(|host| host.uuid == uuid).and_then(|host| host.name.as_deref());
+        let host = word(name.unwrap_or("without a name"));
+        Asked { call: format!("{method} {uuid}"), action, details: vec![("host", host), ("uuid", uuid.to_owned())] }
     }
 
     /// The caller's user, or nobody in particular where it asks for all and may.
@@ -153,6 +156,8 @@ impl Manager {
         #[zbus(header)] header: Header<'_>,
         uuid: String,
     ) -> Result<Vec<String>, Error> {
+        // Before polkit is asked, which may take for ever: the message is kept that long.
+        let uuid = canonical(&uuid)?;
         let asked = self.of_host("Allow", actions::ALLOW, &uuid);
         self.change(connection, &header, asked, move |system| system.allow(&uuid)).await
     }
@@ -165,6 +170,8 @@ impl Manager {
         #[zbus(header)] header: Header<'_>,
         uuid: String,
     ) -> Result<Vec<String>, Error> {
+        // Before polkit is asked, which may take for ever: the message is kept that long.
+        let uuid = canonical(&uuid)?;
         let asked = self.of_host("Forget", actions::FORGET, &uuid);
         self.change(connection, &header, asked, move |system| system.forget(&uuid)).await
     }
@@ -209,6 +216,7 @@ impl Manager {
         within("queues", queues, QUEUES)?;
         within("each", each, QUEUES)?;
         within("the number of users", users.len(), 0..=USERS)?;
+        within("the length of the interface's name", interface.len(), INTERFACE)?;
         let name = word(&interface);
         let call = format!("LendQueues {name} {queues} {each} {users:?}");
         let details = vec![("interface", name)];
@@ -224,6 +232,7 @@ impl Manager {
         #[zbus(header)] header: Header<'_>,
         interface: String,
     ) -> Result<String, Error> {
+        within("the length of the interface's name", interface.len(), INTERFACE)?;
         let name = word(&interface);
         let asked =
             Asked { call: format!("EndLending {name}"), action: actions::DEVMEM, details: vec![("interface", name)] };

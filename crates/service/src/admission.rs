@@ -73,9 +73,16 @@ pub enum AdmissionError {
     Driver(#[from] LinkError),
 }
 
+/// Characters of a UUID with its dashes.
+const LONGEST: usize = 36;
+
 /// A UUID as files and objects are called: lower case, with dashes.
-fn canonical(text: &str) -> Result<String, AdmissionError> {
-    let bytes = uuid(text).ok_or_else(|| AdmissionError::NoUuid(text.chars().take(64).collect()))?;
+///
+/// # Errors
+/// [`AdmissionError::NoUuid`].
+pub fn canonical(text: &str) -> Result<String, AdmissionError> {
+    let bytes = uuid(text).filter(|_| text.len() <= LONGEST);
+    let bytes = bytes.ok_or_else(|| AdmissionError::NoUuid(text.chars().take(64).collect()))?;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
     Ok([part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-"))

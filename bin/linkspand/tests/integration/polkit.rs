@@ -10,8 +10,11 @@ use super::{PEER, Running, is_root, until};
 
 const POLKITD: &str = "/usr/lib/polkit-1/polkitd";
 
-/// `daemon` may let this one host in and may not shut it out, nor lend queues of `lo`; nothing is said of others.
+/// `daemon` may let this one host in and may not shut it out, nor lend queues of `lo`; nothing is said of others. `bin` may let all hosts
+/// in but this one.
 const RULES: &str = r#"polkit.addRule(function(action, subject) {
+    if (subject.user == "bin" && action.id == "org.linkspan.link.allow")
+        return action.lookup("uuid") == "d2040000-0080-7518-b3c8-e1ac3a6b0201" ? polkit.Result.NO : polkit.Result.YES;
     if (subject.user != "daemon") return;
     if (action.id == "org.linkspan.statistics.read-all") return polkit.Result.YES;
     if (action.id == "org.linkspan.link.allow" && action.lookup("host") == "strix-b" &&
@@ -22,8 +25,9 @@ const RULES: &str = r#"polkit.addRule(function(action, subject) {
     if (action.id == "org.linkspan.link.forget") return polkit.Result.NO;
 });"#;
 
-/// Users of every Debian: daemon and nobody.
+/// Users of every Debian: daemon, bin and nobody.
 const DAEMON: u32 = 1;
+const BIN: u32 = 2;
 const NOBODY: u32 = 65_534;
 
 struct Polkit(Child);
@@ -102,12 +106,29 @@ fn polkit_says_who_may_who_may_not_and_who_would_be_asked() {
     };
     // Without polkit root alone may.
     refused(DAEMON, "Allow", &[PEER], "polkit does not answer");
+    // What cannot be is refused before polkit is asked: a call waits there as long as somebody wants, and its message is kept.
+    let impossible = |method: &str, arguments: &[&str], why: &str| {
+        let error = call(&running, DAEMON, method, arguments).unwrap_err();
+        assert!(error.contains("Error.InvalidArgument") && error.contains(why), "{error}");
+    };
+    let (dashes, long) = (format!("{PEER}{}", "-".repeat(100_000)), "x".repeat(100_000));
+    for method in ["Allow", "Forget"] {
+        impossible(method, &[&dashes], "LS3211");
+        impossible(method, &[&long], "LS3211");
+    }
+    impossible("LendQueues", &[&long, "1", "1", "[]"], "LS3223");
+    impossible("EndLending", &[&long], "LS3223");
     let polkit = polkit(&running).unwrap();
     assert_eq!(call(&running, DAEMON, "Allow", &[PEER]).unwrap().trim(), "(@as [],)");
     refused(DAEMON, "Forget", &[PEER], "polkit refuses it");
     let asked = "a password is needed";
     // Rules, and who is asked, know what it is about.
     refused(DAEMON, "Allow", &["d2040000-0080-7518-b3c8-e1ac3a6b0202"], asked);
+    // However the UUID is spelt.
+    let other = PEER.to_uppercase().replace('-', "");
+    assert_eq!(call(&running, DAEMON, "Allow", &[&other]).unwrap().trim(), "(@as [],)");
+    refused(BIN, "Allow", &[PEER], "polkit refuses it");
+    refused(BIN, "Allow", &[&other], "polkit refuses it");
     refused(DAEMON, "LendQueues", &["lo", "1", "1", "[]"], "polkit refuses it");
     refused(DAEMON, "EndLending", &["lo"], "polkit refuses it");
     refused(DAEMON, "SetUp", &["1", "9"], "polkit refuses it");

@@ -132,9 +132,10 @@ fn whoever_is_not_at_a_cable_is_refused_and_nothing_changes() {
     let machine = Machine::new(true);
     let (one, look) = (&machine.admissions, machine.look());
     let code = |uuid: &str| one.allow(&look, uuid).unwrap_err().to_string().chars().take(6).collect::<String>();
-    let long = "x".repeat(100_000);
+    let (long, dashes) = ("x".repeat(100_000), format!("-{PEER}"));
     for (uuid, want) in [
         ("", "LS3211"),
+        (&dashes, "LS3211"),
         ("../../etc/passwd", "LS3211"),
         (&long, "LS3211"),
         ("00000000-0000-4000-8000-000000000001", "LS3212"),
