@@ -346,6 +346,31 @@ fn a_pairing_is_shown_with_its_fingerprint_until_it_was_compared_and_only_a_new_
 }
 
 #[test]
+fn of_pairings_of_one_name_only_the_newest_is_to_be_compared() {
+    let mut model = up();
+    let record = |id: u64, fingerprint: &str| json!({ "id": id, "kind": "pair", "state": "done", "name": "mini2", "fingerprint": fingerprint, "confirmed": true });
+    let peers = |some: bool| {
+        Update::Keys(Ok((
+            "line".into(),
+            "AAAA".into(),
+            if some { dicts(&[json!({ "name": "mini2" })]) } else { Vec::new() },
+        )))
+    };
+    tell(&mut model, Update::History(Vec::new()));
+    tell(&mut model, Update::History(dicts(&[record(1, "F1")])));
+    tell(&mut model, peers(true));
+    assert!(has(&model.pages(0).overview, "paired 1"));
+    // Its fingerprint differs: the peer goes, and is paired with again.
+    tell(&mut model, peers(false));
+    tell(&mut model, Update::History(dicts(&[record(2, "F2"), record(1, "F1")])));
+    tell(&mut model, peers(true));
+    let page = model.pages(0).overview;
+    assert!(has(&page, "paired 2") && !has(&page, "paired 1"), "{page:#?}");
+    model.apply(Input::Compared("2".into()));
+    assert!(!has(&model.pages(0).overview, "paired 1"));
+}
+
+#[test]
 fn a_join_line_that_another_window_made_can_be_cancelled_and_keeps_nobody_from_joining() {
     let mut model = up();
     model.apply(Input::Typed(Field::JoinLine, "LSPAXYZ".into()));

@@ -1,5 +1,7 @@
 //! Whom this user trusts, and how two come to trust each other.
 
+use std::collections::BTreeSet;
+
 use super::{Ask, Record, User};
 use crate::model::Service;
 use crate::row::{Action, Button, Field, Group, Kind, Mood, Row};
@@ -64,12 +66,11 @@ impl User {
     /// Pairings since this program began whose fingerprint nobody has compared, of peers that are trusted still.
     fn fresh(&self) -> impl Iterator<Item = &Record> {
         let known = |record: &Record| self.trusted.iter().any(|peer| peer.name == record.end.name);
-        self.history.iter().filter(move |record| {
-            record.kind == "pair"
-                && record.end.state == "done"
-                && Some(record.id) > self.paired_before
-                && !self.compared.contains(&record.id.to_string())
-                && known(record)
+        let made = self.history.iter().filter(|record| record.kind == "pair" && record.end.state == "done");
+        // The key of an older pairing of the name is trusted no more.
+        let mut names = BTreeSet::new();
+        made.filter(move |record| names.insert(&record.end.name)).filter(move |record| {
+            Some(record.id) > self.paired_before && !self.compared.contains(&record.id.to_string()) && known(record)
         })
     }
 
