@@ -1,4 +1,4 @@
-//! What the kernel says when devices come and go (uevents) and links change (rtnetlink). It is a reason to look again, not more: what is
+//! What the kernel says when devices come and go (uevents) and links and their addresses change (rtnetlink). It is a reason to look again, not more: what is
 //! there is read from sysfs, so a message that is lost, late or made up changes nothing.
 
 use std::collections::BTreeSet;
@@ -54,7 +54,9 @@ impl KernelWatch {
     /// # Errors
     /// The error of socket(2) or bind(2), as in a container that forbids netlink.
     pub fn open() -> io::Result<KernelWatch> {
-        Ok(KernelWatch { uevents: listen(Some(KOBJECT_UEVENT), UEVENT_KERNEL)?, links: listen(NETLINK_ROUTE, LINK)? })
+        let uevents = listen(Some(KOBJECT_UEVENT), UEVENT_KERNEL)?;
+        // An interface without an address carries nothing, and often gets it some seconds after its link.
+        Ok(KernelWatch { uevents, links: listen(NETLINK_ROUTE, LINK | ADDRESSES)? })
     }
 
     /// Readable when there is something to [`KernelWatch::take`].
@@ -187,6 +189,32 @@ mod tests {
             changes.hear(text.as_bytes());
         }
         assert_eq!(changes.removed.len(), REMOVED);
+    }
+
+    /// Set for the process in a network namespace of its own.
+    const ALONE: &str = "LINKSPAN_TEST_ALONE";
+
+    #[test]
+    fn an_address_that_comes_and_one_that_goes_are_heard() {
+        use std::process::Command;
+        if std::env::var_os(ALONE).is_none() {
+            let name = "observe::kernel::tests::an_address_that_comes_and_one_that_goes_are_heard";
+            let mut alone = Command::new("unshare");
+            alone.arg("-rn").arg(std::env::current_exe().unwrap()).args(["--exact", name]).env(ALONE, "1");
+            let can = Command::new("unshare").args(["-rn", "ip", "address"]).output();
+            if !can.is_ok_and(|can| can.status.success()) {
+                return eprintln!("skipped: needs unshare and ip, and leave for a network namespace");
+            }
+            let output = alone.output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+            return;
+        }
+        let watch = KernelWatch::open().unwrap();
+        for change in ["add", "delete"] {
+            watch.take();
+            let ip = Command::new("ip").args(["address", change, "127.0.0.2/8", "dev", "lo"]).status().unwrap();
+            assert!(ip.success() && watch.take().any, "{change}");
+        }
     }
 
     #[test]
