@@ -52,11 +52,20 @@ pub struct System {
     lent: Mutex<BTreeMap<String, LentQueues>>,
     /// No more are lent; set under the lock of `lent`.
     over: AtomicBool,
-    pages: Mutex<Option<(Instant, Arc<Vec<ProcessStats>>)>>,
+    pages: Mutex<Pages>,
     tell: Arc<Tell>,
     /// Of what is told of processes that come to lent queues: any user's may, as often as it wants.
     lines: Arc<Mutex<LineLimit>>,
     cards: Arc<Cards>,
+}
+
+/// Statistics pages as they were read last.
+#[derive(Default)]
+struct Pages {
+    /// When; `None` in it: they could not be read.
+    read: Option<(Instant, Option<Arc<Vec<ProcessStats>>>)>,
+    /// Why they cannot be, as the log has it.
+    unreadable: Option<String>,
 }
 
 struct State {
@@ -140,9 +149,9 @@ impl System {
         events.into_iter().map(|event| state.log.push(event, now).clone()).collect()
     }
 
-    /// Reads the jobs' statistics. What has happened since.
+    /// Reads the jobs' statistics. What has happened since; nothing where they cannot be read, for jobs that are not seen have not ended.
     pub fn read_jobs(&self) -> Vec<Event> {
-        let pages = self.statistics();
+        let Some(pages) = self.read_pages() else { return Vec::new() };
         let state = &mut *locked(&self.state);
         let now = now_us();
         state.jobs.look(&pages).into_iter().map(|event| state.log.push(event, now).clone()).collect()
@@ -159,19 +168,29 @@ impl System {
         locked(&self.state).log.after(after_us, uid)
     }
 
-    /// Pages of all users' jobs, read at most 200 ms ago. Empty where they cannot be read.
+    /// Pages of all users' jobs, read at most 200 ms ago. Empty where they cannot be read, of which the log has a line.
     pub fn statistics(&self) -> Arc<Vec<ProcessStats>> {
-        let mut pages = locked(&self.pages);
-        match &*pages {
-            Some((read, pages)) if read.elapsed() < FRESH => pages.clone(),
-            _ => {
-                // Not beside the new ones: what other users write may be some 40 MiB.
-                *pages = None;
-                let read = Arc::new(stats::read(&self.places.statistics).unwrap_or_default());
-                *pages = Some((Instant::now(), read.clone()));
-                read
-            }
+        self.read_pages().unwrap_or_default()
+    }
+
+    fn read_pages(&self) -> Option<Arc<Vec<ProcessStats>>> {
+        let pages = &mut *locked(&self.pages);
+        if let Some((_, found)) = pages.read.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+            return found.clone();
         }
+        // Not beside the new ones: what other users write may be some 40 MiB.
+        pages.read = None;
+        let (found, why) = match stats::read(&self.places.statistics) {
+            Ok(found) => (Some(Arc::new(found)), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        if let Some(why) = why.as_ref().filter(|why| pages.unreadable.as_ref() != Some(why)) {
+            let folder = self.places.statistics.display();
+            (self.tell)(true, &format!("{folder} cannot be read ({why}): nothing is known of jobs until it can"));
+        }
+        pages.unreadable = why;
+        pages.read = Some((Instant::now(), found.clone()));
+        found
     }
 
     /// As [`Admissions::allow`], by a look of now.

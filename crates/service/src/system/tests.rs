@@ -54,6 +54,32 @@ fn queues_of_what_is_no_card_are_not_lent() {
 }
 
 #[test]
+fn where_statistics_cannot_be_read_for_a_while_it_is_said_once_and_no_fault_is_told_again() {
+    let fix = Fixture::new();
+    let (system, said) = system(&fix);
+    let (folder, away) = (fix.root.join("stats"), fix.root.join("away"));
+    std::fs::create_dir(&folder).unwrap();
+    let stats = stats::Stats::new(Some(&folder), "").unwrap();
+    stats.downgraded("a test");
+    let read = || {
+        locked(&system.pages).read = None;
+        system.read_jobs().len()
+    };
+    assert_eq!(read(), 1);
+    for times in 1..=2 {
+        std::fs::rename(&folder, &away).unwrap();
+        std::fs::write(&folder, "").unwrap();
+        assert_eq!((read(), read(), system.statistics().len()), (0, 0, 0));
+        assert_eq!(said.lock().unwrap().len(), times, "{said:?}");
+        std::fs::remove_file(&folder).unwrap();
+        std::fs::rename(&away, &folder).unwrap();
+        assert_eq!(read(), 0, "it has happened before");
+    }
+    stats.downgraded("another one");
+    assert_eq!(read(), 1);
+}
+
+#[test]
 fn many_readers_of_statistics_cost_one_read() {
     let (system, _) = system(&Fixture::new());
     let first = system.statistics();
