@@ -158,7 +158,7 @@ impl Admissions {
     ///
     /// # Errors
     /// [`AdmissionError::NoUuid`], [`AdmissionError::ThisHost`], [`AdmissionError::NoHost`], [`AdmissionError::Full`],
-    /// [`AdmissionError::Folder`], [`AdmissionError::Driver`]; nothing has changed then.
+    /// [`AdmissionError::Folder`], [`AdmissionError::Driver`]; it is not let in then, unless it was remembered before.
     pub fn allow(&self, look: &Look, uuid: &str) -> Result<Vec<String>, AdmissionError> {
         let uuid = canonical(uuid)?;
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,6 +181,8 @@ impl Admissions {
         }
         let told = self.tell(&uuid, true);
         if told.is_err() && new {
+            // Of several links to it the first may have taken it.
+            let _ = self.tell(&uuid, false);
             self.remove(&uuid)?;
         }
         told

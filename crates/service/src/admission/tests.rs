@@ -172,6 +172,15 @@ fn a_driver_that_does_not_take_it_leaves_nothing_remembered() {
 }
 
 #[test]
+fn a_host_of_whose_links_one_does_not_take_it_is_let_in_on_none() {
+    let machine = Machine::new(true);
+    machine.fix.file("sys/class/linkspan/linkspan1/peer", PEER);
+    fs::create_dir(machine.fix.root.join("sys/class/linkspan/linkspan1/allowed")).unwrap();
+    assert!(matches!(machine.admissions.allow(&machine.look(), PEER), Err(AdmissionError::Driver(_))));
+    assert_eq!((machine.allowed().as_str(), machine.admissions.remembered().len()), ("0", 0));
+}
+
+#[test]
 fn a_bounded_number_is_remembered_and_other_files_are_left_alone() {
     let machine = Machine::new(false);
     let folder = machine.fix.root.join("var");
