@@ -164,6 +164,7 @@ struct Progress {
     name: String,
     calls_itself: String,
     fingerprint: String,
+    confirmed: bool,
     options: Map<String, Value>,
 }
 

@@ -558,3 +558,17 @@ fn a_mirror_that_was_paused_in_its_first_run_goes_on_with_it() {
     let (source, destination) = ("/a".into(), "linkspan://mini2/in/".into());
     assert_eq!(model.pause_mirrors(), [Ask::Mirror { source, destination, options: options.to_string() }]);
 }
+
+#[test]
+fn a_pairing_that_the_other_side_may_not_have_stored_says_so() {
+    let mut model = up();
+    tell(&mut model, Update::History(Vec::new()));
+    let record = |id: u64, name: &str, confirmed: bool| json!({ "id": id, "kind": "pair", "state": "done", "name": name, "fingerprint": "F", "confirmed": confirmed });
+    tell(&mut model, Update::History(dicts(&[record(2, "mini3", true), record(1, "mini2", false)])));
+    let peers = dicts(&["mini2", "mini3"].map(|name| json!({ "name": name })));
+    tell(&mut model, Update::Keys(Ok(("line".into(), "AAAA".into(), peers))));
+    let page = model.pages(0).overview;
+    let card = find(&page, "paired 1");
+    assert!(card.mood == Mood::Slow && card.subtitle.contains("pair again"), "{card:?}");
+    assert_eq!((find(&page, "paired 2").mood, &*find(&page, "paired 2").subtitle), (Mood::Plain, "Fingerprint F"));
+}

@@ -78,10 +78,20 @@ impl User {
         let title = shown(&record.end.name);
         let differs = fill(&tr("The fingerprints differ: forget {peer}"), &[("peer", &title)]);
         let same = fill(&tr("The fingerprints of {peer} are the same"), &[("peer", &title)]);
+        let (mood, text) = match record.end.confirmed {
+            true => (Mood::Plain, tr("Fingerprint {text}")),
+            false => (
+                Mood::Slow,
+                tr(
+                    "Fingerprint {text}. The other machine did not say that it has stored your key: pair again if it is missing there.",
+                ),
+            ),
+        };
         Row {
             id: format!("paired {}", record.id),
-            subtitle: fill(&tr("Fingerprint {text}"), &[("text", &shown(&record.end.fingerprint))]),
+            subtitle: fill(&text, &[("text", &shown(&record.end.fingerprint))]),
             title,
+            mood,
             button: Some(Button {
                 label: tr("The Same"),
                 name: same,
