@@ -367,6 +367,8 @@ impl User {
         let title = titled(&record.kind, &record.arguments);
         let progress = &record.end;
         let (mood, said) = match progress.state.as_str() {
+            // What went through it, nobody has counted.
+            "done" | "cancelled" if record.kind == "mount" => (Mood::Plain, tr("Ended")),
             "done" => {
                 let values = (progress.files_done.to_string(), bytes(progress.moved_bytes));
                 (Mood::Good, fill(&tr("Files arrived: {n}, {moved} moved"), &[("n", &values.0), ("moved", &values.1)]))

@@ -572,3 +572,17 @@ fn a_pairing_that_the_other_side_may_not_have_stored_says_so() {
     assert!(card.mood == Mood::Slow && card.subtitle.contains("pair again"), "{card:?}");
     assert_eq!((find(&page, "paired 2").mood, &*find(&page, "paired 2").subtitle), (Mood::Plain, "Fingerprint F"));
 }
+
+#[test]
+fn a_mount_that_has_ended_says_so_and_not_what_arrived() {
+    let mut model = up();
+    let record = |id: u64, state: &str| json!({ "id": id, "kind": "mount", "arguments": ["linkspan://mini2/in/", "/mnt"], "state": state, "error": "LS1828 no" });
+    let records = [record(3, "done"), record(2, "cancelled"), record(1, "failed")];
+    tell(&mut model, Update::History(dicts(&records)));
+    let page = model.pages(0).files;
+    let said = ["3", "2", "1"].map(|id| (find(&page, id).mood, find(&page, id).subtitle));
+    assert_eq!(
+        said,
+        [(Mood::Plain, "Ended".into()), (Mood::Plain, "Ended".into()), (Mood::Trouble, "LS1828 no".into())]
+    );
+}
