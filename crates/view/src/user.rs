@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::model::{Notice, Service};
-use crate::row::{Action, Button, Choice, Empty, Field, Kind};
+use crate::row::{Action, Button, Choice, Empty, Field, Kind, Mood, Row};
 use crate::text::{fill, sentence, shown, tr};
 pub use files::MIRROR;
 use files::Open;
@@ -504,6 +504,12 @@ impl User {
 
     fn error(&self, topic: &str) -> Option<&String> {
         self.errors.get(topic)
+    }
+
+    /// The same as a row of its own.
+    fn refused(&self, topic: &str, id: &str) -> Option<Row> {
+        let row = |why: &String| Row { id: id.into(), title: why.clone(), mood: Mood::Trouble, ..Row::default() };
+        self.error(topic).map(row)
     }
 
     /// A button that is dead while what it asks for is under way, or where `can` says so.

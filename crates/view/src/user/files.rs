@@ -206,9 +206,7 @@ impl User {
             button: Some(open),
             ..Row::default()
         }];
-        if let Some(why) = self.error("list") {
-            rows.push(Row { id: "error".into(), title: why.clone(), mood: Mood::Trouble, ..Row::default() });
-        }
+        rows.extend(self.refused("list", "error"));
         // Peers that are trusted are one press away.
         if self.open.is_none() {
             for peer in self.trusted.iter().take(16) {
@@ -306,11 +304,7 @@ impl User {
     fn transfers(&self, now_us: u64) -> Option<Group> {
         let running = self.tasks.values().filter(|(_, task)| moves(&task.kind));
         let mut rows: Vec<Row> = running.map(|(path, task)| self.moving(path, task)).collect();
-        for topic in ["transfer", "cancel"] {
-            let row =
-                |why: &String| Row { id: topic.into(), title: why.clone(), mood: Mood::Trouble, ..Row::default() };
-            rows.extend(self.error(topic).map(row));
-        }
+        rows.extend(["transfer", "cancel"].into_iter().filter_map(|topic| self.refused(topic, topic)));
         let past = self.history.iter().filter(|record| moves(&record.kind)).take(PAST);
         rows.extend(past.map(|record| self.moved(record, now_us)));
         let text = tr("What is replaced goes to the trash, .lspan/trash of the share or folder, for 30 days at most.");
@@ -404,22 +398,21 @@ impl User {
         let on = self.serving || !self.unserved.is_empty();
         let ask = Ask::Serve(!on);
         let where_to = cut(&self.addresses.join(", "), PATH);
-        let about = match (self.error("share"), self.unserved.as_str(), self.serving) {
-            (Some(why), ..) => why.clone(),
-            (None, why, _) if !why.is_empty() => sentence(why),
-            (.., true) => fill(&tr("At {addresses}, to peers that you trust"), &[("addresses", &where_to)]),
+        let about = match (self.unserved.as_str(), self.serving) {
+            (why, _) if !why.is_empty() => sentence(why),
+            (_, true) => fill(&tr("At {addresses}, to peers that you trust"), &[("addresses", &where_to)]),
             _ => tr("Nobody sees them now."),
         };
-        let bad = self.error("share").is_some() || !self.unserved.is_empty();
         let mut rows = vec![Row {
             id: "serve".into(),
             title: tr("Serve shares"),
             subtitle: about,
-            mood: if bad { Mood::Trouble } else { Mood::Plain },
+            mood: if self.unserved.is_empty() { Mood::Plain } else { Mood::Trouble },
             kind: Kind::Switch(on),
             button: Some(self.button(tr("Serve"), tr("Serve shares"), ask, on || !self.shares.is_empty())),
             ..Row::default()
         }];
+        rows.extend(self.refused("share", "not shared"));
         for share in &self.shares {
             let title = shown(&share.name);
             let name = fill(&tr("Share {name} no more"), &[("name", &title)]);

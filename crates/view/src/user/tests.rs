@@ -586,3 +586,25 @@ fn a_mount_that_has_ended_says_so_and_not_what_arrived() {
         [(Mood::Plain, "Ended".into()), (Mood::Plain, "Ended".into()), (Mood::Trouble, "LS1828 no".into())]
     );
 }
+
+#[test]
+fn a_share_or_a_peer_that_was_refused_takes_no_other_rows_place() {
+    let mut model = up();
+    let share = dicts(&[json!({ "name": "data", "directory": "/srv/data", "writable": false })]);
+    tell(&mut model, Update::Shares(share, true, vec!["10.0.0.1:24681".into()], String::new()));
+    let add = Ask::Share { name: "data".into(), directory: "/x".into(), writable: false };
+    for ask in [add, Ask::Distrust("mini2".into())] {
+        tell(&mut model, Update::Asked(ask.clone()));
+        model.apply(Input::User(Update::Answered(ask, Err("LS1845 no".into()))));
+    }
+    let pages = model.pages(0);
+    let serve = find(&pages.files, "serve");
+    assert!(serve.subtitle.contains("10.0.0.1:24681") && serve.mood == Mood::Plain, "{serve:?}");
+    assert_eq!(find(&pages.files, "not shared").title, "LS1845 no");
+    assert_eq!(
+        (find(&pages.overview, "offer").mood, find(&pages.overview, "not forgotten").mood),
+        (Mood::Plain, Mood::Trouble)
+    );
+    tell(&mut model, Update::Asked(Ask::Unshare("data".into())));
+    assert!(!has(&model.pages(0).files, "not shared"));
+}

@@ -46,6 +46,7 @@ impl User {
                 ..Row::default()
             });
         }
+        rows.extend(self.refused("distrust", "not forgotten"));
         rows.extend(self.pairing());
         groups.push(Group { title: tr("Peers that you trust"), text: String::new(), rows });
         groups
@@ -116,10 +117,9 @@ impl User {
     }
 
     fn pairing(&self) -> Vec<Row> {
-        let error = self.error("pair").or(self.error("distrust"));
         let failed = self.history.iter().find(|record| record.kind == "pair");
         let failed = failed.filter(|record| record.end.state == "failed" && Some(record.id) > self.paired_before);
-        let why = error.cloned().or_else(|| failed.map(|record| sentence(&record.error)));
+        let why = self.error("pair").cloned().or_else(|| failed.map(|record| sentence(&record.error)));
         let offer = match &self.offered {
             Some((line, task)) => {
                 let name = tr("Copy the join line");
