@@ -23,6 +23,7 @@ mod watches;
 
 pub use dict::{Dict, from_dict, more_after, to_dict};
 pub use error::Error;
+pub use numbers::PROCESSES;
 pub use proxy::{
     CableProxy, CableProxyBlocking, ManagerProxy, ManagerProxyBlocking, PeerProxy, PeerProxyBlocking, StatisticsChanged,
 };

@@ -15,7 +15,7 @@ use zbus::zvariant::{Signature, Type};
 use crate::{Dict, to_dict};
 
 /// Most processes of an answer, of all users by turns. With all of its records each takes up to 370 KiB here, and 70 KiB as a message.
-const PROCESSES: usize = 128;
+pub const PROCESSES: usize = 128;
 
 /// Most processes in all answers that are kept at a time. Who needs more waits for its turn.
 const KEPT: usize = 256;

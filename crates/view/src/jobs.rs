@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use linkspan_bus::{Dict, from_dict};
+use linkspan_bus::{Dict, PROCESSES, from_dict};
 use serde::Deserialize;
 
 use crate::row::{Group, Mood, Row};
 use crate::text::{bytes_rate, fill, shown, tr};
 
-/// Most processes and paths of each that are shown; the service reads 256 processes.
-const MOST: usize = 256;
+/// Most processes that are shown, which is what the service tells, and paths of each.
+const MOST: usize = PROCESSES;
 const PATHS: usize = 32;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -52,13 +52,15 @@ pub(crate) struct Jobs {
     counted: HashMap<Key, (u64, u64)>,
     rates: HashMap<Key, (f64, f64)>,
     pub(crate) left_out: usize,
+    /// How many processes the service has told.
+    told: usize,
 }
 
 impl Jobs {
     pub(crate) fn replace(&mut self, dicts: &[Dict], now_us: u64) {
         let seconds = now_us.saturating_sub(self.at_us) as f64 / 1e6;
         let known: Vec<Process> = dicts.iter().take(MOST).filter_map(|dict| from_dict(dict).ok()).collect();
-        self.left_out = dicts.len() - known.len();
+        (self.told, self.left_out) = (dicts.len(), dicts.len() - known.len());
         let mut counted = HashMap::new();
         self.rates.clear();
         for process in &known {
@@ -92,7 +94,11 @@ impl Jobs {
             let rows = process.paths.iter().take(PATHS).enumerate().map(|(n, path)| self.row(process.pid, n, path));
             Group { title, text, rows: rows.collect() }
         };
-        self.processes.iter().map(group).collect()
+        let text = tr("More than {n} processes are not told; lspan stats shows all of them.");
+        let title = fill(&text, &[("n", &MOST.to_string())]);
+        let more = Row { id: "more".into(), title, ..Row::default() };
+        let more = (self.told >= MOST).then(|| Group { rows: vec![more], ..Group::default() });
+        self.processes.iter().map(group).chain(more).collect()
     }
 
     fn row(&self, pid: u32, n: usize, path: &Path) -> Row {

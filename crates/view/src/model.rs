@@ -223,7 +223,7 @@ impl Model {
             }
         }
         said.dedup();
-        let left_out = self.links.left_out + self.jobs.left_out + self.user.left_out;
+        let left_out = self.links.left_out + self.jobs.left_out + self.user.left_out();
         if left_out > 0 {
             let text = tr("{n} things that the service tells are not understood or too many, and are not shown.");
             said.push(fill(&text, &[("n", &left_out.to_string())]));

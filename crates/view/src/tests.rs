@@ -210,6 +210,17 @@ fn rates_are_those_between_two_looks() {
 }
 
 #[test]
+fn where_the_service_tells_as_many_processes_as_it_may_the_page_says_that_there_may_be_more() {
+    let mut model = up();
+    let processes = |n: usize| (1..=n).map(|pid| to_dict(&json!({ "pid": pid }))).collect();
+    model.apply(Input::Statistics(processes(127), 1));
+    assert_eq!(model.pages(0).jobs.groups.len(), 127);
+    model.apply(Input::Statistics(processes(128), 2));
+    let page = model.pages(0).jobs;
+    assert!(find(&page, "more").title.contains("128"), "{:?}", page.groups.last());
+}
+
+#[test]
 fn findings_have_their_commands_to_copy_and_another_schema_is_refused() {
     let report = |schema: &str| {
         json!({ "schema": schema, "findings": [{ "code": "LS2306", "name": "no-address", "severity": "broken", "title": "No address",

@@ -263,7 +263,8 @@ pub(crate) struct User {
     paused: BTreeSet<Ask>,
     /// Those that were asked for again.
     resumed: BTreeSet<Ask>,
-    pub(crate) left_out: usize,
+    /// Of each list what is not understood or too many.
+    left_out: BTreeMap<&'static str, usize>,
 }
 
 /// Whether it moves bytes now.
@@ -314,7 +315,7 @@ impl User {
             Update::Tasks(list) => self.tasks(&list),
             Update::Progress(list, now_us) => self.progress(&list, now_us),
             Update::History(dicts) => {
-                (self.history, self.left_out) = read(&dicts);
+                self.history = self.list("history", &dicts);
                 let mut seen = BTreeSet::new();
                 self.history.retain(|record| seen.insert(record.id));
                 let last = self.history.iter().map(|record| record.id).max().unwrap_or_default();
@@ -322,7 +323,7 @@ impl User {
                 return self.news();
             }
             Update::Shares(dicts, serving, addresses, error) => {
-                self.shares = read(&dicts).0;
+                self.shares = self.list("shares", &dicts);
                 let mut seen = BTreeSet::new();
                 self.shares.retain(|share| seen.insert(share.name.clone()));
                 (self.serving, self.unserved) = (serving, error);
@@ -331,7 +332,7 @@ impl User {
             Update::Keys(told) => {
                 self.keyless = told.as_ref().err().map(|why| sentence(why));
                 let (line, fingerprint, dicts) = told.unwrap_or_default();
-                self.trusted = read(&dicts).0;
+                self.trusted = self.list("keys", &dicts);
                 let mut seen = BTreeSet::new();
                 self.trusted.retain(|peer| seen.insert(peer.id()));
                 (self.line, self.fingerprint) = (line, fingerprint);
@@ -366,6 +367,18 @@ impl User {
             }
         }
         Vec::new()
+    }
+
+    /// A list that the service tells; what is left out of it is counted.
+    fn list<T: for<'a> Deserialize<'a>>(&mut self, name: &'static str, dicts: &[Dict]) -> Vec<T> {
+        let (known, left_out) = read(dicts);
+        self.left_out.insert(name, left_out);
+        known
+    }
+
+    /// How much of what the service tells is not shown.
+    pub(crate) fn left_out(&self) -> usize {
+        self.left_out.values().sum()
     }
 
     /// Tests and transfers that have ended since the look before, and that nobody has cancelled.
@@ -461,6 +474,7 @@ impl User {
             }
             tasks.insert(number, (path.clone(), task));
         }
+        self.left_out.insert("tasks", list.len() - tasks.len());
         self.tasks = tasks;
         let runs = |path: &str| self.tasks.values().any(|(own, _)| own == path);
         if self.offered.as_ref().is_some_and(|(_, task)| !runs(task)) {

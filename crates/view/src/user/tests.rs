@@ -608,3 +608,19 @@ fn a_share_or_a_peer_that_was_refused_takes_no_other_rows_place() {
     tell(&mut model, Update::Asked(Ask::Unshare("data".into())));
     assert!(!has(&model.pages(0).files, "not shared"));
 }
+
+#[test]
+fn whoever_is_trusted_is_shown_and_what_is_too_much_or_not_understood_is_counted() {
+    let mut model = up();
+    let peers = |n: usize| -> Vec<Value> {
+        (0..n).map(|n| json!({ "name": format!("peer{n}"), "fingerprint": n.to_string() })).collect()
+    };
+    tell(&mut model, Update::Keys(Ok(("line".into(), "AAAA".into(), dicts(&peers(256))))));
+    let pages = model.pages(0);
+    assert!(has(&pages.overview, "peer 255 peer255") && pages.banner.is_empty(), "{}", pages.banner);
+    tell(&mut model, Update::Keys(Ok(("line".into(), "AAAA".into(), dicts(&peers(260))))));
+    tell(&mut model, Update::Shares(dicts(&[json!({ "name": 7 })]), false, Vec::new(), String::new()));
+    tell(&mut model, Update::Tasks(vec![(TASK.into(), to_dict(&json!({ "Kind": 7 })))]));
+    tell(&mut model, Update::History(dicts(&[json!({ "id": "x" })])));
+    assert!(model.pages(0).banner.starts_with("7 "), "{}", model.pages(0).banner);
+}

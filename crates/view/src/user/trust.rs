@@ -7,9 +7,6 @@ use crate::model::Service;
 use crate::row::{Action, Button, Field, Group, Kind, Mood, Row};
 use crate::text::{fill, sentence, shown, tr};
 
-/// Most peers that are shown.
-const PEERS: usize = 64;
-
 /// Longest line that is shown: a join line has some 120 characters.
 const LINE: usize = 1024;
 
@@ -25,7 +22,7 @@ impl User {
             let text = tr("The fingerprint of a pairing is the same on both screens, or somebody stands between.");
             groups.push(Group { title: tr("Paired just now"), text, rows: cards });
         }
-        let mut rows: Vec<Row> = self.trusted.iter().take(PEERS).map(|peer| self.peer(peer)).collect();
+        let mut rows: Vec<Row> = self.trusted.iter().map(|peer| self.peer(peer)).collect();
         if !self.fingerprint.is_empty() {
             let name = tr("Copy the line of your key");
             let copy = Button { label: tr("Copy"), name, action: Action::Copy(self.line.clone()), works: true };
