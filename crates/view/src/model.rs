@@ -257,11 +257,7 @@ impl Model {
                 return Page { empty: Some(empty), ..Page::default() };
             }
             // Peers are trusted without the service of the machine.
-            let Empty { title, text, button, .. } = empty;
-            let subtitle = text.replace('\n', " ");
-            let mood = if button.is_some() { Mood::Trouble } else { Mood::Plain };
-            let row = Row { id: "absent".into(), title, subtitle, mood, button, ..Row::default() };
-            let own = Group { title: tr("This machine"), text: String::new(), rows: vec![row] };
+            let own = Group { title: tr("This machine"), text: String::new(), rows: vec![absent_row(empty)] };
             return Page { groups: [own].into_iter().chain(trust).collect(), empty: None };
         }
         let mut groups = Vec::new();
@@ -389,7 +385,9 @@ impl Model {
             };
             return Page { empty: self.absent().or_else(|| Some(none())), ..Page::default() };
         }
-        Page { groups: vec![Group { rows, ..Group::default() }], empty: None }
+        // What it has told before stays; nothing is heard meanwhile.
+        let absent = self.absent().map(|empty| Group { rows: vec![absent_row(empty)], ..Group::default() });
+        Page { groups: absent.into_iter().chain([Group { rows, ..Group::default() }]).collect(), empty: None }
     }
 
     /// What is to be asked of the user's service so that all mirrors stop, or go on where none runs.
@@ -429,6 +427,13 @@ impl Model {
         tests.truncate(LINES);
         Summary { icon, text, peers, tasks, tests, paused: self.user.paused() }
     }
+}
+
+/// The same where there is something else to show.
+fn absent_row(empty: Empty) -> Row {
+    let Empty { title, text, button, .. } = empty;
+    let mood = if button.is_some() { Mood::Trouble } else { Mood::Plain };
+    Row { id: "absent".into(), title, subtitle: text.replace('\n', " "), mood, button, ..Row::default() }
 }
 
 fn button(label: String, action: Action) -> Button {

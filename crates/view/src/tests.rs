@@ -221,6 +221,19 @@ fn where_the_service_tells_as_many_processes_as_it_may_the_page_says_that_there_
 }
 
 #[test]
+fn the_page_of_events_says_that_nothing_is_heard_of_a_service_that_has_gone() {
+    let mut model = up();
+    model.apply(Input::Events(vec![to_dict(&json!({ "time_us": 5, "kind": "plugged" }))]));
+    model.apply(Input::Down("it has ended".into()));
+    let page = model.pages(5).events;
+    assert!(
+        find(&page, "absent").button.as_ref().unwrap().action == Action::Retry && find(&page, "5").mood == Mood::Good
+    );
+    model.apply(Input::Up("0.1.0".into()));
+    assert!(rows(&model.pages(5).events).iter().all(|row| row.id != "absent"));
+}
+
+#[test]
 fn findings_have_their_commands_to_copy_and_another_schema_is_refused() {
     let report = |schema: &str| {
         json!({ "schema": schema, "findings": [{ "code": "LS2306", "name": "no-address", "severity": "broken", "title": "No address",
