@@ -26,7 +26,7 @@ pub fn json(process: &ProcessStats) -> Value {
         })
         .collect();
     let events: Map<String, Value> = events(process).map(|(event, n)| (event.name().into(), n.into())).collect();
-    let mut value = json!({ "pid": process.pid, "uid": process.uid, "comm": process.comm, "job": process.job, "uptime_s": process.uptime.as_secs_f64(), "downgrades": process.downgrades, "events": events, "paths": records });
+    let mut value = json!({ "pid": process.pid, "uid": process.uid, "comm": process.comm, "job": process.job, "uptime_s": process.uptime.as_secs_f64(), "start_unix_us": process.start.as_micros() as u64, "downgrades": process.downgrades, "events": events, "paths": records });
     if !process.last_downgrade.is_empty() {
         value["last_downgrade"] = process.last_downgrade.as_str().into();
     }

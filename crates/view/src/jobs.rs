@@ -15,6 +15,9 @@ const PATHS: usize = 32;
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Process {
     pid: u32,
+    /// Microseconds since 1970. In its own container another one may have the same number.
+    #[serde(default)]
+    start_unix_us: u64,
     #[serde(default)]
     comm: String,
     #[serde(default)]
@@ -42,7 +45,8 @@ struct Path {
     failures: u64,
 }
 
-type Key = (u32, String, String, String);
+/// A process, and one of its paths.
+type Key = ((u32, u64), String, String, String);
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Jobs {
@@ -65,7 +69,7 @@ impl Jobs {
         self.rates.clear();
         for process in &known {
             for path in process.paths.iter().take(PATHS) {
-                let key = key(process.pid, path);
+                let key = key(process, path);
                 let sent = path.tx_host_bytes.wrapping_add(path.tx_device_bytes);
                 let received = path.rx_host_bytes.wrapping_add(path.rx_device_bytes);
                 if let Some((tx, rx)) = self.counted.get(&key).filter(|_| seconds > 0.0) {
@@ -91,7 +95,7 @@ impl Jobs {
                 ),
             };
             let title = format!("{} ({})", shown(&process.comm), process.pid);
-            let rows = process.paths.iter().take(PATHS).enumerate().map(|(n, path)| self.row(process.pid, n, path));
+            let rows = process.paths.iter().take(PATHS).enumerate().map(|(n, path)| self.row(process, n, path));
             Group { title, text, rows: rows.collect() }
         };
         let text = tr("More than {n} processes are not told; lspan stats shows all of them.");
@@ -101,8 +105,8 @@ impl Jobs {
         self.processes.iter().map(group).chain(more).collect()
     }
 
-    fn row(&self, pid: u32, n: usize, path: &Path) -> Row {
-        let (sent, received) = self.rates.get(&key(pid, path)).copied().unwrap_or_default();
+    fn row(&self, process: &Process, n: usize, path: &Path) -> Row {
+        let (sent, received) = self.rates.get(&key(process, path)).copied().unwrap_or_default();
         let peer = if path.peer.is_empty() { tr("a peer without a name") } else { shown(&path.peer) };
         let title = fill(
             &tr("{transport} over {device} to {peer}"),
@@ -128,6 +132,6 @@ impl Jobs {
     }
 }
 
-fn key(pid: u32, path: &Path) -> Key {
-    (pid, path.device.clone(), path.transport.clone(), path.peer.clone())
+fn key(process: &Process, path: &Path) -> Key {
+    ((process.pid, process.start_unix_us), path.device.clone(), path.transport.clone(), path.peer.clone())
 }

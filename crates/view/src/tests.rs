@@ -234,6 +234,21 @@ fn the_page_of_events_says_that_nothing_is_heard_of_a_service_that_has_gone() {
 }
 
 #[test]
+fn processes_of_one_number_in_two_containers_have_rates_of_their_own() {
+    let mut model = up();
+    let process = |start: u64, sent: u64| {
+        to_dict(
+            &json!({ "pid": 1, "start_unix_us": start, "paths": [{ "device": "eth0", "transport": "tcp", "tx_host_bytes": sent }] }),
+        )
+    };
+    model.apply(Input::Statistics(vec![process(1, 0), process(2, 0)], 1_000_000));
+    model.apply(Input::Statistics(vec![process(1, 1_000_000_000), process(2, 0)], 2_000_000));
+    let page = model.pages(0).jobs;
+    let ends: Vec<&str> = rows(&page).iter().map(|row| row.end.lines().next().unwrap()).collect();
+    assert_eq!(ends, ["↑ 1.00 GB/s", "↑ 0.0 MB/s"]);
+}
+
+#[test]
 fn findings_have_their_commands_to_copy_and_another_schema_is_refused() {
     let report = |schema: &str| {
         json!({ "schema": schema, "findings": [{ "code": "LS2306", "name": "no-address", "severity": "broken", "title": "No address",
