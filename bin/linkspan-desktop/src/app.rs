@@ -179,7 +179,7 @@ impl App {
         let app = self.own.clone();
         drop.connect_drop(move |_, value, _, _| {
             let (Some(app), Ok(list)) = (app.upgrade(), value.get::<gdk::FileList>()) else { return false };
-            let files = pick::texts(&app, list.files().iter().filter_map(|file| file.path()));
+            let files = pick::texts(&app, list.files().iter().map(|file| file.path()));
             app.turn("files");
             app.send(files);
             true
@@ -263,8 +263,11 @@ pub(crate) fn run() -> glib::ExitCode {
         for app in own.borrow().iter() {
             app.present();
             app.turn("files");
-            let files = pick::texts(app, files.iter().filter_map(|file| file.path()));
-            app.tell(Input::ToSend(files));
+            let files = pick::texts(app, files.iter().map(|file| file.path()));
+            // None would put aside those that wait already.
+            if !files.is_empty() {
+                app.tell(Input::ToSend(files));
+            }
         }
     });
     // The services are followed no longer than the program runs.

@@ -10,14 +10,18 @@ use linkspan_view::{Input, Pick, user};
 
 use crate::app::App;
 
-/// Paths as D-Bus carries them. Those that are no UTF-8 are left out, and it is said.
-pub(crate) fn texts(app: &App, paths: impl IntoIterator<Item = PathBuf>) -> Vec<String> {
-    let mut texts = Vec::new();
+/// Paths as D-Bus carries them. Those that are no UTF-8, and files without one (of a phone, or a server), are left out, and it is said.
+pub(crate) fn texts(app: &App, paths: impl IntoIterator<Item = Option<PathBuf>>) -> Vec<String> {
+    let (mut texts, mut elsewhere) = (Vec::new(), false);
     for path in paths {
-        match path.into_os_string().into_string() {
-            Ok(text) => texts.push(text),
-            Err(_) => app.say(&tr("A name that is no UTF-8 cannot be sent from here; lspan send can.")),
+        match path.map(|path| path.into_os_string().into_string()) {
+            Some(Ok(text)) => texts.push(text),
+            None => elsewhere = true,
+            Some(Err(_)) => app.say(&tr("A name that is no UTF-8 cannot be sent from here; lspan send can.")),
         }
+    }
+    if elsewhere {
+        app.say(&tr("Files and folders that are not on this machine cannot be taken: copy them here first."));
     }
     texts
 }
@@ -27,8 +31,8 @@ fn base(path: &str) -> &str {
 }
 
 /// Files as they were chosen.
-fn files(model: &gio::ListModel) -> Vec<PathBuf> {
-    let of = |n| model.item(n).and_downcast::<gio::File>().and_then(|file| file.path());
+fn files(model: &gio::ListModel) -> Vec<Option<PathBuf>> {
+    let of = |n| model.item(n).and_downcast::<gio::File>().map(|file| file.path());
     (0..model.n_items()).filter_map(of).collect()
 }
 
@@ -46,7 +50,7 @@ pub(crate) fn pick(app: &Rc<App>, pick: &Pick) {
         let window = app.window();
         let chosen = match &pick {
             Pick::Files(_) => dialog.open_multiple_future(window.as_ref()).await.map(|model| files(&model)),
-            _ => dialog.select_folder_future(window.as_ref()).await.map(|file| file.path().into_iter().collect()),
+            _ => dialog.select_folder_future(window.as_ref()).await.map(|file| vec![file.path()]),
         };
         // Who cancels has said so.
         let chosen = texts(&app, chosen.unwrap_or_default());
