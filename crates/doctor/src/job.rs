@@ -92,10 +92,10 @@ impl Snapshot {
         Some((&iface.name, verdict, iface.kind.clone()))
     }
 
-    /// The RDMA device of an interface.
+    /// The RDMA device of an interface, whose port is ready for linkspan.
     pub fn rdma_of(&self, interface: &str) -> Option<&str> {
         let sits = |device: &&linkspan_topology::RdmaDevice| {
-            device.ports.iter().any(|port| port.interface.as_deref() == Some(interface))
+            device.ports.iter().any(|port| port.interface.as_deref() == Some(interface) && port.ready().is_ok())
         };
         Some(&self.machine.rdma.iter().find(sits)?.name)
     }

@@ -104,3 +104,13 @@ fn the_hosts_plugin_is_found_below_another_root() {
     assert_eq!(plugin_below(&built.snapshot, "/run/host"), Some(PathBuf::from(format!("/{file}"))));
     assert_eq!(plugin_below(&built.snapshot, "/"), None);
 }
+
+#[test]
+fn a_port_of_rdma_that_is_not_ready_carries_nothing_over_its_interface() {
+    let built = machine("h100-roce", &[]);
+    assert_eq!(built.snapshot.rdma_of("enp25s0np0"), Some("mlx5_0"));
+    let mut lines = machines()["h100-roce"].clone();
+    let port = "sys/devices/pci0000:15/0000:15:02.0/0000:19:00.0/infiniband/mlx5_0/ports/1";
+    crate::tests::change(&mut lines, &format!("{port}/gid_attrs/types/0\tIB/RoCE v1"));
+    assert_eq!(build(&lines).snapshot.rdma_of("enp25s0np0"), None);
+}
