@@ -31,6 +31,9 @@ const SILENCE: Duration = Duration::from_secs(90);
 /// How often the folder is looked at: first often, for a matrix of short measurements, then as a shared file system can bear.
 const LOOK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 
+/// How much later than the end of its measurement another rank's result may be seen.
+const LATE: Duration = Duration::from_secs(5);
+
 /// How long ranks may take to read the end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -246,7 +249,8 @@ impl Rank<'_> {
 
     /// What another rank found in this turn.
     fn outcome(&self, number: usize, rank: usize) -> Outcome {
-        let limit = self.args.duration + self.args.timeout;
+        // The next turn begins when this one's measurement has certainly ended: two at a time would be wrong.
+        let limit = self.limit() + LATE;
         let (until, mut look) = (Instant::now() + limit, Look::new());
         loop {
             if let Some(outcome) = self.folder.outcome(number) {
@@ -399,6 +403,11 @@ impl Rank<'_> {
         (Some(server), own)
     }
 
+    /// How long a measurement may take, as `--timeout` says.
+    fn limit(&self) -> Duration {
+        self.args.duration.saturating_add(self.args.timeout)
+    }
+
     fn measure(&self, own: &Member, to: &Member) -> Outcome {
         if let Some(why) = &to.error {
             return Err(clip(why));
@@ -406,7 +415,7 @@ impl Rank<'_> {
         let peer = reach(own, to)?;
         let duration = format!("{}ms", self.args.duration.as_millis().max(1));
         let words = ["perf", "bw", &peer, "--json", "--size", "1M", "--warmup", "4", "--duration", &duration];
-        once::figures(&once::record(self.own(&words)?, once::limit(self.args.duration))?, None)
+        once::figures(&once::record(self.own(&words)?, self.limit())?, None)
     }
 }
 
