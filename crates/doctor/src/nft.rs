@@ -83,8 +83,8 @@ impl Rules {
         // Rules of the other families are for frames, which are not looked at here. A dormant table does nothing.
         let judged = |chain: &&Value| {
             let own = |table: &&Value| table["family"] == chain["family"] && table["name"] == chain["table"];
-            let dormant = self.entries("table").filter(own).any(dormant);
-            chain["hook"] == "input" && (chain["family"] == family || chain["family"] == "inet") && !dormant
+            let here = chain["hook"] == "input" && (chain["family"] == family || chain["family"] == "inet");
+            here && !self.entries("table").filter(own).any(dormant)
         };
         let mut chains: HashMap<Name<'_>, Vec<&Value>> = HashMap::new();
         for chain in self.entries("chain") {
