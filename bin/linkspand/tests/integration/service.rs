@@ -279,7 +279,7 @@ fn the_log_says_who_had_what_changed_and_streams_are_set_up() {
     let (fix, manager) = (&running.fix, running.manager());
     manager.allow(PEER).unwrap();
     manager.forget(PEER).unwrap();
-    assert!(manager.forget("a\nline").is_err());
+    assert!(manager.end_lending("a\nline").is_err());
     assert!(manager.set_up(1, 9).is_err(), "there is no configfs");
     fix.file("sys/bus/thunderbolt/devices/0-1.1/key", "stream");
     fix.file("sys/kernel/config/thunderbolt/stream/0-1.1/lspan0/index", "0");
@@ -298,7 +298,7 @@ fn the_log_says_who_had_what_changed_and_streams_are_set_up() {
     let said = |text: &str| assert_eq!(log.lines().filter(|line| line.contains(text)).count(), 1, "{text}: {log}");
     said(&format!("user 0 called Allow {PEER}: done"));
     said(&format!("user 0 called Forget {PEER}: done"));
-    said("user 0 called Forget a\u{fffd}line: ");
+    said("user 0 called EndLending a\u{fffd}line: ");
     said("user 0 called SetUp 1 9: ");
     said("user 0 called SetUp 2 9: done");
 }
