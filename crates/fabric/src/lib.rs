@@ -37,7 +37,7 @@ pub use linkspan_gpu::offload::{HANDLE_LEN as OFFLOAD_HANDLE, Queue as OffloadQu
 pub use linkspan_gpu::{Ability, ForeignStream, Gpu, GpuBuf, GpuError, GpuInfo, MemoryName, Pointer};
 pub use linkspan_mesh::{EdgeSpeed, Error as MeshError, ForeignHost, Prober};
 pub use linkspan_proto::handle::{HANDLE_LEN, SCRATCH_AT as HANDLE_USED};
-pub use linkspan_setup::log::{Level, Log};
+pub use linkspan_setup::log::{Level, Log, warn_seldom};
 pub use linkspan_setup::stats;
 pub use linkspan_stream::SILENCE;
 pub use linkspan_transport::{
@@ -517,6 +517,19 @@ impl Fabric {
             return Err(Error::Strict { what });
         }
         self.log().warn(&format!("downgrade: {what}"));
+        Ok(())
+    }
+
+    /// The same, counted each time, with a line a minute at most: who connects may cause it as often as it likes.
+    pub(crate) fn downgrade_seldom(&self, what: String) -> Result<(), Error> {
+        if self.config().strict {
+            return Err(Error::Strict { what });
+        }
+        let line = format!("downgrade: {what}");
+        // What is written is counted by the log.
+        if !warn_seldom(self.log(), &line, &line) {
+            self.stats().downgraded(&what);
+        }
         Ok(())
     }
 

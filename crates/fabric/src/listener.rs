@@ -1,5 +1,6 @@
 //! The side that is connected to.
 
+mod finish;
 mod sockets;
 
 use std::collections::HashMap;
@@ -10,22 +11,22 @@ use std::time::{Duration, Instant};
 use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::{HANDLE_LEN, Handle};
 use linkspan_proto::login::{Guard, LoginTable, PublicKey, ServerParams, Session, Token, USED_BOUND};
-use linkspan_proto::plan::{AGREED, Carrier, PLAN_LEN, Plan};
-use linkspan_setup::handshake::QPS_MAX;
+use linkspan_proto::plan::{Carrier, PLAN_LEN, Plan};
 use linkspan_setup::log::warn_seldom;
 use linkspan_setup::logins::{LoginRun, Slot, drop_unproven};
 use linkspan_setup::secured::MessageError;
 use linkspan_setup::stats::Event;
 use linkspan_stream::{Listen, Stream};
-use linkspan_transport::{BoxRail, Conn, MAX_RAILS, Site, WaitFd};
+use linkspan_transport::{MAX_RAILS, Site, WaitFd};
 
-use crate::channel::{Channel, Parts, ReconnectPolicy};
+use crate::channel::{Channel, ReconnectPolicy};
 use crate::local::{self, ShmOffer, ShmRail};
 use crate::reconnect::Recovered;
 use crate::route::Beside;
 use crate::stream_setup::{SetupError, Step, StreamSetup};
 use crate::{Error, Fabric, chain};
 
+use finish::relayed;
 use sockets::Member;
 pub(crate) use sockets::socket_addr;
 
@@ -123,7 +124,8 @@ impl Listener {
     /// # Errors
     /// [`Error::Strict`]: strict mode forbids the connection that came up. [`Error::Tcp`]: the listening socket failed; a
     /// process without free descriptors is no such failure but a pause, with a WARN line each minute.
-    /// [`Error::Forced`]: `LINKSPAN_PATH` names a path that cannot be taken.
+    /// [`Error::Forced`]: `LINKSPAN_PATH` names a path that cannot be taken. A connection that cannot be made for another reason is
+    /// dropped and counted, with a WARN line for each peer and minute.
     pub fn accept(&self) -> Result<Option<Channel>, Error> {
         linkspan_stream::closing::sweep();
         let mut acceptor = self.lock();
@@ -177,6 +179,8 @@ struct PendingStream {
     offer: Option<Result<ShmOffer, String>>,
     /// Why device-memory TCP is not taken although one side has set it up.
     no_devmem: String,
+    /// Both sides take device-memory TCP on it.
+    devmem: bool,
 }
 
 /// A connection, as its peer numbers it. Streams of another key are of another connection, whatever number they give.
@@ -267,11 +271,12 @@ impl Acceptor {
                 let pending = self.pending_logins.swap_remove(n);
                 self.fabric.stats().count(error.event);
                 let line = format!("refused a connection from {}: {}", pending.peer, error.why);
-                match error.refusal.is_some() {
+                if error.refusal.is_some() {
                     // A peer of ours that is configured otherwise.
-                    true => warn_seldom(self.fabric.log(), &format!("login {}", pending.peer.ip()), &line),
+                    warn_seldom(self.fabric.log(), &format!("login {}", pending.peer.ip()), &line);
+                } else {
                     // An unauthenticated client is ignored, but the reason is logged.
-                    false => self.fabric.log().info(&line),
+                    self.fabric.log().info(&line);
                 }
             }
         }
@@ -350,7 +355,15 @@ impl Acceptor {
         };
         let setup = StreamSetup::accept(LoginRun::server(stream, params)?);
         let (slot, offer) = (Some(slot), None);
-        self.pending_logins.push(PendingStream { setup, slot, peer, number: 0, offer, no_devmem: String::new() });
+        self.pending_logins.push(PendingStream {
+            setup,
+            slot,
+            peer,
+            number: 0,
+            offer,
+            no_devmem: String::new(),
+            devmem: false,
+        });
         Ok(())
     }
 
@@ -385,8 +398,8 @@ impl Acceptor {
         pending_conn.streams.push(stream);
     }
 
-    /// Makes the connection that has waited longest of those of which all is there. One whose peer has gone meanwhile, or plans what cannot
-    /// be, is no error of the listener's.
+    /// Makes the connection that has waited longest of those of which all is there. One that cannot be made, because its peer has gone
+    /// meanwhile, plans what cannot be, or for want of descriptors, is no error of the listener's.
     fn finish_one(&mut self, acceptor: &Arc<Mutex<Acceptor>>) -> Result<Option<Channel>, Error> {
         loop {
             let ready = self.pending_conns.iter().filter(|(_, a)| a.is_complete());
@@ -400,12 +413,12 @@ impl Acceptor {
             self.conns.push(Arc::downgrade(&conn));
             let peer = pending_conn.peer;
             match pending_conn.finish(&self.fabric, &self.device, policy, id.peer_key) {
-                Err(error @ (Error::Vanished { .. } | Error::Plan { .. })) => {
+                made @ (Ok(_) | Err(Error::Strict { .. } | Error::Forced { .. })) => return made.map(Some),
+                Err(error) => {
                     self.fabric.stats().count(Event::SetupsDropped);
                     let line = format!("dropped a connection from {peer} before it was set up: {}", chain(&error));
                     warn_seldom(self.fabric.log(), &format!("plan {}", peer.ip()), &line);
                 }
-                made => return made.map(Some),
             }
         }
     }
@@ -501,7 +514,7 @@ impl PendingStream {
         }
         if asked.devmem && asked.relays == 0 {
             match crate::devmem::ready(fabric, &interface) {
-                Ok(()) => answer.devmem = true,
+                Ok(()) => (answer.devmem, self.devmem) = (true, true),
                 Err(why) => {
                     let unsaid = "the peer has set its card up for it, this host has not: run `lspan devmem up`";
                     self.no_devmem = if why.is_empty() { unsaid.to_owned() } else { why.clone() };
@@ -536,16 +549,6 @@ impl PendingStream {
         let (secured, relayed) = (self.setup.take()?, relayed(self.setup.greeting.relays));
         Some(Recovered { number: self.number, secured, rails: self.setup.rails.unwrap_or_default(), relayed })
     }
-}
-
-/// Why a path that the settings want is not taken.
-fn chosen(carrier: Carrier) -> String {
-    format!("the peer, which connects, has chosen {carrier:?}: give it the same LINKSPAN_PATH, or see its log")
-}
-
-/// The reason of a path over so many other hosts.
-fn relayed(hosts: u8) -> Option<String> {
-    (hosts > 0).then(|| format!("relayed over {hosts} host(s), chosen by the peer"))
 }
 
 /// Streams that are accepted in one go: a millisecond's worth, also where each is refused at once.
@@ -636,152 +639,5 @@ impl PendingConn {
             }
             Err(why) => self.offer = Some(Err(why)),
         }
-    }
-
-    fn finish(
-        mut self,
-        fabric: &Fabric,
-        device: &str,
-        policy: impl FnOnce(bool) -> ReconnectPolicy,
-        peer_key: Option<PublicKey>,
-    ) -> Result<Channel, Error> {
-        let (speaker, plan) = self.plan.take().ok_or(Error::Vanished { peer: self.peer })?;
-        let bad = |why: String| Error::Plan { peer: self.peer, why };
-        let take = |number: u16, streams: &mut Vec<PendingStream>| {
-            let at = streams.iter().position(|s| s.number == number)?;
-            let mut stream = streams.swap_remove(at);
-            Some((stream.setup.take()?, stream))
-        };
-        let mut streams = std::mem::take(&mut self.streams);
-        let relays = streams
-            .iter()
-            .filter(|s| plan.streams.contains(&s.number))
-            .map(|s| s.setup.greeting.relays)
-            .max()
-            .unwrap_or(0);
-        if relays > 0 {
-            let what = format!(
-                "LS1424 the peer is reached through {relays} other host(s), the nearest of which is at {}: no cable connects it to this one",
-                self.peer
-            );
-            fabric.downgrade(what)?;
-        }
-        let missing = || bad("it names a stream that never came".into());
-        if let Some(secured) = streams.iter_mut().find(|s| s.number == speaker).and_then(|s| s.setup.up()) {
-            // A fresh socket takes these few bytes at once or not at all.
-            if secured.send(&AGREED).is_err() || !secured.flush().is_ok_and(|all| all) {
-                return Err(Error::Vanished { peer: self.peer });
-            }
-        }
-        let mut members = Vec::new();
-        for number in &plan.streams {
-            members.push(take(*number, &mut streams).ok_or_else(missing)?);
-        }
-        let lost: Vec<String> = members
-            .iter()
-            .filter_map(|(_, s)| s.setup.rails.as_ref().err().cloned())
-            .filter(|w| !w.is_empty())
-            .collect();
-        if plan.carrier == Carrier::Tcp && !lost.is_empty() {
-            let what = format!("TCP in place of {}: {}", fabric.instead(), lost.join("; "));
-            fabric.downgrade(what)?;
-        }
-        // Said when the fabric was made. Processes of this host come by no interface.
-        let far = members.iter().any(|(secured, _)| !secured.stream.is_local());
-        if let (Carrier::Tcp, true, true, Some(what)) =
-            (plan.carrier, far, fabric.config().strict, fabric.last_resort())
-        {
-            return Err(Error::Strict { what });
-        }
-        let lost_devmem = members.iter().map(|(_, s)| &s.no_devmem).find(|why| !why.is_empty()).cloned();
-        if let (Carrier::Tcp, Some(why)) = (plan.carrier, &lost_devmem) {
-            let what = format!("TCP in place of device-memory TCP: {why}");
-            fabric.downgrade(what)?;
-        }
-        if plan.carrier != Carrier::Devmem && fabric.config().path.is("devmem") {
-            let why = lost_devmem.unwrap_or_else(|| chosen(plan.carrier));
-            return Err(Error::Forced { path: "devmem".into(), why });
-        }
-        for (path, carrier) in [("shm", Carrier::Shm), ("tcp", Carrier::Tcp)] {
-            if fabric.config().path.is(path) && plan.carrier != carrier {
-                return Err(Error::Forced { path: path.into(), why: chosen(plan.carrier) });
-            }
-        }
-        let by_path = fabric.config().path.forced().is_some();
-        let forced = fabric.forced().filter(|_| by_path || plan.carrier == Carrier::Tcp);
-        if let Some(provider) = forced.filter(|_| plan.carrier != Carrier::Offered) {
-            let why = lost.first().cloned().unwrap_or_else(|| chosen(plan.carrier));
-            return Err(Error::Forced { path: provider.name().to_owned(), why });
-        }
-        let mut keepalive = match plan.keepalive {
-            Some(number) => Some(take(number, &mut streams).ok_or_else(missing)?.0.into_keepalive()),
-            None => None,
-        };
-        let rails: Vec<BoxRail> = match (plan.carrier, self.rail.take()) {
-            (Carrier::Shm, Some(rail)) => {
-                keepalive = members.pop().map(|(secured, _)| secured.into_keepalive());
-                vec![Box::new(rail)]
-            }
-            (Carrier::Shm, None) => {
-                return Err(match self.offer.take() {
-                    Some(Err(why)) => Error::Shm { why },
-                    _ => bad("shared memory that was never offered".into()),
-                });
-            }
-            (Carrier::Offered, _) => {
-                let mut rails = Vec::new();
-                let mut standby = None;
-                for (secured, stream) in members {
-                    let rails_up = stream.setup.rails;
-                    let made = rails_up.map_err(|why| bad(format!("rails beside it that did not come up: {why}")))?;
-                    if rails.len() + made.len() > QPS_MAX {
-                        return Err(bad(format!("{} rails over one stream", made.len())));
-                    }
-                    rails.extend(made);
-                    standby.get_or_insert(secured);
-                }
-                if !plan.acked && rails.len() > 1 {
-                    return Err(bad("several rails without acknowledgements".into()));
-                }
-                if let (true, Some(secured)) = (plan.acked, standby) {
-                    let behind = rails.first().map_or("", |rail: &BoxRail| rail.info().transport);
-                    rails.push(fabric.standby(secured, relayed(relays), behind)?);
-                }
-                rails
-            }
-            (Carrier::Devmem, _) => {
-                if !plan.acked && members.len() > 2 {
-                    return Err(bad("several rails without acknowledgements".into()));
-                }
-                let mut rails = Vec::new();
-                let mut members = members.into_iter();
-                while let (Some((control, _)), Some((data, _))) = (members.next(), members.next()) {
-                    rails.push(crate::devmem::rail(fabric, control, data, "chosen by the peer", 0)?);
-                }
-                rails
-            }
-            (Carrier::Tcp, _) => {
-                let why = match self.offer.take() {
-                    Some(Err(why)) => format!("shared memory not possible: {why}"),
-                    _ => relayed(relays).unwrap_or_else(|| "chosen by the peer".into()),
-                };
-                let rails = members.into_iter().map(|(secured, _)| fabric.tcp_rail(secured, &why, None));
-                rails.collect::<Result<_, Error>>()?
-            }
-        };
-        let comes_back = plan.carrier != Carrier::Devmem;
-        let policy = if plan.acked && comes_back { policy(relays > 0) } else { ReconnectPolicy::Never };
-        Ok(Channel::new(
-            fabric,
-            Parts {
-                conn: Conn::new(rails.into_iter().map(|rail| fabric.staged(rail)), plan.acked),
-                keepalive,
-                policy,
-                device: device.to_owned(),
-                verb: "accepted",
-                peer_key,
-                left_out: Vec::new(),
-            },
-        ))
     }
 }

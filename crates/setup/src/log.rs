@@ -95,11 +95,12 @@ pub fn counting(log: Log, stats: Arc<Stats>) -> Log {
     })
 }
 
-/// One line of level [`Level::Warn`], unless there was one about this matter less than a minute ago.
-pub fn warn_seldom(log: &Log, matter: &str, line: &str) {
-    let Some(lines) = &log.0 else { return };
+/// One line of level [`Level::Warn`], unless there was one about this matter less than a minute ago; whether it was written.
+pub fn warn_seldom(log: &Log, matter: &str, line: &str) -> bool {
+    let Some(lines) = &log.0 else { return false };
     let admitted = lines.seldom.lock().unwrap_or_else(PoisonError::into_inner).admit(matter, Instant::now());
     if admitted.is_some() {
         log.warn(line);
     }
+    admitted.is_some()
 }

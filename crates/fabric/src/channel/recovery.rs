@@ -186,7 +186,9 @@ fn may_join(fabric: &Fabric, rail: &Recovered, relayed: &mut bool) -> bool {
     match fabric.downgrade(format!("a rail is {over}: {}", rail.secured.stream.path())) {
         Ok(()) => *relayed = true,
         // The peer tries again.
-        Err(error) => warn_seldom(fabric.log(), "relayed rail", &chain(&error)),
+        Err(error) => {
+            warn_seldom(fabric.log(), "relayed rail", &chain(&error));
+        }
     }
     *relayed
 }

@@ -3,15 +3,18 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use linkspan_fabric::stats::{Event, read};
-use linkspan_fabric::{Config, Fabric, Listener, Log};
+use linkspan_fabric::{Config, Fabric, Level, Listener, Log};
+use linkspan_proto::greeting::Greeting;
 use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Guard, Login, Psk, Seed, Token, Versions};
 use linkspan_proto::plan::{Carrier, Plan};
 
-use super::common::{log_stream_in, reset, try_log_stream_in};
+use super::common::{greet, log_stream_in, reset, try_log_stream_in};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -29,12 +32,16 @@ impl Drop for Counted {
 
 impl Counted {
     fn new(name: &str, more: &[(&str, &str)]) -> Counted {
+        Counted::logging(name, more, Log::off())
+    }
+
+    fn logging(name: &str, more: &[(&str, &str)], log: Log) -> Counted {
         let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("events-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         let base =
             [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", dir.to_str().unwrap())];
         let get = |name: &str| more.iter().chain(&base).find(|p| p.0 == name).map(|p| p.1.to_owned());
-        let fabric = Fabric::new(Config::read(&get).unwrap(), Log::off(), true, Vec::new()).unwrap();
+        let fabric = Fabric::new(Config::read(&get).unwrap(), log, true, Vec::new()).unwrap();
         Counted { fabric, dir }
     }
 
@@ -107,26 +114,61 @@ fn strangers_and_refused_peers_are_counted_by_their_reason() {
     drop(stream);
 }
 
+/// Logs in one stream of a connection after the other, and sends the plan over the first.
+fn planned(listener: &Listener, conn: u64, greeting: &Greeting, carrier: Carrier, streams: u16) -> Vec<TcpStream> {
+    let log_in = |n| greet(listener, Guard::Token, conn, n, greeting).unwrap();
+    let mut made: Vec<TcpStream> = (0..streams).map(log_in).collect();
+    let plan = Plan { carrier, acked: true, streams: (0..streams).collect(), keepalive: None };
+    made[0].write_all(&plan.encode()).unwrap();
+    made
+}
+
 /// NCCL ends a job for an error of `accept`.
 #[test]
 fn a_peer_that_goes_with_its_plan_or_plans_what_cannot_be_is_counted_and_costs_the_listener_nothing() {
     let counted = Counted::new("plans", &[("LINKSPAN_PATH", "auto")]);
     let listener = counted.fabric.listen(0).unwrap();
-    let planned = |conn, carrier| {
-        let mut stream = log_stream_in(&listener, Guard::Token, conn, 0);
-        let plan = Plan { carrier, acked: true, streams: vec![0], keepalive: None };
-        stream.write_all(&plan.encode()).unwrap();
-        stream
-    };
-    reset(planned(1, Carrier::Tcp));
+    let nothing = Greeting::default();
+    planned(&listener, 1, &nothing, Carrier::Tcp, 1).into_iter().for_each(reset);
     counted.until(&listener, Event::SetupsDropped, 1);
-    let _offers_nothing = planned(2, Carrier::Offered);
+    let _offers_nothing = planned(&listener, 2, &nothing, Carrier::Offered, 1);
     counted.until(&listener, Event::SetupsDropped, 2);
-    let _good = planned(3, Carrier::Tcp);
+    let nobody = Greeting { wants_local: true, shm: vec![7; 3], ..Greeting::default() };
+    let _offered_no_memory = planned(&listener, 3, &nobody, Carrier::Shm, 1);
+    counted.until(&listener, Event::SetupsDropped, 3);
+    let _never_asked_for_it = planned(&listener, 4, &nothing, Carrier::Devmem, 2);
+    counted.until(&listener, Event::SetupsDropped, 4);
+    let asks = Greeting { devmem: true, ..Greeting::default() };
+    let _was_told_that_there_is_none = planned(&listener, 5, &asks, Carrier::Devmem, 2);
+    counted.until(&listener, Event::SetupsDropped, 5);
+    let _good = planned(&listener, 6, &nothing, Carrier::Tcp, 1);
     let until = Instant::now() + PATIENCE;
     while listener.accept().unwrap().is_none() {
         assert!(Instant::now() < until, "the next one does not come up");
     }
+}
+
+#[test]
+fn what_a_peer_says_of_its_cards_again_and_again_makes_64_lines_a_minute_and_is_counted_each_time() {
+    let lines = Arc::new(AtomicUsize::new(0));
+    let to = lines.clone();
+    let log = Log::to(move |level, _| {
+        if level == Level::Warn {
+            to.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let counted = Counted::logging("words", &[("LINKSPAN_PATH", "auto")], log);
+    let listener = counted.fabric.listen(0).unwrap();
+    let (before, until) = (lines.load(Ordering::Relaxed), Instant::now() + PATIENCE);
+    for n in 0..70 {
+        let says = Greeting { no_devmem: format!("card {n} is broken"), ..Greeting::default() };
+        let _streams = planned(&listener, n, &says, Carrier::Tcp, 1);
+        while listener.accept().unwrap().is_none() {
+            assert!(Instant::now() < until, "it does not come up");
+        }
+    }
+    assert_eq!(read(&counted.dir).unwrap()[0].downgrades, 70);
+    assert_eq!(lines.load(Ordering::Relaxed) - before, 64);
 }
 
 #[test]
