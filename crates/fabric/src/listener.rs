@@ -68,8 +68,12 @@ impl Listener {
         handle.keys = matches!(fabric.config().guard, Guard::Keys { .. });
         handle.encrypt = fabric.config().encrypts();
         let members = sockets::members(fabric, index, &device)?;
-        let sockets = sockets::listen(fabric, &device, &mut handle, &mut Vec::new())?;
-        let acceptor = Acceptor {
+        let (sockets, failed) = match sockets::listen(fabric, &device, &mut handle, &mut Vec::new()) {
+            Ok(sockets) => (sockets, None),
+            Err(error @ Error::Tcp(_)) => (Vec::new(), Some(error)),
+            Err(other) => return Err(other),
+        };
+        let mut acceptor = Acceptor {
             fabric: fabric.clone(),
             device: device.name,
             members,
@@ -85,6 +89,10 @@ impl Listener {
             came_back: 0,
             handshakes: Vec::new(),
         };
+        if let Some(error) = failed {
+            // The fabric may have looked at the interfaces long ago, and none of their addresses is left.
+            acceptor.renew().map_err(|_| error)?;
+        }
         let acceptor = Arc::new(Mutex::new(acceptor));
         let mut all = acceptors();
         all.retain(|other| other.strong_count() > 0);

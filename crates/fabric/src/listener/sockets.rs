@@ -3,7 +3,6 @@
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use linkspan_proto::handle::{Addr, Handle, HandleError};
-use linkspan_setup::log::warn_seldom;
 use linkspan_stream::{Listen, Options};
 use linkspan_topology::{Interface, Verdict};
 
@@ -98,7 +97,7 @@ fn fill(
     before: &mut Vec<Listen>,
     sockets: &mut Vec<Listen>,
 ) -> Result<(), Error> {
-    let mut refused = None;
+    let (mut refused, mut left_out) = (None, Vec::new());
     // Last, what connectors that share a subnet with a cable do without.
     let beside = device.ports.iter().filter_map(DeviceInterface::by_link_local);
     let beside = beside.filter(|_| !fabric.config().meshes());
@@ -124,9 +123,8 @@ fn fill(
                 fabric.log().info(&format!("not listening on {} at {at}: {}", port.name, chain(&why)));
                 continue;
             }
-            Err(why) if port.addr.is_link_local() => {
-                let line = format!("not listening on {}: {}", port.name, chain(&why));
-                warn_seldom(fabric.log(), &port.name, &line);
+            Err(why) if port.addr.is_link_local() || is_gone(port.addr.ip) => {
+                left_out.push(format!("not listening on {}: {}", port.name, chain(&why)));
                 refused = Some(why);
                 continue;
             }
@@ -136,14 +134,22 @@ fn fill(
         match handle.push(entry) {
             Ok(()) => sockets.push(socket),
             Err(full @ HandleError::Full { .. }) if more => fabric.log().info(&full.to_string()),
-            Err(full @ HandleError::Full { .. }) => fabric.log().warn(&full.to_string()),
+            Err(full @ HandleError::Full { .. }) => {
+                left_out.push(format!("not listening on {}: {full}", port.name));
+            }
             Err(other) => return Err(other.into()),
         }
     }
     match refused {
         Some(why) if sockets.is_empty() => Err(why.into()),
-        _ => Ok(()),
+        _ => left_out.into_iter().try_for_each(|what| fabric.downgrade_seldom(what)),
     }
+}
+
+/// Whether no interface has this address any more. One that is there and cannot be bound yet, because the kernel still looks for a
+/// duplicate of it, is worth a wait.
+fn is_gone(ip: IpAddr) -> bool {
+    linkspan_net::interfaces().is_ok_and(|all| all.iter().all(|i| i.addr != ip))
 }
 
 /// The socket that listens already on this address of this interface. One that is bound to an interface is lost with it, although another
