@@ -84,7 +84,7 @@ pub struct Connecting {
     join: Option<Result<Join, String>>,
     shm: Option<local::ShmRail>,
     /// The plan, and whose stream it went over.
-    proposed: Option<(Plan, usize)>,
+    pub(crate) proposed: Option<(Plan, usize)>,
     /// What we announce of ourselves to a peer on this host, or why we cannot.
     own: Result<linkspan_shm::Identity, String>,
     same_host: bool,
@@ -391,10 +391,14 @@ impl Connecting {
             self.start_keepalive(|t| t.is_up() && (t.reach.is_guess() || t.reach.from().is_none() && !cabled));
         }
         self.seek()?;
+        // An answer that has arrived counts, however late it is read.
+        if let Some(channel) = self.conclude()? {
+            return Ok(Some(channel));
+        }
         if self.since.elapsed() > self.fabric.config().connect_timeout {
             return Err(Error::Timeout { ms: self.since.elapsed().as_millis(), tried: self.tried() });
         }
-        if self.proposed.is_none() && !self.propose()? {
+        if self.proposed.is_some() || !self.propose()? {
             return Ok(None);
         }
         self.conclude()

@@ -256,12 +256,23 @@ impl Acceptor {
         self.meet_again();
         let patience = self.fabric.config().connect_timeout;
         let (log, stats) = (self.fabric.log(), self.fabric.stats());
-        self.pending_conns.retain(|_, a| match a.meet().and_then(|()| a.read_plan()) {
-            Ok(()) => a.since.elapsed() < patience,
-            Err(why) => {
-                stats.count(Event::SetupsDropped);
-                log.info(&format!("dropped a connection from {} before it was set up: {why}", a.peer));
-                false
+        self.pending_conns.retain(|_, a| {
+            let had_plan = a.plan.is_some();
+            match a.meet().and_then(|()| a.read_plan()) {
+                Ok(()) => {
+                    let in_time = a.since.elapsed() < patience;
+                    // What has arrived counts, however late it is read; from now on it waits to be accepted.
+                    let arrived = !in_time && !had_plan && a.is_complete();
+                    if arrived {
+                        a.since = Instant::now();
+                    }
+                    in_time || arrived
+                }
+                Err(why) => {
+                    stats.count(Event::SetupsDropped);
+                    log.info(&format!("dropped a connection from {} before it was set up: {why}", a.peer));
+                    false
+                }
             }
         });
         Ok(())
@@ -649,3 +660,6 @@ impl PendingConn {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

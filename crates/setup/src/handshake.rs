@@ -131,14 +131,17 @@ impl Handshake {
             if let Some(outcome) = self.outcome().filter(|_| sent) {
                 return Ok(Some(outcome.and_then(|()| self.rails())));
             }
+            // What has arrived counts, however late it is read.
+            if self.theirs.is_none()
+                && let Some(message) = stream.read()?
+            {
+                self.input(&message, make, now)?;
+                continue;
+            }
             if self.ours.as_ref().is_some_and(|(_, at)| now > *at + LAST_WORD) || now > self.since + 12 * LAST_WORD {
                 return Err(MessageError::Silent);
             }
-            if self.theirs.is_some() {
-                return Ok(None);
-            }
-            let Some(message) = stream.read()? else { return Ok(None) };
-            self.input(&message, make, now)?;
+            return Ok(None);
         }
     }
 

@@ -213,3 +213,22 @@ fn a_link_local_address_is_tried_from_each_cable_and_by_no_route() {
     assert!(shown(vec![eth()], &["169.254.9.1"]).is_empty(), "a route leads anywhere but there");
     assert!(shown(vec![v4(1)], &["fe80::9:1"]).is_empty());
 }
+
+#[test]
+fn an_answer_that_has_arrived_counts_although_the_time_is_over() {
+    let here = fabric();
+    let listener = here.listen(0).unwrap();
+    let mut connecting = Connecting::new(&here, 0, &listener.handle()).unwrap();
+    let since = Instant::now();
+    let _there = loop {
+        assert!(since.elapsed() < SOON);
+        if connecting.proposed.is_none() {
+            assert!(connecting.poll().unwrap().is_none());
+        }
+        if let Some(there) = listener.accept().unwrap() {
+            break there;
+        }
+    };
+    connecting.since -= here.config().connect_timeout;
+    assert!(connecting.poll().unwrap().is_some());
+}

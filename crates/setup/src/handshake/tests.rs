@@ -64,6 +64,36 @@ fn both_sides_end_with_all_or_with_none() {
     assert!(a.is_err() && b.err().is_some_and(|why| why.starts_with("the peer says: ää") || why == "nothing here"));
 }
 
+/// As where a process is stopped, or waits for its GPU, right after its last word.
+#[test]
+fn the_peers_last_message_counts_however_late_it_is_read() {
+    let net = SoftNet::new(1);
+    let (mut a, mut b) = (Handshake::call(setups(&net, 1, 2)), Handshake::answer());
+    let (mut x, mut y) = streams();
+    let since = Instant::now();
+    let mut there = None;
+    while there.is_none() {
+        assert!(since.elapsed() < Duration::from_secs(20));
+        // All but the peer's last message.
+        a.advance(Instant::now());
+        a.out.drain(..).for_each(|message| x.send(&message).unwrap());
+        if a.ours.is_none()
+            && let Some(message) = x.read().unwrap()
+        {
+            a.input(&message, &none, Instant::now()).unwrap();
+        }
+        there = b.poll(&mut y, &|n| Ok(setups(&net, 2, n))).unwrap();
+    }
+    let ago = Instant::now() - 13 * LAST_WORD;
+    (a.since, a.ours.as_mut().unwrap().1) = (ago, ago);
+    assert!(a.poll(&mut x, &none).unwrap().is_some_and(|rails| rails.is_ok()));
+    // Where there is none it does not wait any longer.
+    let (mut z, _silent) = streams();
+    let mut alone = Handshake::call(setups(&net, 3, 1));
+    alone.since = ago;
+    assert!(matches!(alone.poll(&mut z, &none), Err(MessageError::Silent)));
+}
+
 #[test]
 fn it_needs_no_stream_but_messages_that_arrive_in_order() {
     let net = SoftNet::new(1);
