@@ -72,6 +72,8 @@ pub struct Connecting {
     once: bool,
     /// How they failed before.
     failed_before: String,
+    /// Downgrades that were told of, by this try or one before.
+    told: Vec<String>,
     /// Since when nothing is under way, in a mesh that may still tell of a route.
     stuck: Option<Instant>,
     handle: Handle,
@@ -124,6 +126,7 @@ impl Connecting {
             again: None,
             once: false,
             failed_before: String::new(),
+            told: Vec::new(),
             stuck: None,
             conn_id: u64::from_le_bytes(id),
             peer_key: None,
@@ -344,6 +347,15 @@ impl Connecting {
         Connecting { once: true, ..self }
     }
 
+    /// A downgrade, unless a try before has told of the same.
+    fn downgrade(&mut self, what: String) -> Result<(), Error> {
+        if !self.told.contains(&what) {
+            self.fabric.downgrade(what.clone())?;
+            self.told.push(what);
+        }
+        Ok(())
+    }
+
     fn time_left(&self) -> Duration {
         self.fabric.config().connect_timeout.saturating_sub(self.since.elapsed())
     }
@@ -361,9 +373,9 @@ impl Connecting {
             if Instant::now() < again {
                 return Ok(None);
             }
-            let failed_before = std::mem::take(&mut self.failed_before);
+            let (failed_before, told) = (std::mem::take(&mut self.failed_before), std::mem::take(&mut self.told));
             *self = Connecting::begun(&self.fabric, self.index, self.handle.clone(), self.since)?;
-            self.failed_before = failed_before;
+            (self.failed_before, self.told) = (failed_before, told);
         }
         match self.step() {
             Err(passing @ (Error::Unreachable { .. } | Error::Vanished { .. }))
@@ -445,7 +457,7 @@ impl Connecting {
             }
         }
         for why in std::mem::take(&mut self.tries[n].setup.missing) {
-            self.fabric.downgrade(format!("not every cable to the peer is used: {why}"))?;
+            self.downgrade(format!("not every cable to the peer is used: {why}"))?;
         }
         Ok(())
     }
@@ -591,7 +603,7 @@ impl Connecting {
             } else {
                 format!("TCP in place of {}", self.fabric.instead())
             };
-            self.fabric.downgrade(format!("{what}: {}", lost.join("; ")))?;
+            self.downgrade(format!("{what}: {}", lost.join("; ")))?;
         }
         let devmem = if self.shm.is_some() || verbs.is_some() { None } else { self.devmem_plan() };
         let reason = |t: &Try| t.devmem.as_ref().err().filter(|why| !why.is_empty()).cloned();
@@ -603,18 +615,18 @@ impl Connecting {
         if let (Some(why), true) = (lost, self.shm.is_none() && verbs.is_none()) {
             let what =
                 if devmem.is_some() { "fewer rails of device-memory TCP" } else { "TCP in place of device-memory TCP" };
-            self.fabric.downgrade(format!("{what}: {why}"))?;
+            self.downgrade(format!("{what}: {why}"))?;
         }
         if let Some(why) = why_not {
-            self.fabric.downgrade(format!("TCP in place of shared memory to a process on this host: {why}"))?;
+            self.downgrade(format!("TCP in place of shared memory to a process on this host: {why}"))?;
         }
         let ring_only = self.shm.as_ref().map(|rail| rail.info()).filter(|info| info.caps.ordered);
         if let (true, Some(info)) = (self.fabric.config().cma, ring_only) {
-            self.fabric.downgrade(format!("every byte is copied twice through the ring: {}", info.reason))?;
+            self.downgrade(format!("every byte is copied twice through the ring: {}", info.reason))?;
         }
         let plan = if let Some(plan) = verbs.or(devmem) {
             if let Some(what) = self.relays(Some(&plan)).filter(|_| !cabled) {
-                self.fabric.downgrade(what)?;
+                self.downgrade(what)?;
             }
             plan
         } else if self.shm.is_some() {

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use linkspan_fabric::{Channel, Fabric, HostBuf, Listener, Ticket, WaitFd, chain};
+use linkspan_fabric::{Channel, Fabric, HostBuf, Listener, Ticket, WaitFd, chain, warn_seldom};
 use linkspan_proto::login::PublicKey;
 
 use crate::Error;
@@ -147,7 +147,12 @@ impl Acceptor {
                     coming.push(Coming { pending: PendingHello::new(channel), since });
                 }
                 Ok(None) => return,
-                Err(error) => return self.fabric.log().warn(&chain(&error)),
+                Err(error) => {
+                    // A peer causes it as often as it connects.
+                    let line = chain(&error);
+                    warn_seldom(self.fabric.log(), &line, &line);
+                    return;
+                }
             }
         }
     }

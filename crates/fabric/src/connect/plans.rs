@@ -50,23 +50,23 @@ impl Connecting {
     }
 
     /// A plan whose rails are the streams that are up, of which there is one. Fewer than there could be are a downgrade.
-    pub(super) fn stream_plan(&self, cabled: bool) -> Result<Plan, Error> {
+    pub(super) fn stream_plan(&mut self, cabled: bool) -> Result<Plan, Error> {
         // A cable that leads to another host is nothing that was lost.
         let counted = || self.tries.iter().filter(|t| self.counts(t, cabled) && (t.is_up() || !t.reach.is_guess()));
         let routed = counted().all(|t| t.reach.from().is_none());
         let failed: Vec<String> = counted().filter(|t| t.beside.is_none()).filter_map(Try::failure).collect();
         if !failed.is_empty() && !routed {
-            self.fabric.downgrade(format!("fewer rails than interfaces: {}", failed.join("; ")))?;
+            self.downgrade(format!("fewer rails than interfaces: {}", failed.join("; ")))?;
         }
         if let Some(what) = self.relays(None).filter(|_| !cabled) {
-            self.fabric.downgrade(what)?;
+            self.downgrade(what)?;
         }
         let outside =
             self.tries.iter().filter(|t| t.is_up() && self.counts(t, cabled)).find_map(|t| t.outside.as_ref());
         if let Some(over) = outside {
             let to = self.handle.addrs().first().map_or_else(String::new, |addr| addr.ip.to_string());
             let what = format!("LS0550 the peer at {to} is reached over {over}: no chosen interface leads to it");
-            self.fabric.downgrade(what)?;
+            self.downgrade(what)?;
         }
         // Said when the fabric was made.
         if let (true, false, Some(what)) = (self.fabric.config().strict, self.same_host, self.fabric.last_resort()) {

@@ -20,6 +20,7 @@ pub(super) fn relayed(hosts: u8) -> Option<String> {
 }
 
 impl PendingConn {
+    /// Refuses what may not be before the peer is told that the connection is up.
     pub(super) fn finish(
         mut self,
         fabric: &Fabric,
@@ -49,12 +50,6 @@ impl PendingConn {
             fabric.downgrade_seldom(what)?;
         }
         let missing = || bad("it names a stream that never came".into());
-        if let Some(secured) = streams.iter_mut().find(|s| s.number == speaker).and_then(|s| s.setup.up()) {
-            // A fresh socket takes these few bytes at once or not at all.
-            if secured.send(&AGREED).is_err() || !secured.flush().is_ok_and(|all| all) {
-                return Err(Error::Vanished { peer: self.peer });
-            }
-        }
         let mut members = Vec::new();
         for number in &plan.streams {
             members.push(take(*number, &mut streams).ok_or_else(missing)?);
@@ -95,35 +90,63 @@ impl PendingConn {
             let why = lost.first().cloned().unwrap_or_else(|| chosen(plan.carrier));
             return Err(Error::Forced { path: provider.name().to_owned(), why });
         }
-        let mut keepalive = match plan.keepalive {
-            Some(number) => Some(take(number, &mut streams).ok_or_else(missing)?.0.into_keepalive()),
-            None => None,
-        };
-        let rails: Vec<BoxRail> = match (plan.carrier, self.rail.take()) {
-            (Carrier::Shm, Some(rail)) => {
-                keepalive = members.pop().map(|(secured, _)| secured.into_keepalive());
-                vec![Box::new(rail)]
-            }
-            (Carrier::Shm, None) => {
+        if plan.keepalive.is_some_and(|number| streams.iter().all(|s| s.number != number)) {
+            return Err(missing());
+        }
+        match plan.carrier {
+            Carrier::Shm if self.rail.is_none() => {
                 return Err(match self.offer.take() {
                     Some(Err(why)) => Error::Shm { why },
                     _ => bad("shared memory that was never offered".into()),
                 });
             }
-            (Carrier::Offered, _) => {
+            Carrier::Offered => {
+                let mut count = 0;
+                for (_, stream) in &members {
+                    let made = stream.setup.rails.as_ref();
+                    let none = |why| bad(format!("rails beside it that did not come up: {why}"));
+                    count += made.map_err(none)?.len();
+                }
+                if count > QPS_MAX {
+                    return Err(bad(format!("{count} rails beside its streams")));
+                }
+                if !plan.acked && count > 1 {
+                    return Err(bad("several rails without acknowledgements".into()));
+                }
+            }
+            Carrier::Devmem => {
+                if !plan.acked && members.len() > 2 {
+                    return Err(bad("several rails without acknowledgements".into()));
+                }
+                if !members.iter().all(|(_, stream)| stream.devmem && stream.setup.greeting.devmem) {
+                    return Err(bad("device-memory TCP on streams that have not agreed on it".into()));
+                }
+            }
+            Carrier::Shm | Carrier::Tcp => {}
+        }
+        let taken = members.iter_mut().find(|(_, s)| s.number == speaker).map(|(secured, _)| secured);
+        let left = streams.iter_mut().find(|s| s.number == speaker).and_then(|s| s.setup.up());
+        if let Some(secured) = taken.or(left) {
+            // A fresh socket takes these few bytes at once or not at all.
+            if secured.send(&AGREED).is_err() || !secured.flush().is_ok_and(|all| all) {
+                return Err(Error::Vanished { peer: self.peer });
+            }
+        }
+        let mut keepalive = match plan.keepalive {
+            Some(number) => Some(take(number, &mut streams).ok_or_else(missing)?.0.into_keepalive()),
+            None => None,
+        };
+        let rails: Vec<BoxRail> = match plan.carrier {
+            Carrier::Shm => {
+                keepalive = members.pop().map(|(secured, _)| secured.into_keepalive());
+                self.rail.take().into_iter().map(|rail| Box::new(rail) as BoxRail).collect()
+            }
+            Carrier::Offered => {
                 let mut rails = Vec::new();
                 let mut standby = None;
                 for (secured, stream) in members {
-                    let rails_up = stream.setup.rails;
-                    let made = rails_up.map_err(|why| bad(format!("rails beside it that did not come up: {why}")))?;
-                    if rails.len() + made.len() > QPS_MAX {
-                        return Err(bad(format!("{} rails over one stream", made.len())));
-                    }
-                    rails.extend(made);
+                    rails.extend(stream.setup.rails.unwrap_or_default());
                     standby.get_or_insert(secured);
-                }
-                if !plan.acked && rails.len() > 1 {
-                    return Err(bad("several rails without acknowledgements".into()));
                 }
                 if let (true, Some(secured)) = (plan.acked, standby) {
                     let behind = rails.first().map_or("", |rail: &BoxRail| rail.info().transport);
@@ -131,13 +154,7 @@ impl PendingConn {
                 }
                 rails
             }
-            (Carrier::Devmem, _) => {
-                if !plan.acked && members.len() > 2 {
-                    return Err(bad("several rails without acknowledgements".into()));
-                }
-                if !members.iter().all(|(_, stream)| stream.devmem && stream.setup.greeting.devmem) {
-                    return Err(bad("device-memory TCP on streams that have not agreed on it".into()));
-                }
+            Carrier::Devmem => {
                 let mut rails = Vec::new();
                 let mut members = members.into_iter();
                 while let (Some((control, _)), Some((data, _))) = (members.next(), members.next()) {
@@ -145,7 +162,7 @@ impl PendingConn {
                 }
                 rails
             }
-            (Carrier::Tcp, _) => {
+            Carrier::Tcp => {
                 let why = match self.offer.take() {
                     Some(Err(why)) => format!("shared memory not possible: {why}"),
                     _ => relayed(relays).unwrap_or_else(|| "chosen by the peer".into()),

@@ -147,6 +147,47 @@ fn statistics_that_cannot_be_written_are_warned_of_where_a_directory_was_named()
     }
 }
 
+/// Why a connection does not come up: to the side that connects, which never has it, and to the other.
+fn refused(near: &Fabric, far: &Fabric) -> (Error, Error) {
+    let listener = far.listen(0).unwrap();
+    let mut connecting = near.connect(0, &listener.handle()).unwrap();
+    let (mut here, mut there) = (None, None);
+    let until = Instant::now() + Duration::from_secs(60);
+    while here.is_none() || there.is_none() {
+        assert!(Instant::now() < until, "neither refused nor timed out");
+        if here.is_none() {
+            match connecting.poll() {
+                Ok(None) => {}
+                Ok(Some(channel)) => panic!("the other side refuses {}", channel.describe()),
+                Err(error) => here = Some(error),
+            }
+        }
+        match listener.accept() {
+            Ok(None) => {}
+            Ok(Some(channel)) => panic!("{}", channel.describe()),
+            Err(error) => there = Some(error),
+        }
+    }
+    (here.unwrap(), there.unwrap())
+}
+
+#[test]
+fn what_is_lost_is_said_once_although_the_connection_is_refused_and_tried_again() {
+    let (lines, far) = (Arc::new(AtomicUsize::new(0)), fabric(&[("LINKSPAN_PATH", "devmem")], false));
+    let to = lines.clone();
+    let log = Log::to(move |level, line| {
+        if level == Level::Warn && line.starts_with("downgrade: TCP in place of shared memory") {
+            to.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let set = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_STATS_DIR", "off"), ("LINKSPAN_CONNECT_TIMEOUT_MS", "1000")];
+    let get = |name: &str| set.iter().find(|p| p.0 == name).map(|p| p.1.to_owned());
+    let near = Fabric::new(Config::read(&get).unwrap(), log, false, Vec::new()).unwrap();
+    let (_, error) = refused(&near, &far);
+    assert!(matches!(&error, Error::Forced { path, .. } if path == "devmem"), "{error}");
+    assert_eq!(lines.load(Ordering::Relaxed), 1);
+}
+
 #[test]
 fn a_path_that_the_accepting_side_names_is_taken_or_nothing() {
     const AUTO: &[(&str, &str)] = &[("LINKSPAN_PATH", "auto")];
@@ -157,19 +198,9 @@ fn a_path_that_the_accepting_side_names_is_taken_or_nothing() {
         assert!(end.describe().starts_with("tcp"), "{}", end.describe());
     }
     // It says shm; the peer has nothing but tcp.
-    let (near, far) = (fabric(&[], false), fabric(SHM, false));
-    let listener = far.listen(0).unwrap();
-    let mut connecting = near.connect(0, &listener.handle()).unwrap();
-    let until = Instant::now() + Duration::from_secs(60);
-    let error = loop {
-        assert!(Instant::now() < until, "neither refused nor timed out");
-        let _ = connecting.poll();
-        match listener.accept() {
-            Ok(None) => {}
-            Ok(Some(channel)) => panic!("{}", channel.describe()),
-            Err(error) => break error,
-        }
-    };
+    let (near, far) = (fabric(&[("LINKSPAN_CONNECT_TIMEOUT_MS", "1000")], false), fabric(SHM, false));
+    let (refused, error) = refused(&near, &far);
+    assert!(matches!(refused, Error::Vanished { .. } | Error::Timeout { .. }), "{refused}");
     assert!(matches!(&error, Error::Forced { path, .. } if path == "shm"), "{error}");
 }
 

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use linkspan_transport::{Buf, StaticBuf};
 
 use super::*;
@@ -6,9 +8,13 @@ use crate::{Config, Log};
 const LONG: Duration = Duration::from_secs(60);
 
 fn fabric() -> Fabric {
-    let settings = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", "tcp"), ("LINKSPAN_STATS_DIR", "off")];
+    fabric_of("tcp", Log::off())
+}
+
+fn fabric_of(path: &str, log: Log) -> Fabric {
+    let settings = [("LINKSPAN_IFNAME", "=lo"), ("LINKSPAN_PATH", path), ("LINKSPAN_STATS_DIR", "off")];
     let config = Config::read(&|name| settings.iter().find(|p| p.0 == name).map(|p| p.1.to_owned()));
-    Fabric::new(config.expect("settings"), Log::off(), true, Vec::new()).expect("a fabric")
+    Fabric::new(config.expect("settings"), log, true, Vec::new()).expect("a fabric")
 }
 
 /// Connects while the acceptor is asked at this time, and says nothing.
@@ -49,6 +55,29 @@ fn peers_that_come_up_and_say_nothing_lose_their_places_to_others_after_a_second
         assert!(began.elapsed() < LONG, "the first one that came has not lost its place");
     }
     assert!(silent[1..].iter_mut().all(|one| one.progress().is_ok()));
+}
+
+#[test]
+fn a_peer_that_connects_again_and_again_by_a_path_that_is_forbidden_is_told_of_once_a_minute() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let to = lines.clone();
+    let log = Log::to(move |_, line| to.lock().expect("lines").push(line.to_owned()));
+    let acceptor = Acceptor::new(&fabric_of("shm", log), 0).expect("an acceptor");
+    let (near, began, mut tries) = (fabric(), Instant::now(), 0);
+    let mut connecting = near.connect(0, &acceptor.handle()).expect("a dial");
+    // It goes on for 20 s; a few of its tries will do.
+    let mut waits = false;
+    while tries < 4 {
+        assert!(began.elapsed() < LONG, "it is not refused");
+        assert!(acceptor.next_at(Instant::now()).is_none(), "nobody has said hello");
+        assert!(connecting.poll().expect("it tries again").is_none());
+        let (before, mut fds) = (waits, Vec::new());
+        connecting.wait_fds(&mut fds);
+        // Between two tries it has no stream.
+        waits = fds.is_empty();
+        tries += usize::from(waits && !before);
+    }
+    assert_eq!(lines.lock().expect("lines").iter().filter(|line| line.contains("LS0511")).count(), 1);
 }
 
 #[test]
