@@ -65,9 +65,13 @@ pub(super) fn pairs(
     let (mut cables, mut free): (Vec<_>, Vec<_>) = device.ports.iter().partition(|p| !mesh && p.addr.is_link_local());
     let mut list = Vec::new();
     if same_host {
-        let to = handle.addrs()[0];
-        let own = fabric.survey().iter().flat_map(|(i, _)| &i.addrs).find(|a| a.ip == to.ip);
-        let scope = own.map_or(0, |a| a.scope);
+        // An interface of the listener's may have gone, or come, since it or this process looked. One that is alone needs no look.
+        let theirs = handle.addrs();
+        let look = theirs.len() > 1 || is_link_local(theirs[0].ip);
+        let ours = if look { linkspan_net::interfaces().unwrap_or_default() } else { Vec::new() };
+        let here = theirs.iter().find_map(|to| Some((to, ours.iter().find(|own| own.addr == to.ip)?)));
+        let to = here.map_or(theirs[0], |(to, _)| *to);
+        let scope = here.filter(|_| is_link_local(to.ip)).map_or(0, |(_, own)| own.index);
         let mbps = device.ports.first().map_or(0, |p| p.mbps);
         let reach = Path::Plain { from: None, to: socket_addr(to.ip, to.port, scope), device: None };
         return vec![(reach, "same host", mbps)];

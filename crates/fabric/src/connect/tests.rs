@@ -215,6 +215,24 @@ fn a_link_local_address_is_tried_from_each_cable_and_by_no_route() {
 }
 
 #[test]
+fn on_one_host_the_first_address_that_the_host_has_is_taken() {
+    let here = fabric();
+    let device = here.devices().remove(0);
+    for (addrs, taken) in [
+        (["192.0.2.1", "127.0.0.1"], "127.0.0.1:7"),
+        (["127.0.0.1", "192.0.2.1"], "127.0.0.1:7"),
+        (["192.0.2.2", "192.0.2.1"], "192.0.2.2:7"),
+    ] {
+        let mut handle = Handle::new(1, Token::random().unwrap(), here.host_hash());
+        for ip in addrs {
+            handle.push(Addr { ip: ip.parse().unwrap(), port: 7, prefix: 24 }).unwrap();
+        }
+        let list = pairs(&here, &device, &handle, true);
+        assert_eq!(list.iter().map(|(path, ..)| path.to().to_string()).collect::<Vec<_>>(), [taken]);
+    }
+}
+
+#[test]
 fn an_answer_that_has_arrived_counts_although_the_time_is_over() {
     let here = fabric();
     let listener = here.listen(0).unwrap();
