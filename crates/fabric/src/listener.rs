@@ -254,8 +254,8 @@ impl Acceptor {
         }
         self.pending_conns.values_mut().for_each(PendingConn::poll_offer);
         self.meet_again();
-        let patience = self.fabric.config().connect_timeout;
-        let (log, stats) = (self.fabric.log(), self.fabric.stats());
+        let fabric = &self.fabric;
+        let (log, stats, patience) = (fabric.log(), fabric.stats(), fabric.config().connect_timeout);
         self.pending_conns.retain(|_, a| {
             let had_plan = a.plan.is_some();
             match a.meet().and_then(|()| a.read_plan()) {
@@ -266,7 +266,7 @@ impl Acceptor {
                     if arrived {
                         a.since = Instant::now();
                     }
-                    in_time || arrived
+                    in_time || arrived || given_up(fabric, a)
                 }
                 Err(why) => {
                     stats.count(Event::SetupsDropped);
@@ -290,7 +290,7 @@ impl Acceptor {
                 let pending = self.pending_logins.swap_remove(n);
                 self.fabric.stats().count(error.event);
                 let line = format!("refused a connection from {}: {}", pending.peer, error.why);
-                if error.refusal.is_some() {
+                if error.refusal.is_some() || error.event == Event::RefusedVersion {
                     // A peer of ours that is configured otherwise.
                     warn_seldom(self.fabric.log(), &format!("login {}", pending.peer.ip()), &line);
                 } else {
@@ -363,7 +363,8 @@ impl Acceptor {
 
     /// Ends those whose peers are long in making a connection of theirs.
     fn drop_overdue(&mut self) {
-        self.pending_conns.retain(|_, a| a.is_complete() || a.since.elapsed() < MAKING);
+        let fabric = &self.fabric;
+        self.pending_conns.retain(|_, a| a.is_complete() || a.since.elapsed() < MAKING || given_up(fabric, a));
     }
 
     fn enter(&mut self, slot: Slot, stream: Stream, peer: SocketAddr) -> Result<(), Error> {
@@ -391,6 +392,7 @@ impl Acceptor {
         stream.number = session.stream;
         if stream.number >= FIRST_RETURN {
             if !self.knows(&conn) {
+                self.fabric.stats().count(Event::SetupsDropped);
                 let line = format!("ended a stream from {}: its connection is over here", stream.peer);
                 return self.fabric.log().info(&line);
             }
@@ -568,6 +570,14 @@ impl PendingStream {
         let (secured, relayed) = (self.setup.take()?, relayed(self.setup.greeting.relays));
         Some(Recovered { number: self.number, secured, rails: self.setup.rails.unwrap_or_default(), relayed })
     }
+}
+
+/// Tells of a connection whose peer has taken too long, which is not kept.
+fn given_up(fabric: &Fabric, conn: &PendingConn) -> bool {
+    fabric.stats().count(Event::SetupsDropped);
+    let (peer, ms) = (conn.peer, conn.since.elapsed().as_millis());
+    fabric.log().info(&format!("dropped a connection from {peer}: it was not up after {ms} ms"));
+    false
 }
 
 /// Streams that are accepted in one go: a millisecond's worth, also where each is refused at once.

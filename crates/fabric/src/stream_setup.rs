@@ -15,8 +15,6 @@ use linkspan_transport::{BoxRail, Role, WaitFd};
 use crate::chain;
 use crate::route::Beside;
 
-const UNREADABLE: &str = "its greeting cannot be read: it is of another version of linkspan";
-
 /// How far a stream has come.
 pub(crate) enum SetupState {
     /// It is being connected.
@@ -62,6 +60,15 @@ impl SetupError {
     fn login(error: &LoginFailed, run: &LoginRun) -> SetupError {
         SetupError { why: chain(error), refusal: error.refusal().cloned(), event: error.event(run) }
     }
+}
+
+/// What the peer says of itself inside the login.
+fn greeting(blob: &[u8]) -> Result<Greeting, SetupError> {
+    Greeting::decode(blob).ok_or_else(|| SetupError {
+        why: "its greeting cannot be read: it is of another version of linkspan, install the same on both hosts".into(),
+        refusal: None,
+        event: Event::RefusedVersion,
+    })
 }
 
 impl<S: Into<String>> From<S> for SetupError {
@@ -186,10 +193,7 @@ impl StreamSetup {
             }),
             SetupState::Login(run) => match run.poll() {
                 Ok(LoginStep::Pending) => Ok(Step::Pending),
-                Ok(LoginStep::Asked) => {
-                    let greeting = Greeting::decode(run.login.peer_blob().unwrap_or_default());
-                    greeting.map(Step::Asked).ok_or_else(|| UNREADABLE.into())
-                }
+                Ok(LoginStep::Asked) => greeting(run.login.peer_blob().unwrap_or_default()).map(Step::Asked),
                 Ok(LoginStep::Done(session)) => self.logged_in(session),
                 Err(error) => Err(SetupError::login(&error, run)),
             },
@@ -221,7 +225,7 @@ impl StreamSetup {
             return Ok(Step::Pending);
         };
         let mut secured = Secured::new(run.stream, session.ciphers.take());
-        let greeting = Greeting::decode(&session.peer_blob).unwrap_or_default();
+        let greeting = greeting(&session.peer_blob)?;
         // Device-memory TCP knows no encryption.
         self.greeting = Greeting { devmem: greeting.devmem && !secured.is_sealed(), ..greeting };
         let begun = match &self.beside {

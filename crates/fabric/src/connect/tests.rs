@@ -1,7 +1,10 @@
 //! Ways whose rails take long to come up, and cables that may lead to another host.
 
-use linkspan_proto::login::Token;
+use std::sync::Arc;
+
+use linkspan_proto::login::{LoginTable, ServerParams, Token, USED_BOUND};
 use linkspan_setup::handshake::Handshake;
+use linkspan_setup::logins::LoginRun;
 use linkspan_setup::secured::Secured;
 use linkspan_stream::{Dial, Listen, Options, Stream};
 use linkspan_topology::IfAddr;
@@ -249,4 +252,27 @@ fn an_answer_that_has_arrived_counts_although_the_time_is_over() {
     };
     connecting.since -= here.config().connect_timeout;
     assert!(connecting.poll().unwrap().is_some());
+}
+
+#[test]
+fn a_listener_whose_greeting_is_of_another_version_is_no_listener_without_abilities() {
+    let here = fabric();
+    let mut listen = Listen::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
+    let mut handle = Handle::new(1, Token::random().unwrap(), here.host_hash());
+    let at = listen.local_addr();
+    handle.push(Addr { ip: at.ip(), port: at.port(), prefix: 8 }).unwrap();
+    let mut connecting = Connecting::new(&here, 0, &handle.encode()).unwrap();
+    let table = Arc::new(LoginTable::new(USED_BOUND));
+    let (since, mut server) = (Instant::now(), None);
+    while connecting.failed_before.is_empty() {
+        assert!(since.elapsed() < SOON);
+        assert!(connecting.poll().unwrap().is_none());
+        if let Some((stream, _)) = listen.accept().unwrap() {
+            let params = ServerParams::new(1, handle.token.clone(), table.clone());
+            let params = ServerParams { blob: Some(vec![3, 0, 0]), ..params };
+            server = Some(LoginRun::server(stream, params).unwrap());
+        }
+        server.as_mut().map(LoginRun::poll);
+    }
+    assert!(connecting.failed_before.contains("another version of linkspan"), "{}", connecting.failed_before);
 }

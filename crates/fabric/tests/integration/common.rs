@@ -73,10 +73,20 @@ pub(crate) fn greet(
     number: u16,
     greeting: &Greeting,
 ) -> Result<TcpStream, LoginError> {
+    say(listener, guard, conn, number, greeting.encode())
+}
+
+/// The same with these bytes in its place.
+pub(crate) fn say(
+    listener: &Listener,
+    guard: Guard,
+    conn: u64,
+    number: u16,
+    blob: Vec<u8>,
+) -> Result<TcpStream, LoginError> {
     let handle = Handle::decode(&listener.handle()).unwrap();
     let mut stream = TcpStream::connect(handle.addrs()[0].socket()).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-    let blob = greeting.encode();
     let params =
         ClientParams { guard, blob, ..ClientParams::new(handle.listen_id, handle.token.clone(), conn, number) };
     let start = Instant::now();
@@ -89,8 +99,10 @@ pub(crate) fn greet(
         }
         assert!(listener.accept().unwrap().is_none());
         let mut bytes = vec![0; login.wants()];
-        if let Ok(n) = stream.read(&mut bytes) {
-            login.feed(&bytes[..n]);
+        match stream.read(&mut bytes) {
+            Ok(0) => login.closed(),
+            Ok(n) => drop(login.feed(&bytes[..n])),
+            Err(_) => {}
         }
         match login.poll(start.elapsed()) {
             Progress::Done(_) => return Ok(stream),

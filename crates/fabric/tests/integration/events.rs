@@ -14,7 +14,7 @@ use linkspan_proto::handle::Handle;
 use linkspan_proto::login::{ClientParams, Guard, Login, Psk, Seed, Token, Versions};
 use linkspan_proto::plan::{Carrier, Plan};
 
-use super::common::{greet, log_stream_in, reset, try_log_stream_in};
+use super::common::{greet, log_stream_in, reset, say, try_log_stream_in};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -112,6 +112,9 @@ fn strangers_and_refused_peers_are_counted_by_their_reason() {
     let stream = hello_of(&handle, params);
     counted.until(&listener, Event::RefusedVersion, 1);
     drop(stream);
+    // The login is of our version, and what it carries of a later one.
+    assert!(say(&listener, Guard::Token, 10, 0, vec![3, 0, 0]).is_err());
+    counted.until(&listener, Event::RefusedVersion, 2);
 }
 
 /// Logs in one stream of a connection after the other, and sends the plan over the first.
@@ -169,6 +172,17 @@ fn what_a_peer_says_of_its_cards_again_and_again_makes_64_lines_a_minute_and_is_
     }
     assert_eq!(read(&counted.dir).unwrap()[0].downgrades, 70);
     assert_eq!(lines.load(Ordering::Relaxed) - before, 64);
+}
+
+#[test]
+fn a_connection_whose_streams_stay_and_that_never_comes_up_is_counted_when_it_is_given_up() {
+    let counted = Counted::new("late", &[("LINKSPAN_CONNECT_TIMEOUT_MS", "100")]);
+    let listener = counted.fabric.listen(0).unwrap();
+    let _stays = log_stream_in(&listener, Guard::Token, 1, 0);
+    counted.until(&listener, Event::SetupsDropped, 1);
+    // A rail for a connection that is not there.
+    let _stays = log_stream_in(&listener, Guard::Token, 2, 64);
+    counted.until(&listener, Event::SetupsDropped, 2);
 }
 
 #[test]
