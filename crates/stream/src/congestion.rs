@@ -25,16 +25,21 @@ const GOOD_NEARBY: [&str; 3] = ["cubic", "dctcp", "reno"];
 impl Congestion {
     /// Sets what `requested` and `peer` ask for.
     pub(crate) fn apply(socket: &Socket, requested: Option<&str>, peer: IpAddr) -> Result<Congestion, Error> {
-        let place = nearness(peer).or_else(|| is_ours(peer.to_canonical()).then_some("on this machine"));
+        // All addresses of this machine are worth a look only where the answer counts.
+        let place = || nearness(peer).or_else(|| is_ours(peer.to_canonical()).then_some("on this machine"));
         Congestion::choose(socket, requested, place)
     }
 
     /// The same for a listener: its own address tells how near its peers are, unless it is a public one.
     pub(crate) fn apply_listening(socket: &Socket, requested: Option<&str>, own: IpAddr) -> Result<Congestion, Error> {
-        Congestion::choose(socket, requested, nearness(own))
+        Congestion::choose(socket, requested, || nearness(own))
     }
 
-    fn choose(socket: &Socket, requested: Option<&str>, place: Option<&'static str>) -> Result<Congestion, Error> {
+    fn choose(
+        socket: &Socket,
+        requested: Option<&str>,
+        place: impl FnOnce() -> Option<&'static str>,
+    ) -> Result<Congestion, Error> {
         let now = current(socket);
         if let Some(name) = requested {
             if name != now {
@@ -43,7 +48,8 @@ impl Congestion {
             }
             return Ok(Congestion { name: name.to_owned(), reason: "as asked for".to_owned() });
         }
-        let (true, Some(place)) = (!GOOD_NEARBY.contains(&now.as_str()), place) else {
+        let place = if GOOD_NEARBY.contains(&now.as_str()) { None } else { place() };
+        let Some(place) = place else {
             return Ok(Congestion { name: now, reason: "by the system's default".to_owned() });
         };
         for name in ["cubic", "reno"] {

@@ -36,6 +36,15 @@ fn a_pacing_default_is_replaced_nearby_and_kept_far_away() {
     }
 }
 
+/// That looks at all addresses of the machine, for each stream of a stranger too.
+#[test]
+fn where_the_peer_is_is_not_asked_where_the_answer_changes_nothing() {
+    let asked = || -> Option<&'static str> { panic!("asked") };
+    let socket = socket();
+    Congestion::choose(&socket, Some("reno"), asked).unwrap();
+    assert_eq!(Congestion::choose(&socket, None, asked).unwrap().name, "reno");
+}
+
 #[test]
 fn an_accepted_stream_says_of_its_congestion_control_what_its_listener_did() {
     let options = crate::Options::default();
