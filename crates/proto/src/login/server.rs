@@ -152,6 +152,7 @@ impl Server {
         self.script.hear(LABEL_HELLO, "hello", bytes)?;
         self.standing = Standing::Hello;
         (self.conn_id, self.stream) = (hello.conn_id.get(), hello.stream.get());
+        // With key pairs it shows at the confirm: only then is it known whose stream it is.
         if self.params.table.is_used(self.conn_id, self.stream) {
             return Err(LoginError::Used { conn_id: self.conn_id, stream: self.stream });
         }
@@ -232,7 +233,7 @@ impl Server {
         };
         self.peer_key = peer_key;
         // Between hello and here another stream may have claimed the same number.
-        self.params.table.claim(self.conn_id, self.stream)?;
+        self.params.table.claim(self.conn_id, self.stream, peer_key)?;
         self.standing = Standing::Proven;
         self.state = State::Asked(peer_blob);
         match self.params.blob.take() {

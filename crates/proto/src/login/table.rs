@@ -1,6 +1,7 @@
 //! What a listener remembers of logins: which streams have logged in.
 
 use super::error::LoginError;
+use super::keys::PublicKey;
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,9 +16,12 @@ pub struct LoginTable {
 
 #[derive(Debug, Default)]
 struct Used {
-    set: HashSet<(u64, u16)>,
-    order: VecDeque<(u64, u16)>,
+    set: HashSet<Key>,
+    order: VecDeque<Key>,
 }
+
+/// Connection and stream as the client numbers them, and its key where it has proven one: its numbers are nobody else's.
+type Key = (u64, u16, Option<PublicKey>);
 
 /// Streams that a [`LoginTable`] remembers unless told otherwise: 64 connections of 64 rails.
 pub const USED_BOUND: usize = 4096;
@@ -39,18 +43,19 @@ impl LoginTable {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the stream has logged in.
+    /// Whether the stream has logged in without a key pair.
     pub fn is_used(&self, conn_id: u64, stream: u16) -> bool {
-        self.lock().set.contains(&(conn_id, stream))
+        self.lock().set.contains(&(conn_id, stream, None))
     }
 
     /// Takes the stream, or fails where it was taken before.
-    pub fn claim(&self, conn_id: u64, stream: u16) -> Result<(), LoginError> {
+    pub fn claim(&self, conn_id: u64, stream: u16, peer_key: Option<PublicKey>) -> Result<(), LoginError> {
         let mut used = self.lock();
-        if !used.set.insert((conn_id, stream)) {
+        let key = (conn_id, stream, peer_key);
+        if !used.set.insert(key) {
             return Err(LoginError::Used { conn_id, stream });
         }
-        used.order.push_back((conn_id, stream));
+        used.order.push_back(key);
         if used.order.len() > self.bound
             && let Some(oldest) = used.order.pop_front()
         {

@@ -59,6 +59,20 @@ fn a_key_that_is_not_admitted_is_refused_and_both_sides_name_it() {
     assert!(s.is_ok());
 }
 
+/// The number of a connection is in clear in its hellos.
+#[test]
+fn a_stream_that_logged_in_by_one_key_is_not_used_up_for_another() {
+    let table = Arc::new(LoginTable::default());
+    let log_in = |key| {
+        let (c, s) = guarded(keys(key, Admit::Anyone), keys(2, only(&[1, 3])));
+        run_params((c, ServerParams { table: table.clone(), ..s })).1
+    };
+    assert!(log_in(1).is_ok());
+    assert!(log_in(3).is_ok());
+    assert_eq!(log_in(3).unwrap_err(), LoginError::Used { conn_id: CONN, stream: STREAM });
+    assert_eq!(table.len(), 2);
+}
+
 #[test]
 fn whoever_is_not_admitted_is_not_proven() {
     let (c, s) = guarded(keys(1, Admit::Anyone), keys(2, only(&[3])));
