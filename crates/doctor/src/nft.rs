@@ -27,7 +27,7 @@ pub(crate) struct Drops {
 
 /// What rules do to a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Judgement {
     /// Nothing certainly drops it.
     Open,
     Drops(Drops),
@@ -79,7 +79,7 @@ impl Rules {
     }
 
     /// What becomes of connections of a family (`ip` or `ip6`) that come in on `interface` to `ports`.
-    pub(crate) fn fate(&self, interface: &str, family: &str, ports: &[u16]) -> Fate {
+    pub(crate) fn judge(&self, interface: &str, family: &str, ports: &[u16]) -> Judgement {
         // Rules of the other families are for frames, which are not looked at here. A dormant table does nothing.
         let judged = |chain: &&Value| {
             let own = |table: &&Value| table["family"] == chain["family"] && table["name"] == chain["table"];
@@ -108,10 +108,15 @@ impl Rules {
                     continue;
                 }
                 let text = |key: &str| base[key].as_str().unwrap_or_default().to_owned();
-                return Fate::Drops(Drops { family: text("family"), table: text("table"), chain: text("name"), by });
+                return Judgement::Drops(Drops {
+                    family: text("family"),
+                    table: text("table"),
+                    chain: text("name"),
+                    by,
+                });
             }
         }
-        if unknown { Fate::Unknown } else { Fate::Open }
+        if unknown { Judgement::Unknown } else { Judgement::Open }
     }
 }
 

@@ -333,15 +333,15 @@ fn firewall(case: &mut Case<'_>) {
         let name = &*iface.name;
         let (mut drops, mut shut, mut open): (Vec<nft::Drops>, Vec<&str>, bool) = (Vec::new(), Vec::new(), false);
         for (family, shown) in families(iface) {
-            let fate = rules.fate(name, family, &PORTS);
-            open |= !matches!(fate, nft::Fate::Drops(_));
-            match fate {
-                nft::Fate::Open => {}
-                nft::Fate::Unknown => case.fact(format!(
+            let judgement = rules.judge(name, family, &PORTS);
+            open |= !matches!(judgement, nft::Judgement::Drops(_));
+            match judgement {
+                nft::Judgement::Open => {}
+                nft::Judgement::Unknown => case.fact(format!(
                     "whether the firewall lets connections of {shown} in on {name} is not known: a rule with a condition that is not understood may accept \
                      them (of iptables' matches, as ufw's, `nft` tells the names alone)"
                 )),
-                nft::Fate::Drops(one) => {
+                nft::Judgement::Drops(one) => {
                     shut.push(shown);
                     // One chain may be for both families.
                     if !drops.contains(&one) {

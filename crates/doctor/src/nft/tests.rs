@@ -17,13 +17,13 @@ fn matches(left: &str, op: &str, right: &str) -> String {
     format!(r#"{{"match":{{"op":"{op}","left":{left},"right":{right}}}}}"#)
 }
 
-fn fate(text: &str, family: &str) -> Fate {
-    Rules::read(text).unwrap().fate("cab0", family, &[24_680, 40_000])
+fn judge(text: &str, family: &str) -> Judgement {
+    Rules::read(text).unwrap().judge("cab0", family, &[24_680, 40_000])
 }
 
 fn by(text: &str) -> Option<String> {
-    match fate(text, "ip") {
-        Fate::Drops(drops) => Some(drops.by),
+    match judge(text, "ip") {
+        Judgement::Drops(drops) => Some(drops.by),
         _ => None,
     }
 }
@@ -112,7 +112,7 @@ fn tables_that_are_dormant_or_of_no_ip_packets_drop_nothing() {
     };
     for family in ["ip", "ip6", "inet"] {
         let of = if family == "ip6" { "ip6" } else { "ip" };
-        let drops = |flags: &str| matches!(fate(&list(family, flags), of), Fate::Drops(_));
+        let drops = |flags: &str| matches!(judge(&list(family, flags), of), Judgement::Drops(_));
         assert!(drops(""), "{family}");
         assert!(drops(r#","flags":["owner"]"#), "{family}");
         for flags in [r#","flags":["dormant"]"#, r#","flags":"dormant""#, r#","flags":["owner","dormant"]"#] {
@@ -129,7 +129,7 @@ fn what_is_no_list_of_rules_is_an_error() {
     for text in ["", "{}", "[]", r#"{"nftables":7}"#, "nonsense"] {
         assert!(Rules::read(text).is_err(), "{text}");
     }
-    assert_eq!(fate(r#"{"nftables":[{"chain":{"hook":"input"}},{"rule":7},8]}"#, "ip"), Fate::Open);
+    assert_eq!(judge(r#"{"nftables":[{"chain":{"hook":"input"}},{"rule":7},8]}"#, "ip"), Judgement::Open);
 }
 
 /// The input chains of `nft -j list ruleset` on Debian 13 with firewalld 2.3 as it is installed.
@@ -137,25 +137,25 @@ fn what_is_no_list_of_rules_is_an_error() {
 fn the_rules_of_firewalld_are_understood() {
     let text = include_str!("../../fixtures/firewalld.json");
     let rules = Rules::read(text).unwrap();
-    let Fate::Drops(found) = rules.fate("thunderbolt0", "ip", &[24_680]) else { panic!("not dropped") };
+    let Judgement::Drops(found) = rules.judge("thunderbolt0", "ip", &[24_680]) else { panic!("not dropped") };
     assert_eq!((found.table.as_str(), found.chain.as_str()), ("firewalld", "filter_INPUT"));
     assert!(found.by.ends_with("of chain filter_INPUT_POLICIES"), "{found:?}");
     // ssh is open as it is installed; a port that is opened is.
-    assert_eq!(rules.fate("thunderbolt0", "ip", &[22]), Fate::Open);
+    assert_eq!(rules.judge("thunderbolt0", "ip", &[22]), Judgement::Open);
 }
 
 #[test]
 fn rules_of_iptables_whose_matches_are_not_told_leave_it_unknown_what_is_dropped() {
     let known = r#"{"xt":{"type":"match","name":"conntrack"}},{"counter":{"packets":9,"bytes":9}},{"accept":null}"#;
-    assert_eq!(fate(&rules("drop", &[known], &[]), "ip"), Fate::Unknown);
+    assert_eq!(judge(&rules("drop", &[known], &[]), "ip"), Judgement::Unknown);
     let jump = r#"{"jump":{"target":"more"}}"#;
-    assert_eq!(fate(&rules("drop", &[jump], &[known]), "ip"), Fate::Unknown, "as ufw has it");
+    assert_eq!(judge(&rules("drop", &[jump], &[known]), "ip"), Judgement::Unknown, "as ufw has it");
     let drop = r#"{"drop":null}"#;
-    assert_eq!(fate(&rules("accept", &[known, drop], &[]), "ip"), Fate::Unknown);
+    assert_eq!(judge(&rules("accept", &[known, drop], &[]), "ip"), Judgement::Unknown);
     // Nothing drops it, whatever the match says; and what accepts it for certain does so behind it too.
-    assert_eq!(fate(&rules("accept", &[known], &[]), "ip"), Fate::Open);
+    assert_eq!(judge(&rules("accept", &[known], &[]), "ip"), Judgement::Open);
     let open = format!(r#"{},{{"accept":null}}"#, matches(IF, "==", r#""cab0""#));
-    assert_eq!(fate(&rules("drop", &[known, &open], &[]), "ip"), Fate::Open);
+    assert_eq!(judge(&rules("drop", &[known, &open], &[]), "ip"), Judgement::Open);
 }
 
 /// As in the example for a server of nftables' wiki.
@@ -167,8 +167,8 @@ fn a_map_of_verdicts_counts_by_its_keys_and_only_where_its_rule_holds() {
         )
     };
     assert_eq!(by(&rules("drop", &[&map("")], &[])).as_deref(), Some("its policy"));
-    assert_eq!(fate(&rules("accept", &[&map("")], &[]), "ip"), Fate::Open);
-    assert_eq!(fate(&rules("drop", &[&map(r#",["new",{"accept":null}]"#)], &[]), "ip"), Fate::Open);
+    assert_eq!(judge(&rules("accept", &[&map("")], &[]), "ip"), Judgement::Open);
+    assert_eq!(judge(&rules("drop", &[&map(r#",["new",{"accept":null}]"#)], &[]), "ip"), Judgement::Open);
     let jump = map(r#",["new",{"jump":{"target":"more"}}]"#);
     assert_eq!(
         by(&rules("accept", &[&jump], &[r#"{"drop":null}"#])).as_deref(),
@@ -177,27 +177,27 @@ fn a_map_of_verdicts_counts_by_its_keys_and_only_where_its_rule_holds() {
     let named = r#"{"vmap":{"key":{"meta":{"key":"mark"}},"data":"@zones"}}"#;
     let elsewhere = format!("{},{named}", matches(IF, "==", r#""lo""#));
     assert_eq!(by(&rules("drop", &[&elsewhere], &[])).as_deref(), Some("its policy"));
-    assert_eq!(fate(&rules("drop", &[named], &[]), "ip"), Fate::Unknown);
+    assert_eq!(judge(&rules("drop", &[named], &[]), "ip"), Judgement::Unknown);
 }
 
 #[test]
 fn a_family_is_judged_by_its_own_rules() {
     let six = rules("drop", &[], &[]).replace("\"inet\"", "\"ip6\"");
-    assert_eq!(fate(&six, "ip"), Fate::Open);
-    assert!(matches!(fate(&six, "ip6"), Fate::Drops(_)));
+    assert_eq!(judge(&six, "ip"), Judgement::Open);
+    assert!(matches!(judge(&six, "ip6"), Judgement::Drops(_)));
     for left in [r#"{"meta":{"key":"nfproto"}}"#, r#"{"meta":{"key":"protocol"}}"#] {
         let value = if left.contains("nfproto") { r#""ipv6""# } else { r#""ip6""# };
         let drop = format!(r#"{},{{"drop":null}}"#, matches(left, "==", value));
         let both = rules("accept", &[&drop], &[]);
-        assert_eq!(fate(&both, "ip"), Fate::Open, "{left}");
-        assert!(matches!(fate(&both, "ip6"), Fate::Drops(_)), "{left}");
+        assert_eq!(judge(&both, "ip"), Judgement::Open, "{left}");
+        assert!(matches!(judge(&both, "ip6"), Judgement::Drops(_)), "{left}");
     }
     let other = format!(r#"{},{{"drop":null}}"#, matches(FROM, "!=", r#""10.0.0.1""#));
-    assert_eq!(fate(&rules("accept", &[&other], &[]), "ip6"), Fate::Open);
+    assert_eq!(judge(&rules("accept", &[&other], &[]), "ip6"), Judgement::Open);
 }
 
 #[test]
 fn the_work_for_chains_that_jump_to_each_other_many_times_has_an_end() {
     let jumps: Vec<&str> = vec![r#"{"jump":{"target":"more"}}"#; 64];
-    assert_eq!(fate(&rules("drop", &jumps, &jumps), "ip"), Fate::Unknown);
+    assert_eq!(judge(&rules("drop", &jumps, &jumps), "ip"), Judgement::Unknown);
 }

@@ -192,7 +192,7 @@ mod tests {
     }
 
     /// Set for the process in a network namespace of its own.
-    const ALONE: &str = "LINKSPAN_TEST_ALONE";
+    const ALONE: &str = "LSPAN_TEST_ALONE";
 
     #[test]
     fn an_address_that_comes_and_one_that_goes_are_heard() {
