@@ -66,11 +66,12 @@ fn lingering() -> (TcpStream, TcpStream) {
 
 #[test]
 fn a_stranger_whose_socket_takes_long_to_close_holds_up_nobody() {
-    let id = identity().unwrap();
-    let mut bytes = id.encode();
-    bytes[44] ^= 1;
-    let other = Identity::decode(&bytes).unwrap();
     for accepted in [true, false] {
+        // Of its own: the name of the one before is free once a thread has closed its listener.
+        let id = identity().unwrap();
+        let mut bytes = id.encode();
+        bytes[44] ^= 1;
+        let other = Identity::decode(&bytes).unwrap();
         let mut accepting = Accepting::new(Config::default(), &id, &other, soon()).unwrap();
         let (stranger, (full, peer)) = (connect(&id), lingering());
         send(&stranger, &[0; MESSAGE_LEN], &[full.as_fd()]).unwrap();
