@@ -89,7 +89,7 @@ unsafe impl SendComm for Sending {
     fn flush(&mut self) {
         self.holds = false;
         if let Some(channel) = &mut self.channel {
-            channel.flush();
+            channel.leave();
         }
     }
 

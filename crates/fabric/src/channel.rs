@@ -38,10 +38,6 @@ use alive::Unwatched;
 /// Progress calls between two looks at the clock (24 ns): under 1 % of a spinning caller's time.
 const TICK_CALLS: u32 = 64;
 
-/// Bursts of small messages that leave before arrivals are looked at again. To look costs a system call, and a sender needs what
-/// its peer says once in some hundred messages.
-const BURSTS: u32 = 8;
-
 /// Least time between two periodic checks: keepalive connection, stalled rails, rails to reconnect.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -67,8 +63,6 @@ pub struct Channel {
     unwatched: Option<Unwatched>,
     policy: ReconnectPolicy,
     calls: u32,
-    /// Bursts since arrivals were looked at; see [`BURSTS`].
-    unheard: u32,
     /// What was sent last went as one control message.
     small: bool,
     /// Something has moved since the last periodic check.
@@ -165,7 +159,6 @@ impl Channel {
             untold_since: now,
             lost_untold: 0,
             calls: 0,
-            unheard: 0,
             small: false,
             moved: false,
             unseen: false,
@@ -415,6 +408,17 @@ impl Channel {
         self.conn.flush();
     }
 
+    /// Sends that were posted leave. To look at arrivals costs a system call: that is done where the credit that they bring runs low.
+    #[inline]
+    pub fn leave(&mut self) {
+        if self.conn.credit_is_low() {
+            // A loss is told by the next test.
+            let _ = self.drive();
+        } else {
+            self.conn.flush();
+        }
+    }
+
     /// See [`Conn::hold_acks`].
     #[inline]
     pub fn hold_acks(&mut self, hold: bool) {
@@ -475,8 +479,8 @@ impl Channel {
     }
 
     /// [`Conn::test`] of a send, after moving what can be moved if it was not done. A small message is done when the medium
-    /// has taken it: that is tried first, and what the peer has to say is looked at when it was not enough, now and then, and while
-    /// sends wait for it.
+    /// has taken it: that is tried first, and what the peer has to say is looked at when it was not enough, where credit runs low,
+    /// and while sends wait for it.
     ///
     /// # Errors
     /// As [`Channel::test`].
@@ -485,8 +489,7 @@ impl Channel {
         if let Some(bytes) = self.test(ticket)? {
             return Ok(Some(bytes));
         }
-        if self.small && self.unheard < BURSTS && self.conn.waiting() == 0 {
-            self.unheard += 1;
+        if self.small && !self.conn.credit_is_low() && self.conn.waiting() == 0 {
             self.conn.flush();
             if let Some(bytes) = self.test(ticket)? {
                 return Ok(Some(bytes));
@@ -535,7 +538,6 @@ impl Channel {
 
     fn progressed(&mut self, result: Result<Poll, ConnError>) -> Result<Poll, ConnError> {
         self.calls = self.calls.wrapping_add(1);
-        self.unheard = 0;
         self.moved |= matches!(result, Ok(Poll::Active));
         if self.calls.is_multiple_of(TICK_CALLS) {
             self.tick();

@@ -190,8 +190,20 @@ impl Head {
     }
 
     /// Reads and checks a head from exactly [`HEAD_LEN`] bytes.
+    ///
+    /// # Errors
+    /// As [`Head::view`].
     pub fn decode(bytes: &[u8; HEAD_LEN]) -> Result<(Head, Kind), BadHead> {
-        let head: Head = zerocopy::transmute!(*bytes);
+        Head::view(bytes).map(|(head, kind)| (*head, kind))
+    }
+
+    /// [`Head::decode`] in place, without the copies that wait for the processor's store buffer.
+    ///
+    /// # Errors
+    /// [`BadHead::Magic`], [`BadHead::Reserved`], [`BadHead::Kind`], [`BadHead::Len`].
+    #[inline]
+    pub fn view(bytes: &[u8; HEAD_LEN]) -> Result<(&Head, Kind), BadHead> {
+        let head: &Head = zerocopy::transmute_ref!(bytes);
         if head.magic != MAGIC {
             return Err(BadHead::Magic(head.magic));
         }

@@ -633,6 +633,12 @@ impl<R: Rail + ?Sized> Conn<R> {
         self.engine.peer_sent_goaway()
     }
 
+    /// See [`Engine::credit_is_low`].
+    #[inline]
+    pub fn credit_is_low(&self) -> bool {
+        self.engine.credit_is_low()
+    }
+
     /// See [`Engine::waiting`].
     #[inline]
     pub fn waiting(&self) -> usize {

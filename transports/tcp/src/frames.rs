@@ -87,14 +87,14 @@ impl Frames {
                             _ => Ok((at, payload)),
                         };
                     };
-                    let (head, kind) = Head::decode(wire).map_err(Fault::Head)?;
+                    let (head, kind) = Head::view(wire).map_err(Fault::Head)?;
                     let len = head.len.get() as usize;
-                    if !sink.ready(&head) {
+                    if !sink.ready(head) {
                         self.held = true;
                         return Ok((at, payload));
                     }
                     if kind.is_payload() {
-                        self.next = begun(head, sink.place(&head)?)?;
+                        self.next = begun(*head, sink.place(head)?)?;
                         at += HEAD_LEN;
                         payload = Some(len);
                         continue;
@@ -108,7 +108,7 @@ impl Frames {
                         payload = Some(self.batch.bytes());
                         self.next = self.batch.next().ok_or(Fault::ChunkBatch("no heads in it"))?;
                     } else {
-                        sink.ctrl(&head, body)?;
+                        sink.ctrl(head, body)?;
                         self.next = Next::Head { padding: padding(len) };
                     }
                     at += HEAD_LEN + len;

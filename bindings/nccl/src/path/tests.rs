@@ -14,9 +14,9 @@ use linkspan_transport::StaticBuf;
 use linkspan_verbs::Rdma;
 use linkspan_verbs_sys::soft::{SoftConfig, SoftNet, SoftNic};
 
-use super::{LARGE, Receiving};
+use super::{LARGE, Receiving, Sending};
 use crate::memory::{Domain, Mr};
-use crate::{Fail, Logger, Mem, Part, RecvComm, RecvHints};
+use crate::{Fail, Logger, Mem, Part, RecvComm, RecvHints, SendComm};
 
 const LEN: usize = 1 << 20;
 
@@ -233,5 +233,31 @@ fn a_send_that_waits_leaves_once_its_receive_is_posted_without_a_further_call() 
             a.progress().unwrap();
         }
         let _ = a.test(sent).unwrap();
+    }
+}
+
+#[test]
+fn sends_that_leave_together_hear_of_credit_before_it_ends() {
+    const WINDOW: usize = 32;
+    let World { ends: [a, b], .. } = over("tcp", false, false);
+    let (mut a, mut b) = (Sending::new(Logger::SILENT, a), Receiving::new(Logger::SILENT, b));
+    let [src, dst] = [0; 2].map(|_| StaticBuf::new(8));
+    let part = |mem: MemSlice| Part { mem: Mem::Host(mem), tag: 1, mr: None };
+    // The credit is enough for 512.
+    for sent in (0..4096).step_by(WINDOW) {
+        a.hold(true);
+        // As isend posts them, but for what it does where one waits.
+        let channel = a.channel.as_mut().unwrap();
+        let sends: Vec<_> = (0..WINDOW).map(|_| channel.post_send(1, src.slice()).unwrap().unwrap()).collect();
+        assert_eq!(channel.waiting(), 0, "behind {sent} sends that have all been received the next wait for credit");
+        a.hold(false);
+        for ticket in sends {
+            assert!(a.test(ticket.to_u64()).unwrap().is_some(), "a stream that is read takes it at once");
+        }
+        let receives: Vec<u64> =
+            (0..WINDOW).map(|_| b.irecv(&[part(dst.slice())], RecvHints::default()).unwrap().unwrap()).collect();
+        for ticket in receives {
+            while !b.test(ticket, &mut [0]).unwrap() {}
+        }
     }
 }

@@ -374,7 +374,10 @@ impl<B: Buf> Engine<B> {
     /// The ticket of the post before, once [`Engine::next_action`] had nothing more. `None`: no rail took its message.
     #[inline]
     pub fn posted(&mut self) -> Option<Ticket> {
-        self.out.posted.take()
+        // Not `take`: it reads in one what was just written in two, which waits for the processor's store buffer.
+        let ticket = self.out.posted?;
+        self.out.posted = None;
+        Some(ticket)
     }
 
     #[inline]

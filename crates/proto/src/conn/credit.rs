@@ -53,6 +53,10 @@ impl Credit {
         cost(len) <= self.left
     }
 
+    pub(super) fn is_low(&self) -> bool {
+        self.left < EAGER_CREDIT / 2
+    }
+
     pub(super) fn spend(&mut self, tag: u32, len: usize) {
         self.left -= cost(len);
         self.unpaired.push_back(Unpaired { tag, len: len as u32 });

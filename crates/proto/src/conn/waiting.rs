@@ -86,6 +86,12 @@ pub enum Cancel {
 }
 
 impl<B: Buf> Engine<B> {
+    /// Less than half of the credit for small messages is left: the peer has said by now what gives some back, or soon will.
+    #[inline]
+    pub fn credit_is_low(&self) -> bool {
+        self.credit.is_low()
+    }
+
     /// Sends that were accepted and of which nothing has left, at most [`MAX_WAITING`].
     pub fn waiting(&self) -> usize {
         self.sends.waiting.len()

@@ -74,9 +74,9 @@ fn the_test_of_a_small_send_that_waits_looks_at_arrivals() {
         a.flush();
     }
     let last = sends.pop().unwrap();
-    let (calls, unheard) = (a.calls, a.unheard);
+    let calls = a.calls;
     assert_eq!(a.test_sent(last).unwrap(), None);
-    assert_eq!((a.calls, a.unheard), (calls + 1, unheard), "no call was spent on a flush that cannot help");
+    assert_eq!(a.calls, calls + 1, "it did not look");
     let since = Instant::now();
     let mut recv = None;
     while a.test_sent(last).unwrap().is_none() {
