@@ -39,7 +39,7 @@ pub(crate) const CHUNKS: usize = 64;
 /// Longest chunk that travels behind its head, so that both are one short message of the driver.
 pub(crate) const INLINE: usize = linkspan_tbring::abi::EAGER_BYTES as usize - HEAD_LEN;
 
-/// Longest chunk: what is drained into scratch that stays registered.
+/// Longest chunk: what goes through scratch that stays registered.
 pub(crate) const CHUNK: usize = 512 << 10;
 
 /// Completions taken per poll.
@@ -68,7 +68,7 @@ impl Of {
     }
 }
 
-/// The registered memory of a rail: slots to send from, slots to receive into, scratch.
+/// The registered memory of a rail: slots to send from, slots to receive into, scratch to receive into, scratch to send from.
 pub(crate) struct Slots<D: RingDevice> {
     pub(crate) region: D::Region,
     pub(crate) mem: MemSlice,
@@ -81,8 +81,11 @@ impl<D: RingDevice> Slots<D> {
         (slot * SLOT) as u64
     }
 
-    /// Where scratch is.
+    /// Where scratch is that is received into.
     pub(crate) const SCRATCH: u64 = (2 * SLOTS * SLOT) as u64;
+
+    /// Where scratch is that is sent from: apart, for each side's receiving may wait for the other's sending.
+    pub(crate) const SEND_SCRATCH: u64 = Self::SCRATCH + CHUNK as u64;
 }
 
 /// What moves bytes: the device, its channels and its memory.
@@ -148,7 +151,7 @@ impl<D: RingDevice> RingRail<D> {
         speed: u64,
         busy: bool,
     ) -> Result<RingRail<D>, linkspan_tbring::Error> {
-        let memory = HostBuf::new(2 * SLOTS * SLOT + CHUNK);
+        let memory = HostBuf::new(2 * SLOTS * SLOT + 2 * CHUNK);
         #[allow(unsafe_code)]
         // SAFETY: device and region are dropped before the buffer, by the order of the fields.
         let mem = unsafe { memory.slice() };
@@ -224,7 +227,7 @@ impl<D: RingDevice> RingRail<D> {
 }
 
 /// `errno.h`: no more memory may be locked.
-pub(crate) const ENOMEM: i32 = 12;
+const ENOMEM: i32 = 12;
 /// The other side has closed.
 const EPIPE: i32 = 32;
 /// A signal came.
@@ -256,7 +259,7 @@ unsafe impl<D: RingDevice> Rail for RingRail<D> {
         }
         let done = match src.len() <= INLINE {
             true => self.tx.message(&mut self.port, head, src),
-            false => self.tx.chunk(&mut self.port, head, src, self.rx.is_arriving()),
+            false => self.tx.chunk(&mut self.port, head, src),
         };
         done.or_else(|end| self.busy(end))
     }

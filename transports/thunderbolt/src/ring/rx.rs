@@ -77,7 +77,7 @@ impl<D: RingDevice> Rx<D> {
     }
 
     /// Whether chunks are on their way to us.
-    pub(crate) fn is_arriving(&self) -> bool {
+    fn is_arriving(&self) -> bool {
         !self.arriving.is_empty()
     }
 

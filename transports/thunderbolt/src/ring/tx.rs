@@ -7,7 +7,7 @@ use linkspan_proto::Head;
 use linkspan_proto::head::HEAD_LEN;
 use linkspan_transport::{Buf, End, MemSlice};
 
-use super::{CHUNKS, ENOMEM, Of, RingIo, SLOT, SLOTS, Slots, uncopied};
+use super::{CHUNKS, Of, RingIo, SLOT, SLOTS, Slots, uncopied};
 use crate::cache::Held;
 use crate::device::RingDevice;
 
@@ -87,26 +87,32 @@ impl<D: RingDevice> Tx<D> {
         Ok(n)
     }
 
-    /// A head, and its payload on the other channel. `arriving`: so are chunks of the peer, whose memory is locked until they are here.
-    pub(crate) fn chunk(
-        &mut self,
-        port: &mut RingIo<D>,
-        head: &Head,
-        src: MemSlice,
-        arriving: bool,
-    ) -> Result<u64, Option<End>> {
+    /// A head, and its payload on the other channel: where no more memory may be locked, by scratch, once no other chunk is under way.
+    pub(crate) fn chunk(&mut self, port: &mut RingIo<D>, head: &Head, src: MemSlice) -> Result<u64, Option<End>> {
         if !self.takes() {
             return Err(None);
         }
         let held = port.region(src, false)?;
-        let held = held.ok_or_else(|| (self.chunks == 0 && !arriving).then_some(End::System(LOCK, ENOMEM)))?;
-        let offset = held.offset(src);
+        if held.is_none() {
+            // Those that are under way wake the rail. The memory that others have locked would not.
+            if self.chunks > 0 {
+                return Err(None);
+            }
+            let scratch = port.slots.mem.sub(Slots::<D>::SEND_SCRATCH, src.len() as u64);
+            if !scratch.is_some_and(|scratch| src.copy_to_host(scratch)) {
+                return Err(Some(uncopied("from")));
+            }
+        }
         let n = self.message(port, head, MemSlice::NONE)?;
-        let put = port.device.send(port.data, held.region(), offset, src.len() as u64, Of::DataSent.cookie(n));
+        let (region, offset) = match &held {
+            Some(held) => (held.region(), held.offset(src)),
+            None => (&port.slots.region, Slots::<D>::SEND_SCRATCH),
+        };
+        let put = port.device.send(port.data, region, offset, src.len() as u64, Of::DataSent.cookie(n));
         port.put(put)?;
         self.chunks += 1;
         if let Some(item) = self.items.back_mut() {
-            (item.left, item.region) = (2, Some(held));
+            (item.left, item.region) = (2, held);
         }
         Ok(n)
     }
@@ -137,9 +143,6 @@ impl<D: RingDevice> Tx<D> {
         }
     }
 }
-
-/// What failed where there is not even as much for one chunk.
-const LOCK: &str = "locking the memory of a message (raise its limit: ulimit -l)";
 
 /// Copies a body behind the head in a slot. Bodies are at most `EAGER_MAX` bytes.
 fn copy(body: MemSlice, slot: MemSlice) -> bool {
