@@ -139,7 +139,7 @@ impl Setup {
     pub fn input(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let mut used = 0;
         loop {
-            if self.is_done() {
+            if self.is_done() && !self.may_hear() {
                 return Ok(used);
             }
             let want = if self.theirs.is_none() { OFFER_LEN } else { WORD_LEN };
@@ -276,7 +276,9 @@ impl Setup {
                 self.out.extend_from_slice(&answer.encode());
                 Ok(())
             }
-            (Word::Yes { of } | Word::No { of } | Word::Passes { of }, state) if of < self.asked => {
+            (Word::Yes { of } | Word::No { of } | Word::Passes { of }, state)
+                if of < self.asked || of == self.asked && matches!(state, State::Without) =>
+            {
                 self.state = state;
                 Ok(())
             }
@@ -419,6 +421,14 @@ impl Setup {
     /// Whether both sides know that the cable joins them, or that there is none where there need not be. There may be [`Setup::output`] nevertheless.
     pub fn is_done(&self) -> bool {
         matches!(self.state, State::Up { heard: true, told: true, .. } | State::Without)
+    }
+
+    /// Whether the peer may say something more although we are done: the caller may have given up while the answerer spoke.
+    fn may_hear(&self) -> bool {
+        match self.role {
+            Role::Caller => matches!(self.state, State::Without),
+            Role::Answerer => matches!(self.state, State::Up { .. }),
+        }
     }
 
     /// Why it has ended without a rail; empty where the user need not be told, or it has not ended.

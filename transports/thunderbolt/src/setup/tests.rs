@@ -94,7 +94,7 @@ fn byte_by_byte_in_any_turn() {
         turns += 1;
         assert!(turns < 2 * OFFER_LEN);
     }
-    assert_eq!(b.input(b"more").expect("not its bytes"), 0);
+    assert_eq!(a.input(b"more").expect("not its bytes"), 0);
     assert!(a.finish().is_ok() && b.finish().is_ok());
 }
 
@@ -277,6 +277,47 @@ fn one_of_many_may_end_without_a_rail() {
         }
         assert!(a.why_not().starts_with(why) && a.why_not().is_empty() == why.is_empty(), "{}", a.why_not());
         assert!(matches!((a.finish(), b.finish()), (Ok(None), Ok(None))));
+    }
+}
+
+/// Both sides of one of several cables, the answerer's end open and its bytes of the cable written.
+fn asked(mut cables: [Vec<Cable>; 2]) -> [Setup; 2] {
+    let [mut a, mut b] = [0, 1].map(|side| {
+        let mut setup = setup(side, std::mem::take(&mut cables[side]));
+        setup.config.one_of_many = true;
+        setup
+    });
+    b.input(&a.output()).expect("an offer");
+    a.input(&b.output()).expect("an offer");
+    b.input(&a.output()).expect("a try");
+    [a, b]
+}
+
+fn is_without(setup: Setup) -> bool {
+    matches!(setup.finish(), Ok(None))
+}
+
+/// What a side says before it knows how the other's has ended is part of the handshake, however that ended.
+#[test]
+fn words_that_cross_the_end_of_one_of_many_are_taken() {
+    let (link, stream) = (SoftRingLink::new(), SoftStreamLink::new(64).expect("descriptors"));
+    let unplug: [(_, &dyn Fn()); 2] = [
+        ([0, 1].map(|side| vec![cable(side, Tier::Ring, link.address(side), (0, 0))]), &|| link.unplug()),
+        ([0, 1].map(|side| vec![cable(side, Tier::Stream, stream.address(side), (8, 9))]), &|| stream.unplug()),
+    ];
+    link.stall(Some(0));
+    stream.stall(Some(0));
+    for (cables, unplug) in unplug {
+        let [mut a, mut b] = asked(cables);
+        a.input(&b.output()).expect("a yes");
+        unplug();
+        a.poll().expect("one of many");
+        b.poll().expect("the caller may know of another cable");
+        let (from_a, from_b) = (a.output(), b.output());
+        assert!(a.is_done() && !from_a.is_empty() && !from_b.is_empty());
+        assert_eq!(a.input(&from_b).expect("no word out of place"), from_b.len());
+        assert_eq!(b.input(&from_a).expect("no word out of place"), from_a.len());
+        assert!(a.is_done() && b.is_done() && is_without(a) && is_without(b));
     }
 }
 
