@@ -31,7 +31,8 @@ pub(crate) const TOLD: usize = 16;
 const CHANNEL_TRIES: u32 = 8;
 
 /// How long the caller waits for the peer's bytes over a cable while there is another one to try: two cables between the same
-/// host interfaces look alike, and a stream may still have the end of the connection before.
+/// host interfaces look alike, and a stream may still have the end of the connection before. And how long the answerer waits for the
+/// caller's when that has its own.
 const HELLO_WAIT: Duration = Duration::from_secs(4);
 
 /// How a rail is to be.
@@ -63,7 +64,8 @@ enum State {
     Asked { at: usize, medium: OpenedCable, channels: (u32, u32), tries: u32 },
     /// The answerer waits to be asked.
     Listening,
-    /// The rail over a pair of the caller's is up here; `heard`: so is it there.
+    /// The rail over a pair of the caller's is up here; `heard`: so is it there, and our bytes have come over it; `told`: the peer's have.
+    /// `since`: when they were to come.
     Up { rail: Box<dyn CableRail>, at: usize, since: Instant, heard: bool, told: bool },
     /// There is none, and need not be.
     Without,
@@ -296,7 +298,8 @@ impl Setup {
                 if of == self.asked && self.role == Role::Caller =>
             {
                 drop(rail);
-                self.refused.push(format!("{}: the peer receives data of another host over it", self.name(at)));
+                self.refused
+                    .push(format!("{}: the peer receives nothing, or data of another host, over it", self.name(at)));
                 self.ask(at + 1, 0)
             }
             (Word::No { of }, State::Asked { at, medium, tries, .. }) if of == self.asked => {
@@ -316,8 +319,8 @@ impl Setup {
                 }
                 self.without()
             }
-            (Word::Passes { of }, State::Up { rail, at, since, told, .. }) if of == self.asked => {
-                self.state = State::Up { rail, at, since, heard: true, told };
+            (Word::Passes { of }, State::Up { rail, at, told, .. }) if of == self.asked => {
+                self.state = State::Up { rail, at, since: Instant::now(), heard: true, told };
                 Ok(())
             }
             (word, state) => {
@@ -403,10 +406,14 @@ impl Setup {
     /// # Errors
     /// [`Error::OtherPeer`]: the cable does not lead to the peer that logged in.
     pub fn poll(&mut self) -> Result<(), Error> {
-        let State::Up { rail, at, since, told: told @ false, .. } = &mut self.state else { return Ok(()) };
-        let more = self.role == Role::Caller && *at + 1 < self.joins.len();
+        let State::Up { rail, at, since, heard, told: told @ false } = &mut self.state else { return Ok(()) };
+        let may_end = match self.role {
+            Role::Caller => *at + 1 < self.joins.len(),
+            // The caller has nothing to wait for but us.
+            Role::Answerer => *heard,
+        };
         match rail.heard() {
-            Ok(None) if more && since.elapsed() > HELLO_WAIT => self.not_this("nothing comes over it"),
+            Ok(None) if may_end && since.elapsed() > HELLO_WAIT => self.not_this("nothing comes over it"),
             Ok(None) => Ok(()),
             Ok(Some(nonce)) if self.theirs.as_ref().is_some_and(|theirs| theirs.nonce == nonce) => {
                 *told = true;
@@ -445,9 +452,17 @@ impl Setup {
     /// [`Error::Deadline`]: the handshake did not end in time.
     pub fn check(&mut self, now: Instant) -> Result<Duration, Error> {
         let spent = now.saturating_duration_since(self.since);
-        let undone = matches!(self.state, State::Asked { .. } | State::Up { told: false, .. });
-        if undone && self.config.one_of_many && self.role == Role::Caller && spent > self.config.deadline * 3 / 4 {
-            self.refused.push(format!("{}: the peer sent nothing over it", self.path));
+        let undone = match self.state {
+            State::Asked { .. } | State::Up { told: false, .. } => Some("sent"),
+            State::Up { heard: false, .. } => Some("received"),
+            _ => None,
+        };
+        if let Some(undone) = undone
+            && self.config.one_of_many
+            && self.role == Role::Caller
+            && spent > self.config.deadline * 3 / 4
+        {
+            self.refused.push(format!("{}: the peer {undone} nothing over it", self.path));
             self.out.extend_from_slice(&Word::None.encode());
             self.without()?;
         }

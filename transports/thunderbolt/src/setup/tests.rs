@@ -155,7 +155,10 @@ fn a_cable_that_leads_to_another_program_is_found_out() {
     }
     a.output();
     let refused = a.input(&b.output()).expect_err("there is no other").to_string();
-    assert!(refused.starts_with("LS1521") && refused.contains("receives data of another host over it"), "{refused}");
+    assert!(
+        refused.starts_with("LS1521") && refused.contains("receives nothing, or data of another host, over it"),
+        "{refused}"
+    );
     let refused = b.input(&a.output()).expect_err("found out").to_string();
     assert!(refused.starts_with("LS1524"), "{refused}");
 }
@@ -319,6 +322,59 @@ fn words_that_cross_the_end_of_one_of_many_are_taken() {
         assert_eq!(b.input(&from_a).expect("no word out of place"), from_a.len());
         assert!(a.is_done() && b.is_done() && is_without(a) && is_without(b));
     }
+}
+
+/// What the caller has written arrives when it just gives up: the answerer takes the cable for good.
+#[test]
+fn one_of_many_that_the_caller_gives_up_is_none_for_an_answerer_that_was_done() {
+    let stream = SoftStreamLink::new(64).expect("descriptors");
+    // The answerer's bytes alone.
+    stream.stall(Some(1));
+    let [mut a, mut b] = asked([0, 1].map(|side| vec![cable(side, Tier::Stream, stream.address(side), (8, 9))]));
+    a.input(&b.output()).expect("a yes");
+    a.poll().expect("the answerer's bytes");
+    b.poll().expect("nothing yet");
+    b.input(&a.output()).expect("that it passes");
+    assert!(!a.is_done() && !b.is_done());
+    stream.stall(None);
+    let late = Instant::now() + a.config.deadline * 4 / 5;
+    a.check(late).expect("before the deadline");
+    assert!(a.is_done() && a.why_not().contains("the peer received nothing over it"), "{}", a.why_not());
+    b.poll().expect("the caller's bytes");
+    assert!(b.is_done());
+    let (from_a, from_b) = (a.output(), b.output());
+    assert_eq!(b.input(&from_a).expect("no word out of place"), from_a.len());
+    assert_eq!(a.input(&from_b).expect("no word out of place"), from_b.len());
+    assert!(is_without(a) && is_without(b));
+}
+
+#[test]
+fn a_cable_that_carries_nothing_to_the_answerer_is_passed_over_for_the_next() {
+    let (link, stream) = (SoftRingLink::new(), SoftStreamLink::new(64).expect("descriptors"));
+    // The answerer's bytes alone.
+    link.stall(Some(1 + NONCE_LEN as u64));
+    let [mut a, mut b] = asked([0, 1].map(|side| {
+        let ring = cable(side, Tier::Ring, link.address(side), (0, 0));
+        vec![ring, cable(side, Tier::Stream, stream.address(side), (8, 9))]
+    }));
+    a.input(&b.output()).expect("a yes");
+    a.poll().expect("the answerer's bytes");
+    let told = a.output();
+    // However long ago it came up: the caller's bytes are to be there when it says that ours are.
+    let long_ago = |b: &mut Setup| {
+        let State::Up { since, .. } = &mut b.state else { panic!("not up") };
+        *since = Instant::now().checked_sub(2 * HELLO_WAIT).expect("up for longer");
+    };
+    long_ago(&mut b);
+    b.poll().expect("nothing yet");
+    b.input(&told).expect("that it passes");
+    b.poll().expect("nothing yet");
+    assert_eq!(b.output(), [], "not given up");
+    long_ago(&mut b);
+    b.poll().expect("the caller may know of another cable");
+    a.input(&b.output()).expect("a no");
+    let (a, b) = join(a, b).expect("over the stream");
+    assert!([&a, &b].map(|rail| rail.info().path.contains(&Tier::Stream.to_string())) == [true; 2], "{a:?}");
 }
 
 #[test]
