@@ -68,7 +68,7 @@ fn alone(command: &LinkCommand) -> Result<Vec<String>, Failure> {
 }
 
 fn failure(error: Error) -> Failure {
-    let exit = match &error {
+    let exit = match error.first() {
         Error::NoStreams(_) | Error::NoLink { .. } | Error::NoHost { .. } | Error::NoModule { .. } => Exit::NoPeer,
         Error::Up { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Exit::Permission,
         _ => Exit::Failed,

@@ -190,9 +190,9 @@ impl Manager {
         within("first_hop", first_hop, HOPS)?;
         let up = move |system: &System| {
             use linkspan_service::system::LinkError;
-            system.set_up(streams, first_hop).map_err(|error| match error {
+            system.set_up(streams, first_hop).map_err(|error| match error.first() {
                 LinkError::NoStreams(_) | LinkError::NoLink { .. } => Error::NoDevice(error.to_string()),
-                error => Error::Failed(error.to_string()),
+                _ => Error::Failed(error.to_string()),
             })
         };
         let call = format!("SetUp {streams} {first_hop}");

@@ -109,7 +109,34 @@ pub enum Error {
         /// What it said.
         why: String,
     },
+    /// More than one thing was to be set up, and not all of it is.
+    #[error("{first}{rest}")]
+    Partly {
+        /// What could not be.
+        first: Box<Error>,
+        /// What else could not be, and what is.
+        rest: String,
+    },
     /// No randomness.
     #[error("LS1527 the system gives no random numbers: {0}")]
     Random(String),
+}
+
+impl Error {
+    /// Of errors, and of lines about what is set up all the same.
+    pub(crate) fn partly(first: Error, others: &[Error], done: &[String]) -> Error {
+        let mut rest: String = others.iter().map(|error| format!("; {error}")).collect();
+        if !done.is_empty() {
+            rest.push_str(&format!("; what is set up: {}", done.join(", ")));
+        }
+        if rest.is_empty() { first } else { Error::Partly { first: Box::new(first), rest } }
+    }
+
+    /// Itself, or the first of several.
+    pub fn first(&self) -> &Error {
+        match self {
+            Error::Partly { first, .. } => first,
+            error => error,
+        }
+    }
 }

@@ -85,30 +85,32 @@ impl Root {
     ///
     /// # Errors
     /// [`Error::NoStreams`]: there is nothing to set up. [`Error::Up`]: a file cannot be written. [`Error::Hops`]: the kernel chose other
-    /// HopIDs. [`Error::NoLink`]: a link is not up. [`Error::Interface`]: an
-    /// interface takes no address. What could be set up else is.
+    /// HopIDs. [`Error::NoLink`]: a link is not up. [`Error::Interface`]: an interface takes no address. What could be set up else is, but for
+    /// what comes after such a stream to the same host. [`Error::Partly`]: there is some, or more is not set up.
     pub fn up(&self, streams: u16, first_hop: u16) -> Result<Vec<String>, Error> {
-        let (mut said, mut left) = (Vec::new(), None);
-        for found in self.interfaces() {
-            match found {
-                Ok((interface, own)) => {
-                    let own_net = format!("{own}/{NET_OF_CABLE}");
-                    let done = ip(&["address", "replace", &own_net, "dev", &interface])
-                        .and_then(|()| ip(&["link", "set", "dev", &interface, "up"]));
-                    match done {
-                        Ok(()) => said.push(format!("{interface} is up with the address {own}")),
-                        Err(error) => left = Some(error),
-                    }
-                }
-                Err(error) => left = Some(error),
-            }
-        }
+        let interface_up = |(interface, own): (String, Ipv4Addr)| {
+            ip(&["address", "replace", &format!("{own}/{NET_OF_CABLE}"), "dev", &interface])?;
+            ip(&["link", "set", "dev", &interface, "up"])?;
+            Ok(format!("{interface} is up with the address {own}"))
+        };
+        let mut each: Vec<_> = self.interfaces().into_iter().map(|found| found.and_then(interface_up)).collect();
         match self.streams_up(streams, first_hop) {
-            Ok(more) => said.extend(more),
-            Err(Error::NoStreams(_)) if left.is_some() || !said.is_empty() => {}
+            Ok(more) => each.extend(more),
+            Err(Error::NoStreams(_)) if !each.is_empty() => {}
             Err(error) => return Err(error),
         }
-        left.map_or(Ok(said), Err)
+        let (mut said, mut left) = (Vec::new(), Vec::new());
+        for one in each {
+            match one {
+                Ok(line) => said.push(line),
+                Err(error) => left.push(error),
+            }
+        }
+        let mut left = left.into_iter();
+        match left.next() {
+            None => Ok(said),
+            Some(first) => Err(Error::partly(first, left.as_slice(), &said)),
+        }
     }
 
     /// Interfaces of links in the mode network, which are called as the links' devices are, and the address of each.
@@ -124,7 +126,8 @@ impl Root {
         numbered.collect()
     }
 
-    fn streams_up(&self, streams: u16, first_hop: u16) -> Result<Vec<String>, Error> {
+    /// What each host's streams came to, up to the first that could not be made.
+    fn streams_up(&self, streams: u16, first_hop: u16) -> Result<Vec<Result<String, Error>>, Error> {
         let config = self.0.join("sys/kernel/config/thunderbolt");
         if !config.is_dir() {
             return Err(Error::NoStreams(
@@ -132,7 +135,7 @@ impl Root {
             ));
         }
         let devices = self.0.join("sys/bus/thunderbolt/devices");
-        let mut said = Vec::new();
+        let mut each = Vec::new();
         for service in names(&devices) {
             if word(&devices.join(&service).join("key")).as_deref() != Some("stream") {
                 continue;
@@ -144,14 +147,17 @@ impl Root {
             for n in 0..streams {
                 let low = first_hop + 2 * n;
                 let (inward, outward) = if local < peer { (low, low + 1) } else { (low + 1, low) };
-                said.push(self.stream(&config, &service, n, (inward, outward))?);
+                each.push(self.stream(&config, &service, n, (inward, outward)));
+                if each.last().is_some_and(Result::is_err) {
+                    break;
+                }
             }
         }
-        match said.is_empty() {
+        match each.is_empty() {
             true => Err(Error::NoStreams(
                 "no other host offers streams: is the cable plugged in, and thunderbolt_stream loaded on the other host too?",
             )),
-            false => Ok(said),
+            false => Ok(each),
         }
     }
 

@@ -100,6 +100,32 @@ fn hops_that_cannot_be_had_are_named() {
 }
 
 #[test]
+fn what_cannot_be_set_up_is_named_beside_what_is() {
+    let tree = Tree::new("partly", A, B);
+    const C: &str = "30000000-0000-0000-ffff-ffffffffffff";
+    tree.put("sys/bus/thunderbolt/devices/0-3/unique_id", C);
+    tree.put("sys/bus/thunderbolt/devices/0-3.1/key", "stream");
+    for (file, text) in [("mode", "network"), ("state", "login"), ("cable", "00000003 0")] {
+        tree.put(&format!("sys/class/linkspan/linkspan3/{file}"), text);
+    }
+    let streams = "sys/kernel/config/thunderbolt/stream";
+    fs::create_dir_all(tree.0.join(streams).join("0-1.1/lspan0/in_hopid")).expect("made");
+    tree.put(&format!("{streams}/0-3.1/lspan0/index"), "7");
+    tree.put("dev/tbstream7", "");
+    let error = tree.root().up(1, FIRST_HOP).expect_err("a link and a stream are not");
+    assert!(matches!(error.first(), Error::NoLink { .. }), "{error:?}");
+    let said = error.to_string();
+    let at = [
+        "LS1534 linkspan3",
+        "LS1530 in_hopid of the stream 0-1.1/lspan0",
+        "dev/tbstream7 to 0-3.1, HopIDs 9 in and 10 out",
+    ]
+    .map(|part| said.find(part).unwrap_or_else(|| panic!("no {part:?} in {said}")));
+    assert!(at[0] == 0 && at.is_sorted(), "{said}");
+    assert_eq!(word(&tree.0.join(streams).join("0-3.1/lspan0/in_hopid")).as_deref(), Some("9"));
+}
+
+#[test]
 fn the_mode_of_a_cable_is_set_by_the_uuid_of_its_host() {
     let tree = Tree::new("mode", A, B);
     let refused = tree.root().set_mode(B, LinkMode::Network).expect_err("no module").to_string();
