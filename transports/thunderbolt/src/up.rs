@@ -182,10 +182,14 @@ impl Root {
         while !node.exists() && since.elapsed() < NODE {
             std::thread::sleep(Duration::from_millis(20));
         }
+        if !node.exists() {
+            let why = "it is not there though its stream is: thunderbolt_stream makes it, with devtmpfs or udev";
+            return Err(system(&node, io::Error::new(io::ErrorKind::NotFound, why)));
+        }
         let shared = match self.share(&node) {
-            Ok(true) => "for the group linkspan",
-            Ok(false) => "for root alone: there is no group linkspan",
-            Err(_) => "for root alone",
+            Ok(true) => "for the group linkspan".to_owned(),
+            Ok(false) => "for root alone: there is no group linkspan".to_owned(),
+            Err(error) => format!("for root alone: {error}"),
         };
         Ok(format!("{} to {service}, HopIDs {inward} in and {outward} out, {shared}", node.display()))
     }

@@ -126,6 +126,28 @@ fn what_cannot_be_set_up_is_named_beside_what_is() {
 }
 
 #[test]
+fn a_stream_whose_device_is_not_made_is_not_set_up() {
+    let tree = Tree::new("no-node", A, B);
+    tree.put("sys/kernel/config/thunderbolt/stream/0-1.1/lspan0/index", "0");
+    let refused = tree.root().up(1, FIRST_HOP).expect_err("no device").to_string();
+    assert!(
+        refused.starts_with("LS1532") && refused.contains("dev/tbstream0") && refused.contains("udev"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn why_a_stream_is_for_root_alone_is_told() {
+    let tree = Tree::new("for-root", A, B);
+    tree.put("sys/kernel/config/thunderbolt/stream/0-1.1/lspan0/index", "0");
+    tree.put("dev/tbstream0", "");
+    let lines = || tree.root().up(1, FIRST_HOP).expect("set up").concat();
+    assert!(lines().ends_with("for root alone: No such file or directory (os error 2)"), "{}", lines());
+    tree.put("etc/group", "root:x:0:");
+    assert!(lines().ends_with("for root alone: there is no group linkspan"), "{}", lines());
+}
+
+#[test]
 fn the_mode_of_a_cable_is_set_by_the_uuid_of_its_host() {
     let tree = Tree::new("mode", A, B);
     let refused = tree.root().set_mode(B, LinkMode::Network).expect_err("no module").to_string();
