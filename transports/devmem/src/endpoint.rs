@@ -39,7 +39,7 @@ pub struct RailConfig {
 /// Half of how many times there was a lack of pages before it is told first: a rare burst is not worth a message.
 const SCARCE_FIRST: u64 = 32;
 
-/// How long payload may follow the end of the control stream: both end together, and this is some round trips with a loss.
+/// How long no payload may come after the end of the control stream: both end together, and this is some round trips with a loss.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// The stream of payload, and what leaves over it.
@@ -73,7 +73,7 @@ pub struct DevmemRail<C> {
     body: HostBuf,
     /// Sending payload ended: the peer is gone. What it sent before is still delivered.
     deaf: Option<String>,
-    /// The control rail is down; what came before over the other stream is still delivered.
+    /// The control rail is down, and when something came last since; what came before over the other stream is still delivered.
     control_down: Option<Instant>,
     end: Option<End>,
     /// What the user should be told.
@@ -246,7 +246,10 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
             }
         }
         match self.intake.poll(&mut *self.data.socket, sink) {
-            Ok(true) => poll = Poll::Active,
+            Ok(true) => {
+                poll = Poll::Active;
+                self.control_down = self.control_down.map(|_| Instant::now());
+            }
             Ok(false) => {}
             Err(Fault::End { .. } | Fault::System(_)) if self.control_down.is_some() => {
                 return Err(self.control_end(sink));

@@ -3,6 +3,7 @@
 
 mod common;
 mod conformance;
+mod ends;
 mod kernel;
 mod nowhere;
 mod offload;
