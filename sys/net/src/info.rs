@@ -7,6 +7,8 @@ use std::time::Duration;
 /// A connection's state as the kernel sees it. Fields that this kernel does not have are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
+    /// It was reset, or nobody answered: nothing comes or leaves any more but what is queued here.
+    pub closed: bool,
     /// Smoothed round-trip time.
     pub rtt: Duration,
     /// How long the kernel waits for an answer before it sends again; it doubles with each of `timeouts`.
@@ -81,6 +83,9 @@ struct Raw {
     delivery_rate: u64,
 }
 
+/// `TCP_CLOSE` of linux/tcp_states.h.
+const CLOSED: u8 = 7;
+
 // Offsets of the same fields in linux/tcp.h.
 const _: () = assert!(std::mem::offset_of!(Raw, rto) == 8);
 const _: () = assert!(std::mem::offset_of!(Raw, last_data_recv) == 52);
@@ -107,6 +112,8 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     // ~0 means "not measured yet" for min_rtt.
     let min_rtt = if raw.min_rtt == u32::MAX { 0 } else { raw.min_rtt };
     Ok(TcpInfo {
+        // tcpi_state of linux/tcp.h, the first byte.
+        closed: raw.state_to_wscale[0] == CLOSED,
         rtt: Duration::from_micros(raw.rtt.into()),
         wait: Duration::from_micros(raw.rto.into()),
         min_rtt: Duration::from_micros(min_rtt.into()),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use linkspan_gpu::unpack::CopyMode;
 use linkspan_gpu::{CHUNK, Gpu, GpuError, StageMemory};
-use linkspan_net::{WaitPair, tcp_info};
+use linkspan_net::{WaitPair, queued, tcp_info};
 use linkspan_proto::Head;
 use linkspan_stream::health::{health, is_stalled};
 use linkspan_transport::gpu::DeviceQueue;
@@ -75,6 +75,8 @@ pub struct DevmemRail<C> {
     deaf: Option<String>,
     /// The control rail is down, and when something came last since; what came before over the other stream is still delivered.
     control_down: Option<Instant>,
+    /// It has been armed, and nothing has come since.
+    armed: bool,
     end: Option<End>,
     /// What the user should be told.
     events: VecDeque<String>,
@@ -110,6 +112,7 @@ impl<C: Rail> DevmemRail<C> {
             body: HostBuf::new(linkspan_proto::head::HEAD_LEN),
             deaf: None,
             control_down: None,
+            armed: false,
             end: None,
             events: VecDeque::new(),
             reported_scarce: SCARCE_FIRST,
@@ -161,6 +164,14 @@ impl<C: Rail> DevmemRail<C> {
             Fault::Device(e) => End::Device(with_sources(&e)),
         };
         self.ended(end)
+    }
+
+    /// Whether the stream of payload has ended while nobody reads or writes it.
+    fn is_reset(&self) -> bool {
+        let used = self.intake.wants() || self.data.out.pending() || self.data.out.lent();
+        let fd = self.data.socket.fd();
+        // What came before waits for its head.
+        !used && tcp_info(fd).is_ok_and(|info| info.closed) && queued(fd).is_ok_and(|bytes| bytes == 0)
     }
 
     fn check(&self) -> Result<(), Down> {
@@ -261,6 +272,7 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
             }
         }
         if poll == Poll::Active || self.intake.busy() {
+            self.armed = false;
             return Ok(Poll::Active);
         }
         if let Some(since) = self.control_down
@@ -276,6 +288,10 @@ unsafe impl<C: Rail> Rail for DevmemRail<C> {
     }
 
     fn arm(&mut self) -> Option<WaitFd> {
+        // Woken for nothing: it may be the payload's stream, which is asked for nothing at the moment. One that was reset wakes without end.
+        if std::mem::replace(&mut self.armed, true) && self.is_reset() {
+            self.deaf.get_or_insert_with(|| "the stream of payload was reset".into());
+        }
         let control = self.control.arm();
         let work = self.intake.busy()
             || self.data.out.copying()

@@ -32,3 +32,20 @@ fn a_socket_that_is_not_tcp_is_an_error() {
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     assert!(tcp_info(udp.as_fd()).is_err());
 }
+
+#[test]
+fn a_connection_that_was_reset_is_closed_on_both_sides_and_one_that_ends_in_good_order_is_not() {
+    for resets in [true, false] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let a = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut b = listener.accept().unwrap().0;
+        assert!(!tcp_info(a.as_fd()).unwrap().closed && !tcp_info(b.as_fd()).unwrap().closed);
+        match resets {
+            true => crate::disconnect(a.as_fd()).unwrap(),
+            false => a.shutdown(std::net::Shutdown::Write).unwrap(),
+        }
+        // Waits for it.
+        assert_eq!(b.read(&mut [0]).is_err(), resets);
+        assert_eq!([&a, &b].map(|end| tcp_info(end.as_fd()).unwrap().closed), [resets; 2]);
+    }
+}
