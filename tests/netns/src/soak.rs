@@ -164,6 +164,7 @@ impl Soak {
         let mut growth: Vec<Option<Growth>> = vec![None; nodes.len()];
         let victim = kills.then(|| (self.rng.below(nodes.len()), rounds / 2 + self.rng.below(rounds / 4 + 1)));
         let mut stopped: Option<(usize, Instant)> = None;
+        let mut last = (0, begun);
         loop {
             std::thread::sleep(Duration::from_millis(700));
             self.cables()?;
@@ -183,6 +184,9 @@ impl Soak {
                 _ => {}
             }
             let at = nodes[0].heard(": round ");
+            if at > last.0 {
+                last = (at, now);
+            }
             for (n, growth) in growth.iter_mut().enumerate().filter(|_| at > rounds / 4) {
                 if let Some(now) = Usage::of(processes[n]).filter(|usage| usage.memory_kib > 0) {
                     growth.get_or_insert(Growth { settled: now, now }).now = now;
@@ -212,7 +216,9 @@ impl Soak {
             }
         }
         if !failed.is_empty() {
-            return Err(failed);
+            // Tells what is slow from what hangs.
+            let (at, ago) = (last.0, last.1.elapsed().as_secs());
+            return Err(format!("rank 0 came to round {at} of {rounds}, the last {ago} s ago{failed}"));
         }
         self.done.rounds += rounds;
         for (n, growth) in growth.into_iter().enumerate() {
