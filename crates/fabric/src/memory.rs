@@ -55,9 +55,11 @@ impl ConnMemory {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// As they are now: system calls are made without the lock.
+    /// As they are now, without those that are gone: system calls are made without the lock.
     fn now(&self) -> Vec<Arc<dyn Registrar>> {
-        self.lock().devices.clone()
+        let mut devices = self.lock().devices.clone();
+        devices.retain(|device| !device.is_over());
+        devices
     }
 
     /// Whether device memory is never registered here, only lent for sending.

@@ -259,6 +259,11 @@ impl<N: Nic> Domain<N> {
         (!self.0.events.gone.load(Ordering::Relaxed)).then(|| self.0.events.addresses.load(Ordering::Relaxed))
     }
 
+    /// Whether its device answers no question: after a reset, what was opened before never will.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.0.nic.port(1).is_err()
+    }
+
     /// Regions registered so far.
     pub fn registrations(&self) -> u64 {
         self.0.registrations.load(Ordering::Relaxed)
@@ -367,6 +372,11 @@ impl<N: Nic> Domain<N> {
 impl<N: Nic> Registrar for Domain<N> {
     fn id(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
+    }
+
+    /// Also where its connections have not read yet that it was reset.
+    fn is_over(&self) -> bool {
+        self.watch().is_none() || self.is_silent()
     }
 
     fn register(&self, mem: MemSlice, target: bool) -> Result<Option<Registration>, Refusal> {

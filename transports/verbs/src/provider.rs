@@ -101,7 +101,7 @@ impl<N: Nic> Found<N> {
 
     /// Whether another look may find more: where devices do not answer or could not be opened, or there is none yet.
     fn lacks(&self) -> bool {
-        self.domains.is_empty() || !self.failed.is_empty() || self.domains.iter().any(is_silent)
+        self.domains.is_empty() || !self.failed.is_empty() || self.domains.iter().any(Domain::is_silent)
     }
 
     /// Why the device on this interface could not be opened.
@@ -186,7 +186,7 @@ impl<N: Nic> Rdma<N> {
     fn opened_anew(&self, found: &Found<N>) -> Arc<Found<N>> {
         let mut fresh = self.opened();
         let again = |old: &Domain<N>| {
-            let new = fresh.domains.iter().find(|new| is_silent(old) && new.nic().name() == old.nic().name());
+            let new = fresh.domains.iter().find(|new| old.is_silent() && new.nic().name() == old.nic().name());
             new.unwrap_or(old).clone()
         };
         let known = |new: &&Domain<N>| !found.domains.iter().any(|old| old.nic().name() == new.nic().name());
@@ -438,11 +438,6 @@ fn gpu_direct(nic: &impl Nic, peer_memory: bool) -> Result<DirectBy, String> {
 
 fn ports(nic: &impl Nic) -> RangeInclusive<u8> {
     1..=nic.limits().map_or(1, |l| l.ports.max(1))
-}
-
-/// Whether its device answers no question.
-fn is_silent<N: Nic>(domain: &Domain<N>) -> bool {
-    domain.nic().port(1).is_err()
 }
 
 fn usable(nic: &impl Nic, port: u8) -> Result<(), String> {

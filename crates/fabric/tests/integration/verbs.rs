@@ -14,6 +14,8 @@ use linkspan_verbs::Rdma;
 use linkspan_verbs_sys::soft::{Faults, SoftConfig, SoftNet, SoftNic};
 use linkspan_verbs_sys::{self as nic, GidEntry, Keys, Mr, Nic, SendOp, SendWr};
 
+mod registering;
+
 /// Two hosts on one cable.
 struct World {
     net: SoftNet,
