@@ -79,7 +79,8 @@ impl Error {
         Error::System { call, device: device.to_owned(), source, hint }
     }
 
-    pub(crate) fn errno(call: &'static str, device: &str, code: i32) -> Error {
+    /// The device or the kernel refused `call` with this error number.
+    pub fn errno(call: &'static str, device: &str, code: i32) -> Error {
         Error::system(call, device, io::Error::from_raw_os_error(code))
     }
 

@@ -17,6 +17,8 @@ pub struct Script {
     pub register: Option<(u32, i32)>,
     /// Lists of sends of which only so many are taken, the next times: `(lists, taken, errno)`.
     pub partial: Option<(u32, usize, i32)>,
+    /// Lists of receives that fail, and with which error number.
+    pub post_recv: Option<(u32, i32)>,
     /// Changes of a queue pair's state that fail, and with which error number.
     pub modify: Option<(u32, i32)>,
     /// Completions that come twice.
@@ -287,6 +289,9 @@ impl<Q: Qp> Qp for MockQp<Q> {
 
     fn post_recv(&mut self, list: &[RecvWr]) -> Result<(), PostError> {
         let mut script = lock(&self.script);
+        if let Some(errno) = strike(&mut script.post_recv) {
+            return Err(PostError { taken: 0, errno });
+        }
         script.counts.recv_lists += 1;
         script.counts.recvs += list.len() as u64;
         drop(script);

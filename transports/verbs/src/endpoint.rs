@@ -1,6 +1,5 @@
 //! The rail.
 
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -150,9 +149,9 @@ impl<N: Nic> VerbsRail<N> {
     }
 
     /// Posts every receive of the ring for the first time.
-    pub(crate) fn post_ring(qp: &mut N::Qp, mr: &N::Mr, slots: u16) -> Result<(), io::Error> {
+    pub(crate) fn post_ring(qp: &mut N::Qp, mr: &N::Mr, slots: u16) -> Result<(), PostError> {
         let list: Vec<RecvWr> = (0..slots).map(|slot| Rx::request(mr, slot, 0)).collect();
-        qp.post_recv(&list).map_err(|e| io::Error::from_raw_os_error(e.errno))
+        qp.post_recv(&list)
     }
 
     /// Number of its queue pair.

@@ -179,7 +179,7 @@ impl<N: Nic> Setup<N> {
         let mem = unsafe { ring.slice() };
         let mr = nic.register(mem, Access::LOCAL_WRITE)?;
         VerbsRail::<N>::post_ring(&mut qp, &mr, recvs as u16)
-            .map_err(|e| Error::BadOffer(format!("own receives: {e}")))?;
+            .map_err(|e| linkspan_verbs_sys::Error::errno("ibv_post_recv", &device, e.errno))?;
         let mut random = [0; 4];
         getrandom::fill(&mut random).map_err(|e| Error::Random(e.to_string()))?;
         let ours = QpOffer {

@@ -83,6 +83,14 @@ fn reasons_are_named() {
 }
 
 #[test]
+fn receives_that_our_own_device_refuses_are_not_the_peers_fault() {
+    let mock = MockNic::new(nic(&SoftNet::new(1), 1));
+    mock.script().post_recv = Some((1, 19));
+    let refused = Setup::new(Domain::new(mock), Config::default()).err().expect("scripted").to_string();
+    assert!(refused.starts_with("LS1204 ibv_post_recv on soft1 failed: No such device"), "{refused}");
+}
+
+#[test]
 fn a_wrong_ready_word_ends_it() {
     let net = SoftNet::new(1);
     let mut a = setup(nic(&net, 1), Config::default()).expect("a");
