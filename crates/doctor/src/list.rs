@@ -110,7 +110,7 @@ findings! {
         "install libibverbs and its providers (rdma-core)", [];
     RDMA_MEMLOCK = "LS2203 rdma-memlock", Broken,
         "this process may lock little memory, and RDMA locks what it registers",
-        "registering memory fails, and connections fall back to TCP",
+        "large messages are registered in small pieces, which is slower, or not at all, and connections fall back to TCP",
         "raise the limit of locked memory (ulimit -l)", [];
     RDMA_NO_CMA = "LS2204 rdma-no-cma", Broken,
         "the kernel has no contiguous memory (CmaTotal is 0), which RDMA needs on this platform",

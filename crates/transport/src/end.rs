@@ -11,6 +11,8 @@ pub enum End {
     Gone(String),
     /// The system refused a call: its name and `errno`.
     System(&'static str, i32),
+    /// The same of a library's call, with its error as text.
+    Refused(&'static str, String),
     /// The peer broke the protocol, and how.
     Protocol(String),
     /// The device whose memory is moved failed: its error as text.
@@ -33,6 +35,7 @@ impl End {
         match self {
             End::Gone(why) => Down::PeerGone { path, why: why.clone() },
             End::System(call, code) => Down::System { call, path, source: io::Error::from_raw_os_error(*code) },
+            End::Refused(call, why) => Down::System { call, path, source: io::Error::other(why.clone()) },
             End::Protocol(why) => Down::Protocol { path, why: why.clone() },
             End::Device(why) => Down::Device { path, why: why.clone() },
         }

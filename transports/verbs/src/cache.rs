@@ -330,7 +330,7 @@ impl<N: Nic> Domain<N> {
         let access = if target { Access::REMOTE_WRITE } else { Access::LOCAL_READ };
         let mr = match self.0.nic.register(mem, access) {
             // What is kept for later must not be in the way of what is needed now.
-            Err(error) if error.os() == Some(ENOMEM) => {
+            Err(error) if is_short(&error) => {
                 self.lock().shed();
                 self.0.nic.register(mem, access)
             }
@@ -426,11 +426,13 @@ pub(crate) struct Cache<N: Nic> {
     epoch: u64,
     /// Something was registered that is not kept.
     pub(crate) unkept: bool,
+    /// Something was not registered because no more memory may be locked.
+    pub(crate) short: bool,
 }
 
 impl<N: Nic> Cache<N> {
     pub(crate) fn new(domain: Domain<N>) -> Cache<N> {
-        Cache { domain, regions: Regions::default(), generation: 0, epoch: 0, unkept: false }
+        Cache { domain, regions: Regions::default(), generation: 0, epoch: 0, unkept: false, short: false }
     }
 
     pub(crate) fn domain(&self) -> &Domain<N> {
@@ -478,7 +480,11 @@ impl<N: Nic> Cache<N> {
     fn register(&mut self, mem: MemSlice, target: bool) -> Result<Arc<CachedRegion<N::Mr>>, Error> {
         let region = match self.domain.find(mem, target) {
             Some(region) => region,
-            None => self.domain.made(mem, target, false)?,
+            None => {
+                let made = self.domain.made(mem, target, false);
+                self.short |= made.as_ref().is_err_and(is_short);
+                made?
+            }
         };
         if region.kept {
             // What the domain has let go would hide what lies inside it.
@@ -515,6 +521,11 @@ unsafe impl<N: Nic> DeviceReach for Registered<N> {
         }
         self.regions.find(mem, target).is_some_and(|region| region.strong_count() > 0)
     }
+}
+
+/// Whether it may be registered when other memory is not any more.
+pub(crate) fn is_short(error: &Error) -> bool {
+    error.os() == Some(ENOMEM)
 }
 
 /// Linux, `asm-generic/errno-base.h`: no more memory may be locked.

@@ -10,10 +10,10 @@ use linkspan_transport::{
 };
 use linkspan_verbs_sys::{Completion, Cq, GidEntry, Nic, Port, PostError, Qp, RecvWr, Status};
 
-use crate::cache::{Cache, Registered};
+use crate::cache::{Cache, Registered, is_short};
 use crate::frame::{FRAME_LEN, Frame, SLOT, Say};
-use crate::rx::{RECV, Rx};
-use crate::tx::{Ring, Tx};
+use crate::rx::{RECV, Rx, unregistered};
+use crate::tx::{CHUNKS, Ring, Tx};
 use crate::{Config, Domain};
 
 /// Completions taken per poll.
@@ -21,6 +21,10 @@ const BATCH: usize = 32;
 
 /// Idle polls between looks at the clock.
 const LOOK: u32 = 256;
+
+/// Chunks that are sent at a time where no more memory may be locked: what comes needs some too, or both sides would wait for each
+/// other's places.
+const SHORT: usize = 4;
 
 /// How long a rail whose path is dead waits when it closes.
 const DEAD_WAIT: Duration = Duration::from_millis(100);
@@ -78,8 +82,8 @@ pub struct VerbsRail<N: Nic> {
     info: RailInfo,
     ask_after: Duration,
     close_wait: Duration,
-    /// That memory is not kept registered was told.
-    told: bool,
+    /// That memory is not kept registered was told, and that no more may be locked.
+    told: [bool; 2],
     end: Option<End>,
     /// Completions taken by [`Rail::arm`] and not looked at.
     stash: [Completion; BATCH],
@@ -137,7 +141,7 @@ impl<N: Nic> VerbsRail<N> {
             info,
             ask_after: config.ask_after,
             close_wait,
-            told: false,
+            told: [false; 2],
             end: None,
             stash: [Completion::NONE; BATCH],
             stashed: 0,
@@ -238,8 +242,8 @@ impl<N: Nic> VerbsRail<N> {
             }
             Say::Ask | Say::Written => {
                 let ask = (say == Say::Ask).then_some(id);
-                let cache = &mut self.cache;
-                return self.rx.came(sink, ask, &head, |mem| cache.get(mem, true).map_err(unregistered));
+                let (cache, tx) = (&mut self.cache, &self.tx);
+                return self.rx.came(sink, ask, &head, || tx.has_placed(), |mem| cache.get(mem, true));
             }
             Say::Place => self.tx.answered(id, Some(place)),
             Say::Nowhere => self.tx.answered(id, None),
@@ -329,9 +333,9 @@ impl<N: Nic> VerbsRail<N> {
         if self.end.is_some() {
             return Ok(());
         }
-        let cache = &mut self.cache;
+        let (cache, tx) = (&mut self.cache, &self.tx);
         let seated = match self.rx.waits() {
-            true => self.rx.assign(sink, |mem| cache.get(mem, true).map_err(unregistered)),
+            true => self.rx.assign(sink, || tx.has_placed(), |mem| cache.get(mem, true)),
             false => Ok(()),
         };
         seated.and_then(|()| self.repost(held)).map_err(|end| self.ended(end))
@@ -377,13 +381,16 @@ unsafe impl<N: Nic> Rail for VerbsRail<N> {
 
     fn data(&mut self, head: &Head, src: MemSlice) -> Result<u64, Busy> {
         debug_assert!(head.len.get() as usize == src.len());
-        if self.end.is_some() || !self.tx.takes(src) {
+        let most = if self.cache.short { SHORT } else { CHUNKS };
+        if self.end.is_some() || !self.tx.takes(src) || self.tx.chunks() >= most {
             return Err(Busy);
         }
         match self.cache.get(src, false) {
             Ok(region) => Ok(self.tx.data(ring!(self), head, src, region)),
+            // Those under way need nothing more, and the memory is free again when they are gone.
+            Err(error) if is_short(&error) && (self.tx.chunks() > 0 || self.rx.is_arriving()) => Err(Busy),
             Err(error) => {
-                self.end = Some(unregistered(error));
+                self.end = Some(unregistered(&error));
                 Err(Busy)
             }
         }
@@ -466,15 +473,20 @@ unsafe impl<N: Nic> Rail for VerbsRail<N> {
         Health { dead: self.unanswered(), heard: Some(heard.elapsed()), ..Health::default() }
     }
 
-    /// That some memory is registered over and over, once.
+    /// That some memory is registered over and over, or must wait, each once.
     fn event(&mut self) -> Option<String> {
-        let first = self.cache.unkept && !self.told;
-        self.told |= first;
+        let path = &self.info.path;
+        if self.cache.short && !std::mem::replace(&mut self.told[1], true) {
+            return Some(format!(
+                "{path}: no more memory may be locked (`ulimit -l`), so that large messages are registered in pieces that wait for those before them, \
+                 which is slower"
+            ));
+        }
+        let first = self.cache.unkept && !std::mem::replace(&mut self.told[0], true);
         first.then(|| {
             format!(
-                "{}: some memory is registered for each chunk anew, which is slower: nothing tells when it goes (a file that was mapped \
-                 by other means than `Memory::map`, shared memory, or the process has half of the mappings that vm.max_map_count lets it have)",
-                self.info.path
+                "{path}: some memory is registered for each chunk anew, which is slower: nothing tells when it goes (a file that was mapped \
+                 by other means than `Memory::map`, shared memory, or the process has half of the mappings that vm.max_map_count lets it have)"
             )
         })
     }
@@ -526,11 +538,6 @@ impl<N: Nic> Drop for VerbsRail<N> {
             }
         }
     }
-}
-
-/// Memory of ours could not be registered.
-fn unregistered(error: linkspan_verbs_sys::Error) -> End {
-    End::System("ibv_reg_mr", error.os().unwrap_or(0))
 }
 
 fn fault(status: Status) -> End {

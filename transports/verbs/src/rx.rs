@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use linkspan_proto::Head;
 use linkspan_transport::{Buf, End, MemSlice, Sink};
-use linkspan_verbs_sys::{Mr, RecvWr};
+use linkspan_verbs_sys::{Error, Mr, RecvWr};
 
-use crate::cache::CachedRegion;
+use crate::cache::{CachedRegion, is_short};
 use crate::frame::SLOT;
 use crate::tx::{CHUNKS, GRANTS};
 
@@ -40,6 +40,8 @@ pub(crate) struct Rx<M> {
     arriving: VecDeque<IncomingChunk<M>>,
     /// Chunks that the sink has not placed yet, oldest first: those that ask, and those that were written behind one that does.
     waiting: VecDeque<(Option<u32>, Head)>,
+    /// The place of the first of them, where that could not be registered yet.
+    unregistered: Option<MemSlice>,
     pub(crate) replies: VecDeque<Reply>,
     next_ask: u32,
     /// By the low bits of the receive's number, as the peer keeps them.
@@ -54,6 +56,7 @@ impl<M: Mr> Rx<M> {
             scratch: vec![0; SLOT].into(),
             arriving: VecDeque::with_capacity(CHUNKS),
             waiting: VecDeque::with_capacity(CHUNKS),
+            unregistered: None,
             replies: VecDeque::with_capacity(CHUNKS),
             next_ask: 0,
             told: (0..GRANTS).map(|_| None).collect(),
@@ -116,7 +119,8 @@ impl<M: Mr> Rx<M> {
         sink: &mut I,
         ask: Option<u32>,
         head: &Head,
-        find: impl FnMut(MemSlice) -> Result<Arc<CachedRegion<M>>, End>,
+        leaving: impl Fn() -> bool,
+        find: impl FnMut(MemSlice) -> Result<Arc<CachedRegion<M>>, Error>,
     ) -> Result<(), End> {
         if self.arriving.len() + self.waiting.len() >= CHUNKS {
             return Err(End::Protocol(format!("a chunk comes while {CHUNKS} arrive")));
@@ -128,7 +132,12 @@ impl<M: Mr> Rx<M> {
             self.next_ask = ask.wrapping_add(1);
         }
         self.waiting.push_back((ask, *head));
-        self.assign(sink, find)
+        self.assign(sink, leaving, find)
+    }
+
+    /// Whether chunks arrive at places that they have.
+    pub(crate) fn is_arriving(&self) -> bool {
+        !self.arriving.is_empty()
     }
 
     /// Whether chunks wait for their turn.
@@ -136,23 +145,33 @@ impl<M: Mr> Rx<M> {
         !self.waiting.is_empty()
     }
 
-    /// Places the chunks that wait, in their order, as far as there are places. One that was written has its own.
+    /// Places the chunks that wait, in their order, as far as there are places. One that was written has its own. `leaving`:
+    /// whether chunks of ours are on their way.
     pub(crate) fn assign<I: Sink + ?Sized>(
         &mut self,
         sink: &mut I,
-        mut find: impl FnMut(MemSlice) -> Result<Arc<CachedRegion<M>>, End>,
+        leaving: impl Fn() -> bool,
+        mut find: impl FnMut(MemSlice) -> Result<Arc<CachedRegion<M>>, Error>,
     ) -> Result<(), End> {
         while let Some(&(ask, head)) = self.waiting.front() {
-            if ask.is_some() && !sink.ready(&head) {
-                return Ok(());
-            }
-            let place = sink.place(&head).map_err(|v| End::Protocol(v.0))?;
+            let place = match self.unregistered.take() {
+                None if ask.is_some() && !sink.ready(&head) => return Ok(()),
+                None => sink.place(&head).map_err(|v| End::Protocol(v.0))?,
+                placed => placed,
+            };
             if let Some(mem) = place.filter(|mem| mem.len() != head.len.get() as usize) {
                 return Err(End::Protocol(other_length(&head, mem)));
             }
             let region = match (ask, place) {
                 (Some(ask), Some(mem)) => {
-                    let region = find(mem)?;
+                    let region = match find(mem) {
+                        // Chunks that have their places, either way, need nothing more: their memory is free again soon.
+                        Err(error) if is_short(&error) && (self.is_arriving() || leaving()) => {
+                            self.unregistered = Some(mem);
+                            return Ok(());
+                        }
+                        found => found.map_err(|error| unregistered(&error))?,
+                    };
                     let place = (mem.as_ptr() as u64, region.keys().rkey(), mem.len() as u64);
                     self.replies.push_back((ask, Some(place)));
                     Some(region)
@@ -195,6 +214,11 @@ impl<M: Mr> Rx<M> {
         }
         Ok(())
     }
+}
+
+/// Memory of ours could not be registered.
+pub(crate) fn unregistered(error: &Error) -> End {
+    End::Refused("ibv_reg_mr", error.to_string())
 }
 
 fn other_length(head: &Head, mem: MemSlice) -> String {

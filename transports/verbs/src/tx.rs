@@ -237,6 +237,16 @@ impl<M: Mr> Tx<M> {
         self.chunks < CHUNKS && self.transport(self.writes(src) + 1, RESERVE)
     }
 
+    /// Chunks under way, whose memory is free again when they are gone.
+    pub(crate) fn chunks(&self) -> usize {
+        self.chunks
+    }
+
+    /// Whether one of them has its place, so that it goes without anything more of the peer's.
+    pub(crate) fn has_placed(&self) -> bool {
+        self.items.iter().any(|i| i.region.is_some() && matches!(i.stage, Stage::Placed(..) | Stage::Leaving(_)))
+    }
+
     /// A chunk for which there is space.
     pub(crate) fn data(&mut self, ring: &Ring<'_, M>, head: &Head, src: MemSlice, region: Arc<CachedRegion<M>>) -> u64 {
         let grant = self.grants[head.id.get() as usize % GRANTS];

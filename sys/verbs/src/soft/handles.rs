@@ -128,7 +128,9 @@ unsafe impl Nic for SoftNic {
         let mut net = self.net.lock();
         let nic = &mut net.nics[self.index];
         self.limit("memory region", mem.len() as u64, nic.config.limits.mr_size)?;
-        if nic.regions.len() >= nic.config.limits.mr as usize {
+        let locked = || nic.regions.values().map(|region| region.keys.len()).sum::<u64>() + mem.len() as u64;
+        let all_locked = nic.config.locked < u64::MAX && locked() > nic.config.locked;
+        if nic.regions.len() >= nic.config.limits.mr as usize || all_locked {
             return Err(self.errno("ibv_reg_mr", libc::ENOMEM));
         }
         if !mem.is_host() && !nic.config.peer_memory {

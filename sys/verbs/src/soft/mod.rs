@@ -66,6 +66,8 @@ pub struct SoftConfig {
     pub dmabuf: bool,
     /// It takes memory of devices by address, as with a peer memory module.
     pub peer_memory: bool,
+    /// Most bytes that may be registered at a time, as with RLIMIT_MEMLOCK.
+    pub locked: u64,
 }
 
 impl SoftConfig {
@@ -92,6 +94,7 @@ impl SoftConfig {
             first_qpn: 0x11,
             dmabuf: false,
             peer_memory: false,
+            locked: u64::MAX,
         }
     }
 

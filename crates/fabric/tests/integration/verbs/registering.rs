@@ -17,3 +17,21 @@ fn a_connection_that_outlives_its_card_registers_memory_without_it() {
     let _held = b.memory().register(buf.slice(), true).unwrap();
     assert!(b.memory().register_device(None, buf.slice(), true).is_ok());
 }
+
+#[test]
+fn a_message_that_is_larger_than_what_may_be_locked_goes_over_rdma_and_one_line_says_that_it_is_slower() {
+    for acked in [false, true] {
+        let world = world_of([&[], &[]], acked, |config| config.locked = 4 << 20);
+        let (mut a, mut b) = world.pair();
+        for seed in 0..3 {
+            message(&mut a, &mut b, 16 << 20, seed).unwrap();
+        }
+        assert_eq!((a.rails_lost(), b.rails_lost()), (0, 0), "{}", world.all(0));
+        let until = Instant::now() + Duration::from_secs(30);
+        while [0, 1].iter().any(|n| !world.said(*n, "no more memory may be locked")) {
+            assert!(Instant::now() < until, "{}", world.all(0));
+            message(&mut a, &mut b, 16 << 20, 9).unwrap();
+        }
+        assert_eq!(world.all(0).matches("no more memory may be locked").count(), 1, "{}", world.all(0));
+    }
+}
