@@ -57,6 +57,11 @@ impl<M: Mr> CachedRegion<M> {
         self.holds.load(Ordering::Relaxed) > 0
     }
 
+    fn covers(&self, mem: MemSlice) -> bool {
+        let (addr, end) = (mem.as_ptr() as u64, (mem.as_ptr() as u64).saturating_add(mem.len() as u64));
+        self.mem.place() == mem.place() && self.keys.addr() <= addr && end <= self.keys.addr() + self.keys.len()
+    }
+
     fn meets(&self, addr: u64, len: u64) -> bool {
         self.keys.addr() < addr.saturating_add(len) && addr < self.keys.addr() + self.keys.len()
     }
@@ -100,6 +105,23 @@ impl<M: Mr> Known<M> {
         }
         let (mem, target) = (region.mem, region.target);
         self.regions.insert(mem, region, target);
+    }
+
+    /// Targets that somebody holds.
+    fn held(&self) -> impl Iterator<Item = Arc<CachedRegion<M>>> {
+        self.live().filter(|r| r.target && r.kept && r.is_held() && !r.outdated.load(Ordering::Relaxed))
+    }
+
+    /// The region for `mem`. Of targets the narrowest that is held: a wider one may be taken back while a peer writes by its key.
+    fn find(&self, mem: MemSlice, target: bool) -> Option<Arc<CachedRegion<M>>> {
+        let narrowest = || self.held().filter(|r| r.covers(mem)).min_by_key(|r| r.keys.len());
+        let held = if target { narrowest() } else { None };
+        held.or_else(|| self.regions.find(mem, target).cloned())
+    }
+
+    /// Whether it is not the right one for all of its memory.
+    fn is_parted(&self, region: &Arc<CachedRegion<M>>) -> bool {
+        region.target && self.held().any(|r| !Arc::ptr_eq(&r, region) && r.mem != region.mem && region.covers(r.mem))
     }
 
     /// Drops what nothing uses and nobody holds.
@@ -296,7 +318,7 @@ impl<N: Nic> Domain<N> {
 
     fn find(&self, mem: MemSlice, target: bool) -> Option<Arc<CachedRegion<N::Mr>>> {
         self.catch_up();
-        self.lock().regions.find(mem, target).cloned()
+        self.lock().find(mem, target)
     }
 
     /// Whether somebody says when this memory goes: the kernel, or its owner, whose duty that is without the watch.
@@ -318,10 +340,18 @@ impl<N: Nic> Domain<N> {
         let regions = self.lock();
         if let Some(region) = regions.live().find(is) {
             region.holds.fetch_add(1, Ordering::Relaxed);
+            self.part(&regions, &region);
             return Ok(Hold { domain: self.clone(), region });
         }
         drop(regions);
         Ok(Hold { domain: self.clone(), region: self.made(mem, target, true)? })
+    }
+
+    /// Rails that know a wider one than this that is held look anew.
+    fn part(&self, known: &Known<N::Mr>, region: &Arc<CachedRegion<N::Mr>>) {
+        if region.target && known.live().any(|r| r.target && r.mem != region.mem && r.covers(region.mem)) {
+            self.0.generation.fetch_add(1, Ordering::Release);
+        }
     }
 
     fn made(&self, mem: MemSlice, target: bool, held: bool) -> Result<Arc<CachedRegion<N::Mr>>, Error> {
@@ -341,7 +371,12 @@ impl<N: Nic> Domain<N> {
 
     fn add(&self, region: Arc<CachedRegion<N::Mr>>, held: bool) -> Arc<CachedRegion<N::Mr>> {
         region.holds.store(held.into(), Ordering::Relaxed);
-        self.lock().add(region.clone());
+        let mut known = self.lock();
+        known.add(region.clone());
+        if held {
+            self.part(&known, &region);
+        }
+        drop(known);
         // After the insertion: a reader that sees the number finds the region.
         self.0.registrations.fetch_add(1, Ordering::Release);
         region
@@ -486,7 +521,7 @@ impl<N: Nic> Cache<N> {
                 made?
             }
         };
-        if region.kept {
+        if region.kept && !self.domain.lock().is_parted(&region) {
             // What the domain has let go would hide what lies inside it.
             self.regions.retain(|known| known.strong_count() > 0);
             self.regions.insert(region.mem, Arc::new(Arc::downgrade(&region)), region.target);

@@ -35,3 +35,36 @@ fn a_message_that_is_larger_than_what_may_be_locked_goes_over_rdma_and_one_line_
         assert_eq!(world.all(0).matches("no more memory may be locked").count(), 1, "{}", world.all(0));
     }
 }
+
+/// The peer of the second has a key of the memory that was registered for it.
+#[test]
+fn memory_inside_what_another_connection_gives_back_stays_open_where_it_was_registered_itself() {
+    for inner_first in [false, true] {
+        let world = world([&[], &[]], false);
+        let (_a, b) = world.pair();
+        let (mut c, mut d) = world.pair();
+        let buf = StaticBuf::new(1 << 20);
+        let half = buf.slice().sub(0, 1 << 19).unwrap();
+        let (outer, inner) = if inner_first {
+            let inner = d.memory().register(half, true).unwrap();
+            (b.memory().register(buf.slice(), true).unwrap(), inner)
+        } else {
+            (b.memory().register(buf.slice(), true).unwrap(), d.memory().register(half, true).unwrap())
+        };
+        let recv = d.post_recv(&[(3, half)]).unwrap().unwrap();
+        d.progress().unwrap();
+        drop(outer);
+        let src = StaticBuf::new(1 << 19);
+        let until = Instant::now() + Duration::from_secs(30);
+        let mut send = None;
+        while d.test(recv).unwrap().is_none() {
+            assert!(Instant::now() < until);
+            c.progress().unwrap();
+            d.progress().unwrap();
+            send = send.or_else(|| c.post_send(3, src.slice()).unwrap());
+        }
+        assert_eq!((c.rails_lost(), d.rails_lost()), (0, 0), "what it was granted is not taken from it");
+        drop(inner);
+        assert_eq!(targets(&world, half), []);
+    }
+}
