@@ -4,6 +4,7 @@
 //! Jobs follow each other; in every third one rank is killed, which the others must be told. What each process uses must not grow: the
 //! ranks within a job, the mesh servers over all of the time.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use linkspan_hostile::Usage;
@@ -25,6 +26,9 @@ const CALM: Duration = Duration::from_secs(11);
 /// beside it meanwhile.
 const JOB: u64 = 60;
 const JOB_MOST: Duration = Duration::from_secs(290);
+
+/// How long no round may end before it is told what lies in the streams: no cable is cut for so long.
+const STUCK: Duration = Duration::from_secs(40);
 
 /// Longest until a rank is told that another was killed.
 const TOLD: Duration = Duration::from_secs(90);
@@ -142,6 +146,15 @@ impl Soak {
         ends.iter().try_for_each(|host| self.mesh.world.ip(host, &format!("link set cab{cable} {state}")))
     }
 
+    /// What lies unread or unacknowledged in each host's streams.
+    fn streams(&self) {
+        for host in HOSTS {
+            let ss = Command::new("ip").args(["netns", "exec", &self.mesh.world.ns(host), "ss", "-tnoiO"]).output();
+            let said = ss.map(|ss| String::from_utf8_lossy(&ss.stdout).into_owned()).unwrap_or_default();
+            eprintln!("soak: the streams of {host}\n{said}");
+        }
+    }
+
     fn heal(&mut self) -> Outcome<()> {
         for n in 0..CABLES.len() {
             if self.cut[n].take().is_some() {
@@ -164,7 +177,7 @@ impl Soak {
         let mut growth: Vec<Option<Growth>> = vec![None; nodes.len()];
         let victim = kills.then(|| (self.rng.below(nodes.len()), rounds / 2 + self.rng.below(rounds / 4 + 1)));
         let mut stopped: Option<(usize, Instant)> = None;
-        let mut last = (0, begun);
+        let (mut last, mut told) = ((0, begun), 0);
         loop {
             std::thread::sleep(Duration::from_millis(700));
             self.cables()?;
@@ -200,6 +213,11 @@ impl Soak {
             let mut ended = true;
             for node in &mut nodes {
                 ended &= node.has_ended()?;
+            }
+            if now.duration_since(last.1) > STUCK && told != at {
+                eprintln!("soak: no round after round {at} for {} s", STUCK.as_secs());
+                self.streams();
+                told = at;
             }
             if ended || begun.elapsed() > JOB_MOST {
                 break;
@@ -274,16 +292,17 @@ pub(crate) fn run(seconds: u64, seed: u64) -> Outcome<String> {
     let (cut, healed) = ([None; CABLES.len()], [now; HOSTS.len()]);
     let mut soak = Soak { mesh, rng: Rng(seed << 1 | 1), cut, healed, around: now, both: false, done: Done::default() };
     let job = JOB.min(seconds / 4).max(5);
-    let mut rounds = 60;
+    let (mut rounds, mut slowest) = (60, f64::INFINITY);
     while Instant::now() < until {
         let begun = Instant::now();
         let kills = soak.done.jobs % 3 == 2;
         soak.job(rounds, kills)?;
         soak.done.jobs += 1;
         if !kills {
-            // The next one takes as long as it should, at the rate of this one.
-            let rate = rounds as f64 / begun.elapsed().as_secs_f64();
-            rounds = (rate * job as f64).clamp(40.0, 1e6) as usize;
+            // The next one takes as long as it should at the lowest rate so far: without cuts, or with the machine to itself, a job is
+            // several times as fast as the next may be.
+            slowest = slowest.min(rounds as f64 / begun.elapsed().as_secs_f64());
+            rounds = ((slowest * job as f64) as usize).clamp(40, 4 * rounds);
         }
         for (n, (server, growth)) in servers.iter_mut().enumerate() {
             let Some(now) = Usage::of(server.id()) else {
