@@ -292,7 +292,7 @@ pub(crate) fn run(seconds: u64, seed: u64) -> Outcome<String> {
     let (cut, healed) = ([None; CABLES.len()], [now; HOSTS.len()]);
     let mut soak = Soak { mesh, rng: Rng(seed << 1 | 1), cut, healed, around: now, both: false, done: Done::default() };
     let job = JOB.min(seconds / 4).max(5);
-    let (mut rounds, mut slowest) = (60, f64::INFINITY);
+    let (mut rounds, mut slowest) = (400, f64::INFINITY);
     while Instant::now() < until {
         let begun = Instant::now();
         let kills = soak.done.jobs % 3 == 2;
@@ -300,9 +300,12 @@ pub(crate) fn run(seconds: u64, seed: u64) -> Outcome<String> {
         soak.done.jobs += 1;
         if !kills {
             // The next one takes as long as it should at the lowest rate so far: without cuts, or with the machine to itself, a job is
-            // several times as fast as the next may be.
-            slowest = slowest.min(rounds as f64 / begun.elapsed().as_secs_f64());
-            rounds = ((slowest * job as f64) as usize).clamp(40, 4 * rounds);
+            // several times as fast as the next may be. Of the first most is its start.
+            let rate = rounds as f64 / begun.elapsed().as_secs_f64();
+            if soak.done.jobs > 1 {
+                slowest = slowest.min(rate);
+            }
+            rounds = ((slowest.min(rate) * job as f64) as usize).clamp(40, 4 * rounds);
         }
         for (n, (server, growth)) in servers.iter_mut().enumerate() {
             let Some(now) = Usage::of(server.id()) else {
